@@ -1,0 +1,60 @@
+# `make` alone lists the commands. Everything runs in .venv; nothing is installed outside the project.
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PACKAGES := primitives policies vmpool seep lrb nexmark
+
+# The first interpreter that is new enough; `=` through ?= so that it is looked for only when .venv is made.
+PYTHON ?= $(shell for p in python3.11 python3 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+
+SCHEDULES ?= 100000
+SEED ?= 1
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_NO_INPUT := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test lint demo soak bench lock clean
+
+help: ## list these commands
+	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-8s %s\n", $$1, $$2 }'
+
+setup: $(STAMP) ## create .venv with the locked dependencies and the project in it (again only when they change)
+
+test: lint ## everything that must hold: lint, then all tests and the examples in docstrings
+	$(BIN)/python -m pytest --numprocesses auto
+
+lint: setup ## ruff (rules and format) and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+demo: setup ## a narrated run of a small query, simulated: it loses a node, recovers and scales out
+	$(BIN)/python -m seep.simulator demo
+
+soak: setup ## simulate SCHEDULES=100000 random schedules with faults from SEED=1 on
+	$(BIN)/python -m seep.simulator soak --schedules $(SCHEDULES) --seed $(SEED)
+
+bench: setup ## measure the primitives against plain kernels
+	$(BIN)/python benchmarks/primitives.py
+
+lock: setup ## pin again what setup.py asks for (LOCK_ARGS=--upgrade moves every pin to its newest version)
+	CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet --extra dev --build-deps-for editable --allow-unsafe \
+		--strip-extras --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+		$(LOCK_ARGS) --output-file requirements.lock setup.py
+
+clean: ## remove all that these commands made, .venv included
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find $(PACKAGES) benchmarks tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMP): requirements.lock setup.py | $(BIN)/python
+	@echo 'installing the locked dependencies into $(VENV) (about a minute; pyspark alone is 0.4 GB)'
+	@$(BIN)/python -m pip install --quiet --requirement requirements.lock
+	@PYTHONWARNINGS='ignore:Editable installation' \
+		$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo 'seep needs Python 3.11 or newer: install it, or name it with make setup PYTHON=…' >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)

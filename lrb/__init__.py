@@ -1,0 +1,1 @@
+"""Linear Road: generator, operators, query, validator, L-rating."""

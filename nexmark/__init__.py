@@ -1,0 +1,1 @@
+"""NEXMark: generator and queries."""

@@ -1,0 +1,1 @@
+"""Explicit operator state and the operations on it: the algorithms of the papers, pure (no Spark, no sockets)."""

@@ -1,0 +1,105 @@
+"""backup_state: where checkpoints are kept, and the store that a holder keeps them in.
+
+A holder merges incremental checkpoints, so that a restore reads one base and a bounded number of deltas.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from enum import Enum
+
+from primitives.checkpoint import Checkpoint, merge_checkpoints
+from primitives.graph import InstanceId
+
+
+def choose_backup_holder(
+    owner: InstanceId, own_node: str, upstream: Sequence[str], others: Sequence[str]
+) -> str | None:
+    """The node that keeps an instance's backup: by hash among the nodes of its upstream instances.
+
+    A node never keeps the backup of an instance that it hosts, since both would be lost at once; where the upstream
+    instances leave no choice, any other node serves. None if there is no other node at all.
+    """
+    candidates = sorted({n for n in upstream if n != own_node}) or sorted({n for n in others if n != own_node})
+    return candidates[zlib.crc32(str(owner).encode()) % len(candidates)] if candidates else None
+
+
+class Stored(Enum):
+    """What became of a checkpoint that was offered to a holder."""
+
+    KEPT = "kept"
+    NEEDS_FULL = "needs full"  #: an incremental one whose base is not here
+    FENCED = "fenced"  #: from an incarnation that was replaced
+
+
+class BackupStore:
+    """The backups that a holder keeps for instances on other nodes: per owner a base and its deltas."""
+
+    def __init__(self, max_deltas: int = 4) -> None:
+        self._max_deltas = max_deltas
+        #: owner -> base first, then deltas, each built on the one before
+        self._chains: dict[InstanceId, list[Checkpoint]] = {}
+        #: owner -> the lowest incarnation that may still store
+        self._fences: dict[InstanceId, int] = {}
+
+    def fence(self, owner: InstanceId, incarnation: int) -> None:
+        """Refuses what older incarnations of the owner offer from now on."""
+        self._fences[owner] = max(incarnation, self._fences.get(owner, 0))
+
+    def epoch(self, owner: InstanceId) -> int | None:
+        """The epoch of the owner's backup, or None if there is none."""
+        chain = self._chains.get(owner)
+        return chain[-1].epoch if chain else None
+
+    def order(self, owner: InstanceId) -> tuple[int, int]:
+        """The (incarnation, serial) of the owner's backup; lower than any if there is none."""
+        chain = self._chains.get(owner)
+        return chain[-1].order if chain else (-1, -1)
+
+    @property
+    def owners(self) -> tuple[InstanceId, ...]:
+        return tuple(self._chains)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(checkpoint.nbytes for chain in self._chains.values() for checkpoint in chain)
+
+
+def store_backup(store: BackupStore, checkpoint: Checkpoint) -> Stored:
+    """Keeps a checkpoint as its owner's newest: a full one replaces the chain, a delta extends it."""
+    owner = checkpoint.owner
+    if checkpoint.incarnation < store._fences.get(owner, 0):
+        return Stored.FENCED
+    chain = store._chains.get(owner, [])
+    if checkpoint.base is None:
+        store._chains[owner] = [checkpoint]
+    elif chain and chain[-1].epoch == checkpoint.base:
+        store._chains[owner] = _bounded([*chain, checkpoint], store._max_deltas)
+    else:
+        return Stored.NEEDS_FULL
+    return Stored.KEPT
+
+
+def adopt_backup(store: BackupStore, part: Checkpoint) -> None:
+    """Keeps a part of a partitioned backup as its new owner's first backup, whatever was there before."""
+    store._chains[part.owner] = [part]
+
+
+def retrieve_backup(store: BackupStore, owner: InstanceId) -> Checkpoint | None:
+    """The owner's backup as one full checkpoint, or None if this store has none."""
+    chain = store._chains.get(owner)
+    return merge_checkpoints(chain[0], chain[1:]) if chain else None
+
+
+def delete_backup(store: BackupStore, owner: InstanceId, up_to: tuple[int, int]) -> bool:
+    """Deletes the owner's backup unless it is newer than `up_to` (incarnation, serial); says whether it did."""
+    chain = store._chains.get(owner)
+    if not chain or chain[-1].order > up_to:
+        return False
+    del store._chains[owner]
+    return True
+
+
+def _bounded(chain: list[Checkpoint], max_deltas: int) -> list[Checkpoint]:
+    return chain if len(chain) <= max_deltas + 1 else [merge_checkpoints(chain[0], chain[1:])]

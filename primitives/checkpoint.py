@@ -1,0 +1,123 @@
+"""checkpoint_state: the processing state and buffer state of an instance after an epoch, in full or as a delta."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self
+
+from primitives.emission import Emission
+from primitives.errors import InternalError
+from primitives.graph import InstanceId
+from primitives.outbox import Outbox
+from primitives.slots import SlotSet
+
+
+class StateChunk(Protocol):
+    """What a checkpoint needs of a chunk of state; `primitives.chunk.Chunk` is the Arrow one."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def select(self, slots: SlotSet) -> Self:
+        """The part of the chunk that concerns `slots`."""
+        ...
+
+    def merge(self, deltas: Sequence[Self]) -> Self:
+        """One chunk with the effect of this one followed by `deltas`."""
+        ...
+
+
+class ProcessingState(Protocol):
+    """The state of an operator, in all its containers: SEEP's get- and set-processing-state, by slot."""
+
+    @property
+    def marks(self) -> tuple[int, ...]:
+        """The epochs since which changes can be told."""
+        ...
+
+    def snapshot(self, slots: SlotSet, since: int | None = None) -> Iterable[Any]: ...
+
+    def restore(self, chunks: Iterable[Any]) -> None: ...
+
+    def drop(self, slots: SlotSet) -> None: ...
+
+    def mark(self, epoch: int) -> None: ...
+
+    def release(self, epoch: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """(θ, τ, β) of one instance: its state after epoch τ and the output that its receivers may still need.
+
+    With a `base` it says only what changed since the checkpoint of that epoch.
+    """
+
+    owner: InstanceId
+    incarnation: int
+    serial: int  #: counts the checkpoints of an incarnation; (incarnation, serial) orders all of an owner
+    epoch: int
+    base: int | None
+    slots: SlotSet  #: what θ covers: slots owned, and slots handed over whose new owner is not safe yet
+    state: tuple[Any, ...]  #: θ: chunks, at most one per container
+    buffer: tuple[tuple[int, Emission[Any]], ...]  #: β: outbox entries, those after `base` only
+    trimmed: int  #: outbox entries up to this epoch are needed by nobody
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return self.incarnation, self.serial
+
+    @property
+    def nbytes(self) -> int:
+        return sum(chunk.nbytes for chunk in self.state) + sum(emission.nbytes for _, emission in self.buffer)
+
+
+def checkpoint_state(
+    state: ProcessingState,
+    outbox: Outbox[Any],
+    *,
+    owner: InstanceId,
+    incarnation: int,
+    serial: int,
+    epoch: int,
+    slots: SlotSet,
+    base: int | None = None,
+) -> Checkpoint:
+    """The checkpoint of an instance that has processed `epoch` as its last, in full or since the epoch `base`.
+
+    The state counts as marked at `epoch` from then on, so the next checkpoint can be a delta of this one.
+    """
+    chunks = tuple(state.snapshot(slots, base))
+    state.mark(epoch)
+    return Checkpoint(
+        owner, incarnation, serial, epoch, base, slots, chunks, tuple(outbox.entries(base)), outbox.trimmed
+    )
+
+
+def merge_checkpoints(base: Checkpoint, deltas: Sequence[Checkpoint]) -> Checkpoint:
+    """One full checkpoint with the effect of a base and its deltas in order.
+
+    Law: restoring it equals restoring the base and then each delta.
+    """
+    if not deltas:
+        return base
+    for earlier, later in zip((base, *deltas), deltas, strict=False):
+        if later.base != earlier.epoch:
+            raise InternalError(
+                f"checkpoint {later.epoch} of {base.owner} builds on {later.base}, not on {earlier.epoch}"
+            )
+    last = deltas[-1]
+    buffer = (entry for part in (base, *deltas) for entry in part.buffer if entry[0] > last.trimmed)
+    return replace(last, base=base.base, state=_merged_state(base, deltas, last.slots), buffer=tuple(buffer))
+
+
+def _merged_state(base: Checkpoint, deltas: Sequence[Checkpoint], slots: SlotSet) -> tuple[Any, ...]:
+    parts: dict[str, list[Any]] = {}
+    for checkpoint in (base, *deltas):
+        for chunk in checkpoint.state:
+            parts.setdefault(chunk.name, []).append(chunk)
+    return tuple(chunks[0].merge(chunks[1:]).select(slots) for chunks in parts.values())

@@ -1,0 +1,238 @@
+"""Chunk: what a container knows of some slots, in full or as changes; the unit of checkpoint, backup and movement."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from primitives.errors import EnvironmentFault, InternalError
+from primitives.hashing import hash_keys
+from primitives.slots import SlotSet, slots_of
+
+_METADATA = b"seep.chunk"
+_TRAILER = b"SEEPCHK1"  # after the Arrow streams: this, then their CRC-32
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """State of some slots of one container, under one law for full and incremental chunks:
+
+    new state = (old state minus the `replaced` slots minus the `deleted` rows), then upsert `rows`.
+
+    A full chunk replaces all its slots. Containers write key columns normalised (one NaN, no -0.0), so that equal keys
+    are equal bytes.
+    """
+
+    name: str  #: the container's name within its operator
+    version: int  #: the operator's state version
+    slot_bits: int
+    replaced: SlotSet  #: slots whose content before this chunk is void
+    keys: tuple[str, ...]  #: columns hashed into the slot
+    identity: tuple[str, ...]  #: columns that identify a row
+    rows: pa.RecordBatch  #: upserts: identity columns and value columns
+    deleted: pa.RecordBatch  #: identity columns only
+
+    def __post_init__(self) -> None:
+        rows, deleted = self.rows.schema, self.deleted.schema
+        if not set(self.keys) <= set(self.identity) <= set(rows.names):
+            raise InternalError(
+                f"chunk '{self.name}': keys {self.keys} must be among its identity {self.identity}, "
+                f"and the identity among its columns {rows.names}"
+            )
+        if not deleted.equals(pa.schema([rows.field(column) for column in self.identity])):
+            raise InternalError(f"chunk '{self.name}': deleted rows have {deleted}, not the identity columns of {rows}")
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of row data, without metadata."""
+        return int(self.rows.nbytes + self.deleted.nbytes)
+
+    def slots_of_rows(self) -> NDArray[np.uint32]:
+        """The slot of each of `rows`."""
+        return self._slots_of(self.rows)
+
+    def select(self, slots: SlotSet) -> Chunk:
+        """The part of this chunk that concerns `slots`."""
+        return self.split([slots])[0]
+
+    def split(self, parts: Sequence[SlotSet]) -> list[Chunk]:
+        """The part of this chunk that concerns each set of slots; hashes each row once.
+
+        Law: if the parts are disjoint and cover its slots, merging the results gives this chunk's effect.
+        """
+        rows, deleted = self._slots_of(self.rows), self._slots_of(self.deleted)
+        return [
+            replace(
+                self,
+                replaced=self.replaced & part,
+                rows=_filter(self.rows, part.mask(self.slot_bits)[rows]),
+                deleted=_filter(self.deleted, part.mask(self.slot_bits)[deleted]),
+            )
+            for part in parts
+        ]
+
+    def merge(self, later: Sequence[Chunk]) -> Chunk:
+        """One chunk with the effect of this one followed by `later`; see `merge_chunks`."""
+        return merge_chunks([self, *later])
+
+    def _slots_of(self, batch: pa.RecordBatch) -> NDArray[np.uint32]:
+        return slots_of(hash_keys([batch.column(key) for key in self.keys]), self.slot_bits)
+
+    def _outside(self, slots: SlotSet, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of `batch` whose keys are in none of `slots`."""
+        return _filter(batch, ~slots.mask(self.slot_bits)[self._slots_of(batch)]) if slots else batch
+
+
+def _filter(batch: pa.RecordBatch, mask: NDArray[np.bool_]) -> pa.RecordBatch:
+    return batch if mask.all() else batch.filter(pa.array(mask))
+
+
+# --- merging ----------------------------------------------------------------------------------------------------------
+
+
+def merge_chunks(chunks: Sequence[Chunk]) -> Chunk:
+    """One chunk with the same effect as applying `chunks` in order: the last word on each row wins.
+
+    Law: restore([merge_chunks(chunks)]) = restore(chunks). Costs a filter of the rows that only one chunk mentions, and
+    a group-by of the others.
+    """
+    if not chunks:
+        raise InternalError("there is nothing to merge: merge_chunks needs at least one chunk")
+    _check_alike(chunks)
+    replaced = SlotSet.empty()
+    words: list[pa.RecordBatch] = []  # latest first: rows and deletions of each chunk in turn
+    for chunk in reversed(chunks):
+        words += [chunk._outside(replaced, chunk.rows), chunk._outside(replaced, chunk.deleted)]
+        replaced |= chunk.replaced
+    rows, deleted = _last_words(words[::-1], chunks[0].identity)
+    return replace(chunks[0], replaced=replaced, rows=rows, deleted=chunks[0]._outside(replaced, deleted))
+
+
+def _check_alike(chunks: Sequence[Chunk]) -> None:
+    first = chunks[0]
+    for chunk in chunks[1:]:
+        for field in ("name", "version", "slot_bits", "keys", "identity"):
+            mine, other = getattr(first, field), getattr(chunk, field)
+            if mine != other:
+                raise InternalError(f"chunks of '{first.name}' differ in {field}: {mine!r} and {other!r} do not merge")
+        if not first.rows.schema.equals(chunk.rows.schema):
+            raise InternalError(
+                f"chunks of '{first.name}' differ in columns: {first.rows.schema} and {chunk.rows.schema} do not merge"
+            )
+
+
+def _last_words(words: Sequence[pa.RecordBatch], identity: Sequence[str]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """The upserts and deletions that nothing later overrides, from deletions and rows of chunks in turn."""
+    identities = pa.concat_batches([batch.select(identity) for batch in words])
+    last = _last_of_each(identities, [len(batch) for batch in words])
+    bounds = accumulate(map(len, words), initial=0)
+    kept = [_filter(batch, last[start:end]) for batch, (start, end) in zip(words, pairwise(bounds), strict=True)]
+    return pa.concat_batches(kept[1::2]), pa.concat_batches(kept[::2])
+
+
+def _last_of_each(identities: pa.RecordBatch, lengths: Sequence[int]) -> NDArray[np.bool_]:
+    """A mask of the rows that no later row equals; `lengths` are those of the parts within which rows are distinct."""
+    last = np.ones(len(identities), np.bool_)
+    disputed = np.flatnonzero(_disputed(hash_keys(identities.columns), lengths))
+    last[disputed] = False
+    candidates = pa.table(
+        [_plain(column) for column in identities.take(pa.array(disputed)).columns], names=identities.schema.names
+    ).append_column("ordinal", pa.array(disputed))
+    groups = candidates.group_by(identities.schema.names, use_threads=False).aggregate([("ordinal", "max")])
+    last[groups.column("ordinal_max").to_numpy()] = True
+    return last
+
+
+def _disputed(hashes: NDArray[np.uint64], lengths: Sequence[int]) -> NDArray[np.bool_]:
+    """A mask of the rows whose hash may occur in more than one part; it may hold a few rows too many, never too few.
+
+    It is sized for all but the largest part, so that merging small deltas into a big base costs little more than a look
+    at each row of the base.
+    """
+    bits = min(max(int(len(hashes) - max(lengths)).bit_length() + 5, 10), 24)
+    short = (hashes >> np.uint64(64 - bits)).view(np.int64)
+    seen, twice = np.zeros(1 << bits, np.bool_), np.zeros(1 << bits, np.bool_)
+    for start, end in pairwise(accumulate(lengths, initial=0)):
+        part = short[start:end]
+        twice[part[seen[part]]] = True
+        seen[part] = True
+    return twice[short]
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """The column without dictionary encoding, which Arrow cannot group by when dictionaries differ."""
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+# --- bytes ------------------------------------------------------------------------------------------------------------
+
+
+def write_chunk(chunk: Chunk) -> pa.Buffer:
+    """The chunk as bytes: an Arrow IPC stream of the rows (metadata in its schema), one of the deletions, and a CRC."""
+    sink = pa.BufferOutputStream()
+    for batch in (chunk.rows.replace_schema_metadata({_METADATA: _metadata(chunk)}), chunk.deleted):
+        with pa.ipc.new_stream(sink, batch.schema) as stream:
+            stream.write_batch(batch)
+    body = sink.getvalue()
+    return pa.py_buffer(b"".join([body, _TRAILER, _checksum(body)]))
+
+
+def read_chunk(data: pa.Buffer | bytes | memoryview) -> Chunk:
+    """The chunk that `write_chunk` wrote; its columns are views of `data`. Damaged bytes raise EnvironmentFault."""
+    reader = pa.BufferReader(_checked_body(pa.py_buffer(data)))
+    try:
+        rows, deleted = _read_batch(reader), _read_batch(reader)
+        metadata = json.loads(rows.schema.metadata[_METADATA])
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as reason:
+        raise EnvironmentFault(f"these bytes are not a chunk, though their checksum holds: {reason!r}") from reason
+    return Chunk(
+        name=metadata["name"],
+        version=metadata["version"],
+        slot_bits=metadata["slot_bits"],
+        replaced=SlotSet.from_json(metadata["replaced"]),
+        keys=tuple(metadata["keys"]),
+        identity=tuple(metadata["identity"]),
+        rows=rows.replace_schema_metadata(None),
+        deleted=deleted,
+    )
+
+
+def _metadata(chunk: Chunk) -> str:
+    fields: dict[str, Any] = {
+        "name": chunk.name,
+        "version": chunk.version,
+        "slot_bits": chunk.slot_bits,
+        "replaced": chunk.replaced.to_json(),
+        "keys": chunk.keys,
+        "identity": chunk.identity,
+    }
+    return json.dumps(fields)
+
+
+def _checksum(body: pa.Buffer) -> bytes:
+    return zlib.crc32(body).to_bytes(4, "little")
+
+
+def _checked_body(data: pa.Buffer) -> pa.Buffer:
+    """The Arrow streams in `data`, if their trailer and checksum are right."""
+    size = max(data.size - len(_TRAILER) - 4, 0)
+    body, trailer = data.slice(0, size), data.slice(size).to_pybytes()
+    if trailer[:-4] != _TRAILER:
+        raise EnvironmentFault(f"these {data.size} bytes are not a whole chunk: they do not end with its trailer")
+    if trailer[-4:] != _checksum(body):
+        raise EnvironmentFault(f"a chunk of {data.size} bytes is damaged (its checksum differs); fetch another copy")
+    return body
+
+
+def _read_batch(reader: pa.BufferReader) -> pa.RecordBatch:
+    with pa.ipc.open_stream(reader) as stream:
+        (batch,) = stream  # reads to the end of the stream, where the next one starts
+        return batch

@@ -1,0 +1,19 @@
+"""The error tree: your mistake, your environment, or our bug. Everything `seep` raises is one of the three."""
+
+from __future__ import annotations
+
+
+class SeepError(Exception):
+    """Root of all errors raised by this project."""
+
+
+class UserError(SeepError):
+    """Something the user wrote or configured is wrong; the message names it and says what to do."""
+
+
+class EnvironmentFault(SeepError):
+    """The surroundings failed (disk, network, a lost machine); the query may be right."""
+
+
+class InternalError(SeepError):
+    """A rule of the project itself was broken: a bug in `seep`, never the user's fault."""

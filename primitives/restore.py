@@ -1,0 +1,31 @@
+"""restore_state and replay_buffer_state: bring a checkpoint back to life, and send again what came after."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from primitives.checkpoint import Checkpoint, ProcessingState
+from primitives.errors import InternalError
+from primitives.outbox import Outbox
+
+
+def restore_state(checkpoint: Checkpoint, state: ProcessingState, outbox: Outbox[Any]) -> int:
+    """Loads a full checkpoint into an empty operator and an empty outbox; returns the last epoch it has processed."""
+    if checkpoint.base is not None:
+        raise InternalError(
+            f"checkpoint {checkpoint.epoch} of {checkpoint.owner} is a delta of {checkpoint.base}; merge it with its base first"
+        )
+    state.restore(checkpoint.state)
+    state.mark(checkpoint.epoch)
+    outbox.trim(checkpoint.trimmed)
+    outbox.restore(checkpoint.buffer)
+    return checkpoint.epoch
+
+
+def replay_buffer_state(outbox: Outbox[Any], receiver: Hashable, first: int) -> None:
+    """Sends a receiver every epoch from `first` on, again if need be: its cursor on the outbox is moved back.
+
+    Law: replaying twice has the effect of replaying once, as receivers drop the epochs that they have processed.
+    """
+    outbox.attach(receiver, first)

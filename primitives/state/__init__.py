@@ -1,0 +1,1 @@
+"""State containers: state per key, grouped by slot, with snapshot, restore, drop and size."""

@@ -1,0 +1,122 @@
+"""Bitmap: a set of rows, one bit for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from primitives.state.intrinsics import trailing_zeros
+from primitives.state.memory import Region
+
+Words = NDArray[np.uint64]
+Rows = NDArray[np.int64]
+
+_ONE = np.uint64(1)
+
+
+class Bitmap:
+    """A set of row numbers.
+
+    >>> rows = Bitmap()
+    >>> rows.add(np.array([3, 70, 3]))
+    >>> rows.discard(np.array([70, 71, -1])).tolist()
+    [70]
+    >>> rows_of(rows.words()).tolist()
+    [3]
+    """
+
+    __slots__ = ("_size", "_words")
+
+    def __init__(self) -> None:
+        self._words: Region[np.uint64] = Region(np.uint64)
+        self._size = 0  #: in words: beyond, none is set
+
+    def add(self, rows: Rows) -> None:
+        """Adds rows, which may repeat."""
+        if len(rows):
+            self._cover(int(rows.max()) + 1)
+            _set(self._words.array, rows)
+
+    def discard(self, rows: Rows) -> Rows:
+        """Removes rows, and returns those that were members, each once; any number may be among them."""
+        members = np.empty(len(rows), np.int64)
+        return members[: _clear(self._words.array, 64 * self._size, rows, members)]
+
+    def holds(self, rows: Rows) -> NDArray[np.bool_]:
+        """Which of the rows are members; any number may be among them."""
+        held = np.empty(len(rows), np.bool_)
+        _test(self._words.array, 64 * self._size, rows, held)
+        return held
+
+    def words(self) -> Words:
+        """A copy of the bits, in words of 64."""
+        return self._words.array[: self._size].copy()
+
+    def renumber(self, rows: Rows) -> None:
+        """Keeps the members among `rows`, under their positions there as new numbers."""
+        positions = np.flatnonzero(self.holds(rows))
+        self._words.array[: self._size] = 0
+        self._size = 0
+        self.add(positions)
+
+    def _cover(self, count: int) -> None:
+        self._size = max(self._size, count // 64 + 1)
+        self._words.reserve(self._size)
+
+
+def union(bitmaps: Sequence[Bitmap]) -> Words:
+    """The words of all bitmaps, combined by or."""
+    words = [bitmap.words() for bitmap in bitmaps]
+    both = max(words, key=len)
+    for other in words:
+        both[: len(other)] |= other
+    return both
+
+
+def rows_of(words: Words) -> Rows:
+    """The rows whose bits are set, ascending. Costs a look at each word, and a step for each row."""
+    rows = np.empty(int(np.bitwise_count(words).sum()), np.int64)
+    _unpack(words, rows)
+    return rows
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _set(words: Words, rows: Rows) -> None:
+    for row in rows:
+        words[row >> 6] |= _ONE << np.uint64(row & 63)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _clear(words: Words, size: int, rows: Rows, members: Rows) -> int:
+    found = 0
+    for row in rows:
+        if 0 <= row < size and _is_set(words, row):
+            words[row >> 6] &= ~(_ONE << np.uint64(row & 63))
+            members[found] = row
+            found += 1
+    return found
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _test(words: Words, size: int, rows: Rows, held: NDArray[np.bool_]) -> None:
+    for at in range(len(rows)):
+        held[at] = 0 <= rows[at] < size and _is_set(words, rows[at])
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _is_set(words: Words, row: int) -> bool:
+    return bool((words[row >> 6] >> np.uint64(row & 63)) & _ONE)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _unpack(words: Words, rows: Rows) -> None:
+    found = 0
+    for at in range(len(words)):
+        word = words[at]
+        while word:
+            rows[found] = 64 * at + trailing_zeros(word)
+            found += 1
+            word &= word - _ONE

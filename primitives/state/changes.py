@@ -1,0 +1,82 @@
+"""Changes: the marks a container retains, and what it logged in the interval after each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from primitives.errors import InternalError
+from primitives.slots import SlotSet
+
+Log = TypeVar("Log")
+
+
+@dataclass(slots=True)
+class Interval(Generic[Log]):
+    """What happened after one mark and before the next: slots replaced, and the container's own log of the rest."""
+
+    mark: int
+    replaced: SlotSet
+    log: Log
+
+
+class Changes(Generic[Log]):
+    """Intervals since the oldest retained mark; without a mark nothing is recorded, since nobody can ask for it.
+
+    >>> changes = Changes("counts", set)
+    >>> changes.mark(4)
+    >>> changes.current.log.add("a")
+    >>> changes.mark(5)
+    >>> [interval.log for interval in changes.since(4)]
+    [{'a'}, set()]
+    """
+
+    __slots__ = ("_intervals", "_name", "_new_log", "current")
+
+    def __init__(self, name: str, new_log: Callable[[], Log]) -> None:
+        self._name = name
+        self._new_log = new_log
+        self._intervals: dict[int, Interval[Log]] = {}  #: by mark, ascending
+        self.current: Interval[Log] | None = None  #: the interval after the last mark, to be written to
+
+    @property
+    def marks(self) -> tuple[int, ...]:
+        """The retained marks, in order."""
+        return tuple(self._intervals)
+
+    def mark(self, epoch: int) -> None:
+        """Opens the interval after `epoch`; to mark the last epoch again changes nothing."""
+        if self.current is not None and epoch <= self.current.mark:
+            if epoch < self.current.mark:
+                raise InternalError(
+                    f"state '{self._name}' is marked at epoch {self.current.mark}, and {epoch} is before"
+                )
+            return
+        self.current = self._intervals[epoch] = Interval(epoch, SlotSet.empty(), self._new_log())
+
+    def release(self, epoch: int) -> None:
+        """Forgets the marks below `epoch`."""
+        self._intervals = {mark: interval for mark, interval in self._intervals.items() if mark >= epoch}
+        if not self._intervals:
+            self.current = None
+
+    def since(self, epoch: int) -> list[Interval[Log]]:
+        """The intervals after a marked epoch, in order."""
+        if epoch not in self._intervals:
+            raise InternalError(
+                f"state '{self._name}' has no mark at epoch {epoch}, only at {list(self.marks)}; take a full snapshot"
+            )
+        return [interval for mark, interval in self._intervals.items() if mark >= epoch]
+
+    def replace(self, slots: SlotSet) -> None:
+        """Records that `slots` were dropped or restored, whatever they held before."""
+        if self.current is not None:
+            self.current.replaced |= slots
+
+    def replaced_since(self, epoch: int) -> SlotSet:
+        """The slots replaced after a marked epoch."""
+        replaced = SlotSet.empty()
+        for interval in self.since(epoch):
+            replaced |= interval.replaced
+        return replaced

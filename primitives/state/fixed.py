@@ -1,0 +1,75 @@
+"""Fixed-width Arrow arrays as NumPy arrays of plain numbers, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+#: Rows of a container: their numbers, or all up to one.
+Selection = NDArray[np.int64] | slice
+
+
+def storage_type(kind: pa.DataType) -> np.dtype[Any] | None:
+    """The NumPy type of the numbers in arrays of an Arrow type; None if it is not of a fixed width up to 64 bits.
+
+    >>> storage_type(pa.timestamp("us")), storage_type(pa.string())
+    (dtype('int64'), None)
+    """
+    if pa.types.is_boolean(kind):
+        return np.dtype(bool)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return np.dtype(kind.to_pandas_dtype())
+    if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
+        return np.dtype(f"i{kind.bit_width // 8}")
+    return None
+
+
+def is_span(kind: pa.DataType) -> bool:
+    """Whether values of the type are strings or binaries of any length."""
+    return kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+
+
+def to_numbers(array: pa.Array) -> NDArray[Any]:
+    """The values of a fixed-width array, any number for a null; read-only, and without a copy where possible."""
+    kind = storage_type(array.type)
+    if kind == np.bool_:
+        return to_numbers(array.cast(pa.uint8())).view(np.bool_)
+    data = array.buffers()[1]
+    numbers = np.zeros(len(array), kind) if data is None else np.frombuffer(data, kind)[array.offset :][: len(array)]
+    return read_only(numbers if numbers.flags.aligned else numbers.copy())
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """The array, read-only: whatever comes from Arrow is, so that Numba compiles kernels for one kind of array."""
+    array.flags.writeable = False
+    return array
+
+
+def from_numbers(kind: pa.DataType, numbers: NDArray[Any], valid: pa.Buffer | None) -> pa.Array:
+    """The array of a type that has the given numbers; shares their memory."""
+    data = np.packbits(numbers, bitorder="little") if numbers.dtype == np.bool_ else numbers
+    return pa.Array.from_buffers(kind, len(numbers), [valid, pa.py_buffer(data)])
+
+
+def null_mask(array: pa.Array) -> NDArray[np.bool_]:
+    """Which values are null."""
+    mask: NDArray[np.bool_] = array.is_null().to_numpy(zero_copy_only=False)
+    return mask
+
+
+def validity(nulls: NDArray[np.bool_]) -> pa.Buffer | None:
+    """The Arrow bitmap of the values that are not null; None if there is no null."""
+    return pa.py_buffer(np.packbits(~nulls, bitorder="little")) if nulls.any() else None
+
+
+def pick(numbers: NDArray[Any], rows: Selection) -> NDArray[Any]:
+    """A copy of the elements of rows."""
+    return numbers[rows] if isinstance(rows, np.ndarray) else numbers[rows].copy()
+
+
+def row_numbers(rows: Selection) -> NDArray[np.int64]:
+    """The numbers of rows."""
+    return rows if isinstance(rows, np.ndarray) else np.arange(rows.stop)

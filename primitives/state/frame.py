@@ -1,0 +1,351 @@
+"""Frame: columnar state over a vectorised hash index; the container for throughput."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from primitives.chunk import Chunk
+from primitives.errors import UserError
+from primitives.slots import DEFAULT_SLOT_BITS, SlotSet, check_slot_bits, slots_of
+from primitives.state.bitmap import Bitmap, rows_of, union
+from primitives.state.changes import Changes
+from primitives.state.columns import Column, check_type, given_column, new_column
+from primitives.state.container import check_fits
+from primitives.state.fixed import Selection, row_numbers
+from primitives.state.index import Index
+from primitives.state.keytable import MAX_KEY_COLUMNS
+
+Rows = NDArray[np.int64]
+
+#: Rows that `size` looks at to estimate all.
+_SAMPLE = 64
+
+#: A frame with more row numbers than this is compacted when most of them are free.
+_WORTH_COMPACTING = 1 << 16
+
+
+@dataclass(slots=True)
+class _Log:
+    """What an interval logs."""
+
+    written: Bitmap = field(default_factory=Bitmap)
+    deleted: list[list[pa.Array]] = field(default_factory=list)  #: key columns
+
+
+class Frame:
+    """A table of rows by key, read and written in batches; knows slots, and what changed since a marked epoch.
+
+    Keys and values are columns of numbers, bools, times, dates, strings or binaries; null is a key like any other. A new
+    row holds the `defaults` of its columns: if none is given, zero in a column of numbers (also durations), false, or
+    else null.
+
+    Every method that takes keys takes a RecordBatch, Table or mapping with the key columns by name (others are left
+    alone), or the key column itself if there is only one. A value column is an Arrow or NumPy array, a sequence, or one
+    value for all rows. Where a key occurs more than once in a batch, its rows take effect in order.
+
+    To address rows by number is faster if they are used repeatedly. A row keeps its number until it is deleted, or until
+    `restore`, `drop` or `mark`, which may number all anew: so use numbers within an epoch.
+
+    Rows are in no order that could be relied on: it depends on the past, not only on the content.
+
+    >>> counts = Frame("counts", keys={"id": pa.int64()}, values={"n": pa.int64()})
+    >>> rows = counts.add([7, 9, 7], n=1)
+    >>> counts.column("n")[rows].tolist()
+    [2, 1, 2]
+    >>> values, found = counts.get([9, 8])
+    >>> values.to_pydict(), found.tolist()
+    ({'n': [1, None]}, [True, False])
+    """
+
+    def __init__(
+        self,
+        name: str,
+        keys: Mapping[str, pa.DataType],
+        values: Mapping[str, pa.DataType],
+        *,
+        slot_bits: int = DEFAULT_SLOT_BITS,
+        defaults: Mapping[str, Any] | None = None,
+        version: int = 0,
+    ) -> None:
+        self.name = name
+        self.slot_bits = check_slot_bits(slot_bits)
+        self.version = version
+        self._check_declaration(keys, values, defaults or {})
+        self._identity = pa.schema(list(keys.items()))
+        self._schema = pa.schema([*keys.items(), *values.items()])
+        self._index = Index(list(keys.values()))
+        self._columns = {
+            column: new_column(self._label(column), kind, self._default(column, kind, defaults or {}))
+            for column, kind in values.items()
+        }
+        self._rows_in_slot = np.zeros(1 << slot_bits, np.int64)
+        self._changes: Changes[_Log] = Changes(name, _Log)
+
+    # --- by key -------------------------------------------------------------------------------------------------------
+
+    def locate(self, keys: Keys, *, create: bool = True) -> Rows:
+        """The row number of each key; with `create` every key gets a row, otherwise those without one give -1."""
+        columns = self._key_columns(keys)
+        return self._create(columns) if create else self._index.locate(columns, create=False).rows
+
+    def put(self, keys: Keys, /, **values: Any) -> Rows:
+        """Writes the given columns of the rows of keys, which are created if need be; returns their numbers.
+
+        >>> names = Frame("names", keys={"id": pa.int64()}, values={"name": pa.string(), "age": pa.int32()})
+        >>> _ = names.put({"id": [1, 2]}, name=["Ada", None])
+        >>> names.to_arrow().to_pylist()
+        [{'id': 1, 'name': 'Ada', 'age': 0}, {'id': 2, 'name': None, 'age': 0}]
+        """
+        rows, columns = self._open(keys, values)
+        for name, column in columns.items():
+            self._assign(name, rows, column)
+        return rows
+
+    def add(self, keys: Keys, /, **values: Any) -> Rows:
+        """Adds to columns of the rows of keys, which are created if need be; returns their numbers.
+
+        Only 64-bit columns can be added to, where integers wrap around. A null that is added changes nothing, and null
+        plus a number is that number; so it is with `min` and `max`.
+        """
+        return self._fold("add", keys, values)
+
+    def min(self, keys: Keys, /, **values: Any) -> Rows:
+        """Lowers columns to the given values, where these are less; as `add` otherwise.
+
+        Columns kept like this want None as their default, so that the first value stands whatever it is.
+
+        >>> low = Frame("low", keys={"id": pa.int64()}, values={"price": pa.float64()}, defaults={"price": None})
+        >>> _ = low.min([1, 1, 2], price=[5.0, 3.0, 9.0])
+        >>> low.to_arrow()["price"].to_pylist()
+        [3.0, 9.0]
+        """
+        return self._fold("min", keys, values)
+
+    def max(self, keys: Keys, /, **values: Any) -> Rows:
+        """Raises columns to the given values, where these are greater; as `min` otherwise."""
+        return self._fold("max", keys, values)
+
+    def get(self, keys: Keys) -> tuple[pa.RecordBatch, NDArray[np.bool_]]:
+        """The values of keys, null for a key without a row; and which keys have one."""
+        rows = self.locate(keys, create=False)
+        found = rows >= 0
+        values = [column.to_arrow(np.maximum(rows, 0)) for column in self._columns.values()]
+        if not found.all():
+            values = [pc.if_else(pa.array(found), array, pa.scalar(None, array.type)) for array in values]
+        return pa.record_batch(values, schema=self._value_schema), found
+
+    def delete(self, keys: Keys) -> int:
+        """Deletes the rows of keys; returns how many there were."""
+        rows = self._index.distinct(self.locate(keys, create=False))
+        interval = self._changes.current
+        if interval is not None and len(rows):
+            interval.log.deleted.append(self._index.keys(rows))
+        self._forget(rows)
+        return len(rows)
+
+    # --- by row number ------------------------------------------------------------------------------------------------
+
+    def column(self, name: str) -> ColumnView:
+        """A value column, to be read and written by row number."""
+        self._column(name)
+        return ColumnView(self, name)
+
+    def take(self, rows: Rows) -> pa.RecordBatch:
+        """Keys and values of rows."""
+        return self._batch(self._checked(rows))
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def to_arrow(self, slots: SlotSet | None = None) -> pa.RecordBatch:
+        """A copy of all rows, or of those in `slots`."""
+        return self._batch(self._index.rows if slots is None else self._rows_in(slots))
+
+    def rows_per_slot(self) -> NDArray[np.int64]:
+        """How many rows each slot holds; costs no look at the rows."""
+        return self._rows_in_slot.copy()
+
+    # --- a State ------------------------------------------------------------------------------------------------------
+
+    @property
+    def marks(self) -> tuple[int, ...]:
+        """See `State.marks`."""
+        return self._changes.marks
+
+    def mark(self, epoch: int) -> None:
+        """See `State.mark`."""
+        self._compact_if_sparse()
+        self._changes.mark(epoch)
+
+    def release(self, epoch: int) -> None:
+        """See `State.release`."""
+        self._changes.release(epoch)
+
+    def snapshot(self, slots: SlotSet, since: int | None = None) -> Chunk:
+        """See `State.snapshot`.
+
+        In full it costs a copy, and for some of the slots a hash of each key too; with `since`, a bit per row and a copy
+        of the rows that were written.
+        """
+        if since is None:
+            return self._chunk(slots, self._rows_in(slots), self._no_keys())
+        replaced = self._changes.replaced_since(since)
+        written = self._within(slots, self._written_since(since))
+        return self._chunk(replaced, written, self._deleted_since(since, slots - replaced))
+
+    def restore(self, chunks: Iterable[Chunk]) -> None:
+        """See `State.restore`."""
+        for chunk in chunks:
+            check_fits(chunk, self, self.version, tuple(self._identity.names), self._schema)
+            self.drop(chunk.replaced)
+            self.delete(chunk.deleted)
+            self.put(chunk.rows, **{name: chunk.rows[name] for name in self._columns})
+
+    def drop(self, slots: SlotSet) -> None:
+        """See `State.drop`. Costs a hash of each key, unless the slots are empty."""
+        self._forget(row_numbers(self._rows_in(slots)))
+        self._changes.replace(slots)
+        self._compact_if_sparse()
+
+    def size(self, slots: SlotSet | None = None) -> int:
+        """See `State.size`. Extrapolates from a few rows."""
+        count = len(self) if slots is None else self._count_in(slots)
+        sample = row_numbers(self._index.rows)[:_SAMPLE]
+        return count * int(self._batch(sample).nbytes) // len(sample) if count else 0
+
+    def changed(self, since: int) -> int:
+        """See `State.changed`."""
+        kept = SlotSet.full(self.slot_bits) - self._changes.replaced_since(since)
+        return len(self._written_since(since)) + len(self._deleted_since(since, kept)[0])
+
+    # --- rows ---------------------------------------------------------------------------------------------------------
+
+    def _create(self, columns: Sequence[pa.Array]) -> Rows:
+        located = self._index.locate(columns, create=True)
+        rows = located.rows[located.created]
+        if len(rows):
+            for column in self._columns.values():
+                column.reserve(self._index.end)
+                column.create(rows)
+            np.add.at(self._rows_in_slot, slots_of(located.hashes[located.created], self.slot_bits), 1)
+            self._touch(rows)
+        return located.rows
+
+    def _open(self, keys: Keys, values: Mapping[str, Any]) -> tuple[Rows, dict[str, pa.Array]]:
+        """The rows of keys, created if need be and about to be written; and what is given for them, as arrays."""
+        key_columns = self._key_columns(keys)
+        columns = {name: self._given(name, value, len(key_columns[0])) for name, value in values.items()}
+        rows = self._create(key_columns)
+        self._touch(rows)
+        return rows, columns
+
+    def _fold(self, fold: str, keys: Keys, values: Mapping[str, Any]) -> Rows:
+        for name in values:
+            self._column(name).check_fold(fold)
+        rows, columns = self._open(keys, values)
+        for name, column in columns.items():
+            self._columns[name].fold(fold, rows, column)
+        return rows
+
+    def _assign(self, name: str, rows: Rows, values: pa.Array) -> None:
+        column = self._columns[name]
+        column.assign(rows, values)
+        column.tidy(lambda: self._index.rows)
+
+    def _forget(self, rows: Rows) -> None:
+        np.subtract.at(self._rows_in_slot, slots_of(self._index.hashes(rows), self.slot_bits), 1)
+        for column in self._columns.values():
+            column.release(rows)
+        self._index.remove(rows)
+        for column in self._columns.values():
+            column.tidy(lambda: self._index.rows)
+
+    def _touch(self, rows: Rows) -> None:
+        interval = self._changes.current
+        if interval is not None:
+            interval.log.written.add(rows)
+
+    def _compact_if_sparse(self) -> None:
+        if self._index.end > max(2 * len(self), _WORTH_COMPACTING):
+            self._compact()
+
+    def _compact(self) -> None:
+        """Numbers all rows anew, without gaps, and gives memory back."""
+        rows = self._index.compact()
+        for column in self._columns.values():
+            column.keep(rows)
+        for mark in self.marks[:1]:
+            for interval in self._changes.since(mark):
+                interval.log.written.renumber(rows)
+
+    # --- slots and changes --------------------------------------------------------------------------------------------
+
+    def _count_in(self, slots: SlotSet) -> int:
+        return int(self._rows_in_slot[slots.mask(self.slot_bits)].sum())
+
+    def _rows_in(self, slots: SlotSet) -> Selection:
+        return self._within(slots, self._index.rows) if self._count_in(slots) else np.empty(0, np.int64)
+
+    def _within(self, slots: SlotSet, rows: Selection) -> Selection:
+        """Those of the rows that are in `slots`."""
+        if self._count_in(slots) == len(self):
+            return rows
+        mask = slots.mask(self.slot_bits)[slots_of(self._index.hashes(rows), self.slot_bits)]
+        return np.flatnonzero(mask) if isinstance(rows, slice) else rows[mask]
+
+    def _written_since(self, since: int) -> Rows:
+        words = union([interval.log.written for interval in self._changes.since(since)])
+        return rows_of(self._index.live.common(words))
+
+    def _deleted_since(self, since: int, slots: SlotSet) -> list[pa.Array]:
+        """The keys in `slots` that were deleted and are not there again, each once."""
+        logged = [keys for interval in self._changes.since(since) for keys in interval.log.deleted]
+        if not logged:
+            return self._no_keys()
+        columns = [pa.concat_arrays(arrays) for arrays in zip(*logged, strict=True)]
+        distinct = Index(self._identity.types).locate(columns, create=True)
+        gone = self._index.locate(columns, create=False).rows[distinct.created] < 0
+        mine = slots.mask(self.slot_bits)[slots_of(distinct.hashes[distinct.created], self.slot_bits)]
+        return [column.take(pa.array(distinct.created[gone & mine])) for column in columns]
+
+    # --- batches ------------------------------------------------------------------------------------------------------
+
+    def _batch(self, rows: Selection) -> pa.RecordBatch:
+        values = [column.to_arrow(rows) for column in self._columns.values()]
+        return pa.record_batch([*self._index.keys(rows), *values], schema=self._schema)
+
+    def _chunk(self, replaced: SlotSet, rows: Selection, deleted: Sequence[pa.Array]) -> Chunk:
+        return Chunk(
+            name=self.name,
+            version=self.version,
+            slot_bits=self.slot_bits,
+            replaced=replaced,
+            keys=tuple(self._identity.names),
+            identity=tuple(self._identity.names),
+            rows=self._batch(rows),
+            deleted=pa.record_batch(deleted, schema=self._identity),
+        )
+
+    def _no_keys(self) -> list[pa.Array]:
+        return [pa.array([], kind) for kind in self._identity.types]
+
+    def _key_columns(self, keys: Keys) -> list[pa.Array]:
+        given = keys if isinstance(keys, Mapping | pa.RecordBatch | pa.Table) else self._only_column(keys)
+        columns: list[pa.Array] = []
+        for key in self._identity:
+            if key.name not in (given if isinstance(given, Mapping) else given.schema.names):
+                raise UserError(f"the keys lack {self._label(key.name)}; give all of {self._identity.names}")
+            rows = len(columns[0]) if columns else None
+            columns.append(given_column(self._label(key.name), key.type, given[key.name], rows))
+        return columns
+
+    def _only_column(self, keys: Any) -> dict[str, Any]:
+        if len(self._identity) > 1:
+            raise UserError(f"state '{self.name}' has keys {self._identity.names}; give a batch or mapping with them")
+        return {self._identity.names[0]: keys}

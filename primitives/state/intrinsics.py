@@ -1,0 +1,36 @@
+"""Two machine instructions that NumPy and Numba do not offer: prefetch, and the number of trailing zeros."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+_FOR_WRITING, _KEEP_IN_ALL_CACHES, _DATA = ir.IntType(32)(1), ir.IntType(32)(3), ir.IntType(32)(1)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def prefetch(_typing: Any, array: Any, _index: Any) -> Any:
+    """prefetch(array, index): asks for the cache line of an element ahead of its use; any index is harmless."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        address = builder.bitcast(builder.gep(data, [arguments[1]]), cgutils.voidptr_t)
+        kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, *[ir.IntType(32)] * 3])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(function, [address, _FOR_WRITING, _KEEP_IN_ALL_CACHES, _DATA])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def trailing_zeros(_typing: Any, _word: Any) -> Any:
+    """trailing_zeros(word): the position of the lowest bit that is set in a word that is not zero."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.IntType(1)(1))
+
+    return types.int64(types.uint64), generate

@@ -1,0 +1,87 @@
+"""Region: an array that grows in place, without a copy and without ever being held twice."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+Element = TypeVar("Element", bound=np.generic)
+
+#: From this size on, huge pages are worth asking for.
+_HUGE = 4 << 20
+
+
+class Region(Generic[Element]):
+    """One-dimensional array in memory of its own, which the operating system extends by moving page tables (mremap).
+
+    Fresh elements are zero, and take memory only once they are written. While a view of `array` is held anywhere, the
+    region refuses to change its size (BufferError), so views must not be kept.
+
+    >>> squares = Region(np.int64)
+    >>> squares.reserve(1_000_000)
+    >>> squares.array[999_999]
+    np.int64(0)
+    """
+
+    __slots__ = ("_dtype", "_memory", "array")
+
+    array: NDArray[Element]  #: all elements, those in reserve included
+
+    def __init__(self, dtype: DTypeLike) -> None:
+        self._dtype: np.dtype[Any] = np.dtype(dtype)
+        self._memory = _anonymous(mmap.PAGESIZE)
+        self.array = np.frombuffer(self._memory, self._dtype)
+
+    def reserve(self, length: int) -> None:
+        """Makes room for at least `length` elements, and for half as many again as there are."""
+        if length > len(self.array):
+            self._resize(max(length, len(self.array) * 3 // 2))
+
+    def keep(self, rows: NDArray[np.int64], width: int = 1) -> None:
+        """Keeps these rows, of `width` elements each, moved together; and gives back the memory of the others."""
+        table = self.array[: len(self.array) // width * width].reshape(-1, width)
+        table[: len(rows)] = table[rows]
+        del table
+        self.truncate(len(rows) * width)
+
+    def truncate(self, length: int) -> None:
+        """Gives back the memory of all elements from `length` on."""
+        self.array[length:] = 0  # those that stay, in the last page, must be zero when they are used again
+        self._resize(length)
+
+    def _resize(self, length: int) -> None:
+        size = _whole_pages(length * self._dtype.itemsize)
+        self.array = np.empty(0, self._dtype)
+        try:
+            self._memory = _resized(self._memory, size)
+        finally:
+            self.array = np.frombuffer(self._memory, self._dtype)
+
+
+def _whole_pages(size: int) -> int:
+    return max(-(-size // mmap.PAGESIZE), 1) * mmap.PAGESIZE
+
+
+def _anonymous(size: int) -> mmap.mmap:
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
+def _resized(memory: mmap.mmap, size: int) -> mmap.mmap:
+    try:
+        memory.resize(size)
+    except SystemError:  # this platform has no mremap: copy
+        memory = _copied(memory, size)
+    if size >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):  # a kernel without huge pages
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory
+
+
+def _copied(memory: mmap.mmap, size: int) -> mmap.mmap:
+    copy = _anonymous(size)
+    copy[: min(size, len(memory))] = memory[: min(size, len(memory))]
+    return copy

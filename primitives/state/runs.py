@@ -1,0 +1,125 @@
+"""Runs: rows sorted by time, of which a prefix becomes due; a log-structured heap whose every step is vectorised."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+#: 2^3 runs of about one size are merged into one.
+_FAN_IN_BITS = 3
+
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
+class Run:
+    """Rows sorted by their first column, the time; they are removed one by one, or a prefix at once."""
+
+    __slots__ = ("_index", "alive", "born", "hashes", "head", "live", "newest", "rows", "times")
+
+    def __init__(self, rows: pa.RecordBatch, hashes: NDArray[np.uint64], born: NDArray[np.int64]) -> None:
+        """Sorts `rows`, given the hash of each row's key and the epoch after which it was written."""
+        order = np.argsort(rows.column(0).to_numpy(), kind="stable")  # merges sorted runs in linear time
+        self.rows = rows.take(pa.array(order))
+        self.times: NDArray[np.int64] = self.rows.column(0).to_numpy()
+        self.hashes = hashes[order]
+        self.born = born[order]
+        self.newest = int(born.max())
+        self.alive = np.ones(len(order), np.bool_)
+        self.live = len(order)
+        self.head = 0  #: nothing before it is alive
+        self._index: tuple[NDArray[np.uint64], NDArray[np.intp]] | None = None
+
+    def due(self, watermark: int) -> NDArray[np.intp]:
+        """Positions of the rows up to a time."""
+        end = self.head + int(np.searchsorted(self.times[self.head :], watermark, side="right"))
+        return self.head + np.flatnonzero(self.alive[self.head : end])
+
+    def where(self, mask: NDArray[np.bool_]) -> NDArray[np.intp]:
+        """Positions of the rows that are alive in a mask."""
+        return np.flatnonzero(self.alive & mask)
+
+    def find(self, times: NDArray[np.int64], hashes: NDArray[np.uint64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Positions of rows that probably have one of the given times and key hashes, and which one each.
+
+        Costs a binary search for each; the first call sorts an index.
+        """
+        signatures, order = self._indexed()
+        wanted = _signatures(times, hashes)
+        first, last = np.searchsorted(signatures, wanted), np.searchsorted(signatures, wanted, side="right")
+        which = np.repeat(np.arange(len(wanted)), last - first)
+        offsets = np.arange(len(which)) - np.repeat(np.cumsum(last - first) - (last - first), last - first)
+        positions = order[first[which] + offsets]
+        alive = self.alive[positions]
+        return positions[alive], which[alive]
+
+    def _indexed(self) -> tuple[NDArray[np.uint64], NDArray[np.intp]]:
+        if self._index is None:
+            signatures = _signatures(self.times, self.hashes)
+            order = np.argsort(signatures)
+            self._index = signatures[order], order
+        return self._index
+
+    def remove(self, positions: NDArray[np.intp]) -> None:
+        """Removes rows that are alive, at distinct positions."""
+        self.alive[positions] = False
+        self.live -= len(positions)
+        if self.live:
+            self.head += int(self.alive[self.head :].argmax())
+
+    def take(self, positions: NDArray[np.intp]) -> pa.RecordBatch:
+        """The rows at ascending positions."""
+        if len(positions) and positions[-1] - positions[0] == len(positions) - 1:
+            return self.rows.slice(positions[0], len(positions))
+        return self.rows.take(pa.array(positions))
+
+
+class Runs:
+    """Many rows in few runs; a row is moved as often as the number of rows has digits to the base of the fan-in."""
+
+    def __init__(self) -> None:
+        self._runs: list[Run] = []
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self._runs)
+
+    def __len__(self) -> int:
+        return sum(run.live for run in self._runs)
+
+    def add(self, rows: pa.RecordBatch, hashes: NDArray[np.uint64], born: NDArray[np.int64]) -> None:
+        """Adds rows, given the hash of each row's key and the epoch after which it was written."""
+        if len(rows):
+            self._runs.append(Run(rows, hashes, born))
+            self.tidy()
+
+    def tidy(self) -> None:
+        """Drops empty runs, rewrites those mostly empty, and merges where there are too many of about one size."""
+        runs = [run if 2 * run.live >= len(run.alive) else _merged([run]) for run in self._runs if run.live]
+        while crowd := _crowd(runs):
+            runs = [run for run in runs if run not in crowd]
+            runs.append(_merged(crowd))
+        self._runs = runs
+
+
+def _crowd(runs: Sequence[Run]) -> list[Run]:
+    """Runs of one level, if there are enough of them to be merged."""
+    levels: defaultdict[int, list[Run]] = defaultdict(list)
+    for run in runs:
+        levels[run.live.bit_length() // _FAN_IN_BITS].append(run)
+    return next((level for level in levels.values() if len(level) >= 1 << _FAN_IN_BITS), [])
+
+
+def _merged(runs: Sequence[Run]) -> Run:
+    alive = [np.flatnonzero(run.alive) for run in runs]
+    return Run(
+        pa.concat_batches([run.take(positions) for run, positions in zip(runs, alive, strict=True)]),
+        np.concatenate([run.hashes[positions] for run, positions in zip(runs, alive, strict=True)]),
+        np.concatenate([run.born[positions] for run, positions in zip(runs, alive, strict=True)]),
+    )
+
+
+def _signatures(times: NDArray[np.int64], hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    return hashes + times.view(np.uint64) * _ODD

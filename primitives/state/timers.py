@@ -1,0 +1,333 @@
+"""Timers: post-dated records and event-time timers per key, popped when the watermark reaches their time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import index
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from primitives.chunk import Chunk
+from primitives.errors import UserError
+from primitives.hashing import hash_keys
+from primitives.slots import DEFAULT_SLOT_BITS, SlotSet, slots_of
+from primitives.state.changes import Changes
+from primitives.state.codec import Decode, Encode, ValueCodec
+from primitives.state.container import check_fits
+from primitives.state.keys import CONVERSION_ERRORS, Column, Key, KeyColumns, same_rows, to_array
+from primitives.state.runs import Run, Runs
+
+_NEVER_MARKED = -(2**63)  # what rows are born after while no mark is retained; before any epoch
+
+
+@dataclass(frozen=True, slots=True)
+class _Gone:
+    """Rows removed at once: their identities, their slots, and after which mark each had come."""
+
+    identities: pa.RecordBatch
+    slots: NDArray[np.uint32]
+    born: NDArray[np.int64]
+
+
+class Timers:
+    """Records (time, key, value) to come back when the watermark reaches their time; a timer is one without value.
+
+    Times are int64 event time in any unit. Records of one time and key keep the order in which they were scheduled; a
+    third identifying column, `seq`, numbers them. Keys, values and their encoding are as in `Values`.
+
+    >>> timers = Timers("windows", keys={"user": pa.int64()}, value=pa.string())
+    >>> timers.schedule(20, 7, "late")
+    >>> timers.schedule_batch([10, 10, 30], [[2, 1, 3]])
+    >>> due = timers.pop(20)
+    >>> due.column("user").to_pylist()
+    [1, 2, 7]
+    >>> list(timers.records(due))
+    [(10, 1, None), (10, 2, None), (20, 7, 'late')]
+
+    Vectorised operators use `schedule_batch`, `cancel_batch` and the columns of `pop`; what is scheduled and cancelled
+    one by one is collected and takes effect as a batch when the timers are next looked at. Each row costs its share of
+    a sort when it comes, a few merges while it waits (see `Runs`), and its share of a sort when it is due.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        keys: Mapping[str, pa.DataType],
+        *,
+        slot_bits: int = DEFAULT_SLOT_BITS,
+        value: pa.DataType | None = None,
+        encode: Encode | None = None,
+        decode: Decode | None = None,
+        version: int = 0,
+    ) -> None:
+        self.name = name
+        self.slot_bits = slot_bits
+        self.version = version
+        self._keys = KeyColumns(name, slot_bits, keys, reserved=["time", "seq", "value"])
+        self._codec = ValueCodec(name, value, encode, decode)
+        self._takes_objects = value is None or encode is not None
+        self._identity = pa.schema([pa.field("time", pa.int64()), *self._keys.fields, pa.field("seq", pa.int64())])
+        self._schema = self._identity.append(pa.field("value", self._codec.type))
+        self._next_seq = 0
+        self._runs = Runs()
+        self._changes: Changes[list[_Gone]] = Changes(name, list)
+        self._batches: list[pa.RecordBatch] = []  #: scheduled but not yet in the runs
+        self._singles: list[tuple[int, Key, int, Any]] = []  #: the same, one by one: time, key, seq, stored value
+        self._cancelled: list[tuple[int, Key, int]] = []  #: to be cancelled in the runs: time, key, first seq kept
+
+    # --- scheduling ---------------------------------------------------------------------------------------------------
+
+    def schedule(self, time: int, key: Any, value: Any = None) -> None:
+        """Adds one record, or a timer if there is no value."""
+        stored = self._codec.checked(value, lambda: key)
+        self._singles.append((self._checked_time(time), self._keys.normal(key), self._take_seqs(1), stored))
+
+    def schedule_batch(self, times: Column, keys: Sequence[Column], values: Column | None = None) -> None:
+        """Adds a record for each of `times`; `keys` has one column per key column, in the declared order.
+
+        `values` is a column of the declared type; or a sequence of Python objects, if there is none or an `encode`.
+        """
+        times = self._time_column(times)
+        count = len(times)
+        key_columns = self._keys.normal_columns(keys, count)
+        value_column = self._value_column(values, key_columns, count)
+        seqs = pa.array(np.arange(count) + self._take_seqs(count))
+        self._batches.append(pa.record_batch([times, *key_columns, seqs, value_column], schema=self._schema))
+
+    def cancel(self, time: int, key: Any) -> None:
+        """Removes the records scheduled so far, if any, for one time and key."""
+        self._cancelled.append((self._checked_time(time), self._keys.normal(key), self._next_seq))
+
+    def cancel_batch(self, times: Column, keys: Sequence[Column]) -> None:
+        """Removes the records scheduled so far, if any, for each time and key."""
+        times = self._time_column(times)
+        columns = [times, *self._keys.normal_columns(keys, len(times))]
+        self._settle()
+        self._remove_same(pa.record_batch(columns, schema=pa.schema(list(self._identity)[:-1])))
+        self._runs.tidy()
+
+    def _take_seqs(self, count: int) -> int:
+        self._next_seq += count
+        return self._next_seq - count
+
+    def _checked_time(self, time: Any) -> int:
+        try:
+            return int(pa.scalar(index(time), pa.int64()).as_py())
+        except CONVERSION_ERRORS as reason:
+            raise UserError(f"time {time!r} of state '{self.name}' is not a 64-bit integer") from reason
+
+    def _time_column(self, times: Column) -> pa.Array:
+        try:
+            column = to_array(times, pa.int64())
+        except CONVERSION_ERRORS as reason:
+            raise UserError(f"the times given to state '{self.name}' are not 64-bit integers: {reason}") from reason
+        if column.null_count:
+            raise UserError(f"{column.null_count} of the times given to state '{self.name}' are null; filter them out")
+        return column
+
+    def _value_column(self, values: Column | None, keys: list[pa.Array], count: int) -> pa.Array:
+        if values is None:
+            return pa.nulls(count, self._codec.type)
+        if len(values) != count:
+            raise UserError(f"state '{self.name}' was given {count} times, but {len(values)} values")
+        if self._takes_objects:
+            return self._codec.column(values, lambda at: self._keys.from_columns([key.slice(at, 1) for key in keys])[0])
+        try:
+            return to_array(values, self._codec.type)
+        except CONVERSION_ERRORS as reason:
+            raise UserError(f"the values given to state '{self.name}' are not {self._codec.type}: {reason}") from reason
+
+    def _settle(self) -> None:
+        """Brings what was scheduled and cancelled since the last look into the runs."""
+        if self._singles:
+            self._batches.append(self._single_rows())
+            self._singles = []
+        if self._batches:
+            self._add(pa.concat_batches(self._batches))
+            self._batches = []
+        if self._cancelled:
+            times, keys, ends = zip(*self._cancelled, strict=True)
+            wanted = pa.record_batch(
+                [pa.array(times, pa.int64()), *self._keys.to_columns(keys)], self._identity.names[:-1]
+            )
+            self._remove_same(wanted, np.array(ends))
+            self._runs.tidy()
+            self._cancelled = []
+
+    def _single_rows(self) -> pa.RecordBatch:
+        times, keys, seqs, values = zip(*self._singles, strict=True)
+        columns = [times, *self._keys.to_columns(keys), seqs, values]
+        return pa.record_batch(
+            [pa.array(column, field.type) for column, field in zip(columns, self._schema, strict=True)],
+            schema=self._schema,
+        )
+
+    def _add(self, rows: pa.RecordBatch) -> None:
+        interval = self._changes.current
+        born = np.full(len(rows), _NEVER_MARKED if interval is None else interval.mark)
+        self._runs.add(rows, self._hashes(rows), born)
+
+    def _hashes(self, batch: pa.RecordBatch) -> NDArray[np.uint64]:
+        return hash_keys([batch.column(name) for name in self._keys.names])
+
+    def _remove_same(self, wanted: pa.RecordBatch, ends: NDArray[np.int64] | None = None) -> None:
+        """Removes the rows that equal a row of `wanted` in its columns, and whose seq is below its end, if given."""
+        if not len(wanted):
+            return
+        times, hashes = wanted.column("time").to_numpy(), self._hashes(wanted)
+        for run in self._runs:
+            positions, which = run.find(times, hashes)
+            if not len(positions):
+                continue
+            rows = run.rows.take(pa.array(positions))
+            same = same_rows(rows.select(wanted.schema.names).columns, wanted.take(pa.array(which)).columns)
+            if ends is not None:
+                same &= rows.column("seq").to_numpy() < ends[which]
+            self._remove(run, np.unique(positions[same]))
+
+    def _remove(self, run: Run, positions: NDArray[np.intp]) -> None:
+        """Removes rows of a run, and logs those that were there at the last mark."""
+        interval = self._changes.current
+        if interval is not None:
+            older = positions[run.born[positions] < interval.mark]
+            if len(older):
+                identities = run.take(older).select(self._identity.names)
+                interval.log.append(_Gone(identities, self._slots(run.hashes[older]), run.born[older]))
+        run.remove(positions)
+
+    def _slots(self, hashes: NDArray[np.uint64]) -> NDArray[np.uint32]:
+        return slots_of(hashes, self.slot_bits)
+
+    # --- popping ------------------------------------------------------------------------------------------------------
+
+    def pop(self, watermark: int, slots: SlotSet | None = None) -> pa.RecordBatch:
+        """Removes the records up to and including a time, in all or some slots, and returns them.
+
+        The columns are time, the keys, and value; the order is by time, key (nulls last), and when they were scheduled.
+        Costs the records returned; and those due in other slots, which are passed over.
+        """
+        self._settle()
+        mask = None if slots is None else slots.mask(self.slot_bits)
+        due = []
+        for run in self._runs:
+            positions = run.due(watermark)
+            if mask is not None:
+                positions = positions[mask[self._slots(run.hashes[positions])]]
+            if len(positions):
+                due.append(run.take(positions))
+                self._remove(run, positions)
+        self._runs.tidy()
+        return self._in_order(due).select(["time", *self._keys.names, "value"])
+
+    def _in_order(self, parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+        """The rows of parts that are sorted by time, sorted by identity."""
+        rows = _concat(parts, self._schema)
+        if len(parts) > 1:
+            rows = rows.take(pa.array(np.argsort(rows.column("time").to_numpy(), kind="stable")))
+        by_identity = [(name, "ascending") for name in self._identity.names]
+        # Sorted by time as they are, a sort of all costs little; Arrow sorts tables of one chunk faster than batches.
+        return rows.take(pc.sort_indices(pa.Table.from_batches([rows]), sort_keys=by_identity))
+
+    def records(self, popped: pa.RecordBatch) -> Iterator[tuple[int, Key, Any]]:
+        """Time, key and value of each row that `pop` returned, as Python objects."""
+        times = popped.column("time").to_pylist()
+        keys = self._keys.from_columns(popped.columns[1:-1])
+        return zip(times, keys, self._codec.values(popped.column("value")), strict=True)
+
+    # --- a State ------------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        self._settle()
+        return len(self._runs)
+
+    @property
+    def marks(self) -> tuple[int, ...]:
+        """See `State.marks`."""
+        return self._changes.marks
+
+    def mark(self, epoch: int) -> None:
+        """See `State.mark`."""
+        self._settle()
+        self._changes.mark(epoch)
+
+    def release(self, epoch: int) -> None:
+        """See `State.release`."""
+        self._changes.release(epoch)
+
+    def snapshot(self, slots: SlotSet, since: int | None = None) -> Chunk:
+        """See `State.snapshot`. Costs a look at the slot of every row, and the rows that are in the chunk."""
+        self._settle()
+        replaced = slots if since is None else self._changes.replaced_since(since)
+        wanted, whole = slots.mask(self.slot_bits), replaced.mask(self.slot_bits)
+        parts = [
+            run.take(run.where(self._changed_rows(run, whole, since) & wanted[self._slots(run.hashes)]))
+            for run in self._runs
+        ]
+        return Chunk(
+            name=self.name,
+            version=self.version,
+            slot_bits=self.slot_bits,
+            replaced=replaced,
+            keys=self._keys.names,
+            identity=tuple(self._identity.names),
+            rows=_concat(parts, self._schema),
+            deleted=_concat([] if since is None else self._gone(wanted & ~whole, since), self._identity),
+        )
+
+    def _changed_rows(self, run: Run, whole: NDArray[np.bool_], since: int | None) -> NDArray[np.bool_]:
+        """A mask of the rows of a run written since a mark, or in slots that are wanted whole."""
+        in_whole_slot = whole[self._slots(run.hashes)]
+        return in_whole_slot if since is None else in_whole_slot | (run.born >= since)
+
+    def _gone(self, slots: NDArray[np.bool_], since: int) -> list[pa.RecordBatch]:
+        """Identities of the rows that were in some slots at a mark and have been removed since."""
+        return [
+            gone.identities.filter(pa.array(slots[gone.slots] & (gone.born < since)))
+            for interval in self._changes.since(since)
+            for gone in interval.log
+        ]
+
+    def restore(self, chunks: Iterable[Chunk]) -> None:
+        """See `State.restore`. Costs the rows of the chunks, and what `drop` costs."""
+        for chunk in chunks:
+            check_fits(chunk, self, self.version, self._keys.names, self._schema)
+            self.drop(chunk.replaced)
+            kept = ~chunk.replaced.mask(self.slot_bits)[chunk.slots_of_rows()]
+            self._remove_same(chunk.rows.select(self._identity.names).filter(pa.array(kept)))
+            self._remove_same(chunk.deleted)
+            self._runs.tidy()
+            self._add(chunk.rows)
+            self._next_seq = max(self._next_seq, (pc.max(chunk.rows.column("seq")).as_py() or 0) + 1)
+
+    def drop(self, slots: SlotSet) -> None:
+        """See `State.drop`. Costs a look at the slot of every row."""
+        self._settle()
+        mask = slots.mask(self.slot_bits)
+        for run in self._runs:
+            run.remove(run.where(mask[self._slots(run.hashes)]))
+        self._runs.tidy()
+        self._changes.replace(slots)
+
+    def size(self, slots: SlotSet | None = None) -> int:
+        """See `State.size`. Takes all rows of a run as equally large."""
+        self._settle()
+        mask = np.ones(1 << self.slot_bits, np.bool_) if slots is None else slots.mask(self.slot_bits)
+        return sum(
+            run.rows.nbytes * len(run.where(mask[self._slots(run.hashes)])) // len(run.alive) for run in self._runs
+        )
+
+    def changed(self, since: int) -> int:
+        """See `State.changed`."""
+        self._settle()
+        whole = self._changes.replaced_since(since).mask(self.slot_bits)
+        written = sum(len(run.where(self._changed_rows(run, whole, since))) for run in self._runs)
+        return written + sum(map(len, self._gone(~whole, since)))
+
+
+def _concat(parts: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    return pa.concat_batches(parts) if parts else pa.RecordBatch.from_pylist([], schema)

@@ -1,0 +1,291 @@
+"""Values: a Python object per key."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from primitives.chunk import Chunk
+from primitives.slots import DEFAULT_SLOT_BITS, SlotSet
+from primitives.state.changes import Changes
+from primitives.state.codec import Decode, Encode, ValueCodec
+from primitives.state.container import check_fits
+from primitives.state.keys import Key, KeyColumns
+
+#: Exact types whose instances cannot change in place.
+_IMMUTABLE = {type(None), bool, int, float, str, bytes, datetime, date, timedelta, Decimal}
+
+#: Rows encoded to estimate the size of all.
+_SAMPLE = 64
+
+_ABSENT: Any = object()
+
+
+@dataclass(slots=True, eq=False)
+class _Cell:
+    key: Key
+    slot: int
+    value: Any
+
+
+#: What an interval logs: keys written or deleted, by slot (in a dict for its order, the same in every process).
+_Touched = defaultdict[int, dict[Key, None]]
+
+
+class Values(MutableMapping[Any, Any]):
+    """A mapping from keys to Python objects that knows the slot of each key and what changed since a marked epoch.
+
+    A key is a value, or a tuple if there are several key columns. Values are stored as `value`, an Arrow type, or by
+    default as msgpack (see `codec.pack`); `encode` and `decode` turn other objects into such values and back.
+
+    Iteration is by slot and then by key, so it depends on the content alone.
+
+    To get a list, dict or other object that can change in place counts as changing it, so such a change never goes
+    unnoticed; `peek` and `scan` are for looking only. The object must not be changed in a later epoch than that in
+    which it was last got or set here.
+
+    >>> counts = Values("counts", keys={"word": pa.string()})
+    >>> counts["be"] = counts.get("be", 0) + 1
+    >>> counts.change("be", lambda count: count + 1)
+    2
+    >>> dict(counts)
+    {'be': 2}
+    """
+
+    def __init__(
+        self,
+        name: str,
+        keys: Mapping[str, pa.DataType],
+        *,
+        slot_bits: int = DEFAULT_SLOT_BITS,
+        value: pa.DataType | None = None,
+        encode: Encode | None = None,
+        decode: Decode | None = None,
+        version: int = 0,
+    ) -> None:
+        self.name = name
+        self.slot_bits = slot_bits
+        self.version = version
+        self._keys = KeyColumns(name, slot_bits, keys, reserved=["value"])
+        self._codec = ValueCodec(name, value, encode, decode)
+        self._identity = pa.schema(self._keys.fields)
+        self._schema = self._identity.append(pa.field("value", self._codec.type))
+        self._cells: dict[Key, _Cell] = {}
+        self._slots: dict[int, dict[Key, _Cell]] = {}  #: the same cells by slot; no slot is empty
+        self._changes: Changes[_Touched] = Changes(name, lambda: defaultdict(dict))
+
+    # --- a mapping ----------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, key: Any) -> Any:
+        cell = self._cells.get(key) or self._find(key)
+        if cell is None:
+            raise KeyError(key)
+        return self._handed_out(cell)
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The value of a key, or `default`."""
+        cell = self._cells.get(key) or self._find(key)
+        return default if cell is None else self._handed_out(cell)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        cell = self._cells.get(key) or self._find(key) or self._create(self._keys.normal(key))
+        cell.value = value
+        self._touch(cell)
+
+    def __delitem__(self, key: Any) -> None:
+        cell = self._cells.get(key) or self._find(key)
+        if cell is None:
+            raise KeyError(key)
+        self._delete(cell)
+
+    def pop(self, key: Any, default: Any = _ABSENT) -> Any:
+        """Deletes a key and returns its value, or `default` if there is none."""
+        cell = self._cells.get(key) or self._find(key)
+        if cell is not None:
+            self._delete(cell)
+            return cell.value
+        if default is _ABSENT:
+            raise KeyError(key)
+        return default
+
+    def change(self, key: Any, function: Callable[[Any], Any], default: Any = None) -> Any:
+        """Sets a key to what `function` makes of its value, or of `default` if there is none, and returns that."""
+        self[key] = value = function(self.get(key, default))
+        return value
+
+    def peek(self, key: Any, default: Any = None) -> Any:
+        """The value of a key, or `default`, to be looked at and not changed in place: does not count as a change."""
+        cell = self._cells.get(key) or self._find(key)
+        return default if cell is None else cell.value
+
+    def scan(self, slots: SlotSet | None = None) -> Iterator[tuple[Key, Any]]:
+        """Keys and values of all or some slots in order, to be looked at as with `peek`."""
+        for slot in self._held(SlotSet.full(self.slot_bits) if slots is None else slots):
+            for key in self._ordered(slot):
+                yield key, self._cells[key].value
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._cells or self._find(key) is not None
+
+    def __iter__(self) -> Iterator[Any]:
+        for slot in sorted(self._slots):
+            yield from self._ordered(slot)
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    def clear(self) -> None:
+        """Deletes every key."""
+        for cell in list(self._cells.values()):
+            self._delete(cell)
+
+    def _find(self, key: Any) -> _Cell | None:
+        """The cell of a key that is not known as written, but may be in its normal form."""
+        return self._cells.get(self._keys.normal(key))
+
+    def _handed_out(self, cell: _Cell) -> Any:
+        value = cell.value
+        if type(value) not in _IMMUTABLE and not _is_immutable(value):
+            self._touch(cell)
+        return value
+
+    def _touch(self, cell: _Cell) -> None:
+        interval = self._changes.current
+        if interval is not None:
+            interval.log[cell.slot][cell.key] = None
+
+    def _create(self, key: Key) -> _Cell:
+        return self._insert(key, self._keys.slot(key))
+
+    def _insert(self, key: Key, slot: int) -> _Cell:
+        cell = self._cells[key] = self._slots.setdefault(slot, {})[key] = _Cell(key, slot, None)
+        return cell
+
+    def _delete(self, cell: _Cell) -> None:
+        del self._cells[cell.key]
+        cells = self._slots[cell.slot]
+        del cells[cell.key]
+        if not cells:
+            del self._slots[cell.slot]
+        self._touch(cell)
+
+    def _ordered(self, slot: int) -> list[Key]:
+        return sorted(self._slots.get(slot, ()), key=self._keys.sort_key)
+
+    # --- a State ------------------------------------------------------------------------------------------------------
+
+    @property
+    def marks(self) -> tuple[int, ...]:
+        """See `State.marks`."""
+        return self._changes.marks
+
+    def mark(self, epoch: int) -> None:
+        """See `State.mark`."""
+        self._changes.mark(epoch)
+
+    def release(self, epoch: int) -> None:
+        """See `State.release`."""
+        self._changes.release(epoch)
+
+    def snapshot(self, slots: SlotSet, since: int | None = None) -> Chunk:
+        """See `State.snapshot`. Costs the keys of `slots`; with `since`, only those written or in replaced slots."""
+        if since is None:
+            return self._chunk(slots, self._cells_in(slots), [])
+        replaced = self._changes.replaced_since(since)
+        written, deleted = self._touched(slots - replaced, since)
+        return self._chunk(replaced, [*self._cells_in(slots & replaced), *written], deleted)
+
+    def restore(self, chunks: Iterable[Chunk]) -> None:
+        """See `State.restore`."""
+        for chunk in chunks:
+            check_fits(chunk, self, self.version, self._keys.names, self._schema)
+            self.drop(chunk.replaced)
+            for key in self._keys.from_columns(chunk.deleted.columns):
+                if key in self._cells:
+                    self._delete(self._cells[key])
+            self._upsert(chunk)
+
+    def drop(self, slots: SlotSet) -> None:
+        """See `State.drop`. Costs the keys of `slots`."""
+        for slot in self._held(slots):
+            for key in self._slots.pop(slot):
+                del self._cells[key]
+        self._changes.replace(slots)
+
+    def size(self, slots: SlotSet | None = None) -> int:
+        """See `State.size`. Extrapolates from a few rows."""
+        held = list(self._slots) if slots is None else self._held(slots)
+        cells = chain.from_iterable(self._slots[slot].values() for slot in held)
+        sample = self._rows(list(islice(cells, _SAMPLE)))
+        return sum(len(self._slots[slot]) for slot in held) * int(sample.nbytes) // max(len(sample), 1)
+
+    def changed(self, since: int) -> int:
+        """See `State.changed`."""
+        replaced = self._changes.replaced_since(since)
+        written, deleted = self._touched(SlotSet.full(self.slot_bits) - replaced, since)
+        return len(written) + len(deleted) + sum(len(self._slots[slot]) for slot in self._held(replaced))
+
+    def _held(self, slots: SlotSet) -> list[int]:
+        """Those of `slots` that hold a key, in order."""
+        return _common(self._slots, slots, self.slot_bits)
+
+    def _cells_in(self, slots: SlotSet) -> list[_Cell]:
+        return [cell for slot in self._held(slots) for cell in self._slots[slot].values()]
+
+    def _touched(self, slots: SlotSet, since: int) -> tuple[list[_Cell], list[Key]]:
+        """What was written and what was deleted in `slots` since a mark."""
+        keys: dict[Key, None] = {}
+        for interval in self._changes.since(since):
+            for slot in _common(interval.log, slots, self.slot_bits):
+                keys |= interval.log[slot]
+        cells = [self._cells.get(key) for key in keys]
+        deleted = [key for key, cell in zip(keys, cells, strict=True) if cell is None]
+        return [cell for cell in cells if cell is not None], deleted
+
+    def _chunk(self, replaced: SlotSet, cells: list[_Cell], deleted: list[Key]) -> Chunk:
+        return Chunk(
+            name=self.name,
+            version=self.version,
+            slot_bits=self.slot_bits,
+            replaced=replaced,
+            keys=self._keys.names,
+            identity=self._keys.names,
+            rows=self._rows(cells),
+            deleted=pa.record_batch(self._keys.to_columns(deleted), schema=self._identity),
+        )
+
+    def _rows(self, cells: list[_Cell]) -> pa.RecordBatch:
+        keys = self._keys.to_columns([cell.key for cell in cells])
+        values = self._codec.column([cell.value for cell in cells], lambda at: cells[at].key)
+        return pa.record_batch([*keys, values], schema=self._schema)
+
+    def _upsert(self, chunk: Chunk) -> None:
+        keys = self._keys.from_columns(chunk.rows.columns[:-1])
+        values = self._codec.values(chunk.rows.column("value"))
+        for key, slot, value in zip(keys, chunk.slots_of_rows().tolist(), values, strict=True):
+            cell = self._cells.get(key) or self._insert(key, slot)
+            cell.value = value
+            self._touch(cell)
+
+
+def _common(by_slot: Mapping[int, Any], slots: SlotSet, slot_bits: int) -> list[int]:
+    """The slots in both, in order, at the cost of the smaller of them."""
+    if len(slots) <= len(by_slot):
+        return [slot for slot in slots if slot in by_slot]
+    mask: np.ndarray[Any, np.dtype[np.bool_]] = slots.mask(slot_bits)
+    return sorted(slot for slot in by_slot if mask[slot])
+
+
+def _is_immutable(value: Any) -> bool:
+    kind = type(value)
+    if kind is tuple or kind is frozenset:
+        return all(map(_is_immutable, value))
+    return kind in _IMMUTABLE or isinstance(value, np.generic)

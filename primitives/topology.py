@@ -1,0 +1,308 @@
+"""The versioned execution graph: which instance owns which slot of each operator, from which epoch on.
+
+A topology is an immutable value. Every reconfiguration (scale out or in, migration, recovery in parts) is a new
+version of one operator's assignment with a first epoch; a version whose slots change hands also says where their
+state comes from. Which node an instance lives on is not epochal and so not part of it (see `seep.protocol.view`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from primitives.errors import InternalError, UserError
+from primitives.graph import Edge, InstanceId, Kind, QueryGraph
+from primitives.slots import SlotSet, contiguous_assignment
+
+
+class Assignment:
+    """The owner (instance index) of every slot of one operator: exactly one each, by construction."""
+
+    def __init__(self, owners: npt.ArrayLike) -> None:
+        table = np.array(owners, dtype=np.int32)
+        if table.ndim != 1 or table.size == 0 or table.size & (table.size - 1):
+            raise InternalError(f"an assignment needs an owner for each of 2^k slots, not {table.shape}")
+        if table.min() < 0:
+            raise InternalError(f"slot {int(np.argmin(table))} has no owner")
+        table.flags.writeable = False
+        self.owners = table
+
+    @classmethod
+    def contiguous(cls, parallelism: int, slot_bits: int) -> Assignment:
+        """The initial assignment: instance i owns one run of neighbouring slots."""
+        return cls(contiguous_assignment(parallelism, slot_bits))
+
+    @property
+    def slot_bits(self) -> int:
+        return self.owners.size.bit_length() - 1
+
+    @cached_property
+    def table(self) -> tuple[int, ...]:
+        """The owners as plain integers, for code that looks up one slot at a time."""
+        return tuple(self.owners.tolist())
+
+    @cached_property
+    def parts(self) -> Mapping[int, SlotSet]:
+        """The slots of each instance that owns any, by instance index."""
+        return {int(i): SlotSet(np.flatnonzero(self.owners == i)) for i in np.unique(self.owners)}
+
+    @cached_property
+    def sole_owner(self) -> int | None:
+        """The only owner, if there is just one: its input needs no split."""
+        return next(iter(self.parts)) if len(self.parts) == 1 else None
+
+    def slots_of(self, index: int) -> SlotSet:
+        return self.parts.get(index, SlotSet.empty())
+
+    def moved(self, moves: Mapping[int, SlotSet]) -> Assignment:
+        """A copy in which each given instance owns the given slots besides what it keeps."""
+        owners = self.owners.copy()
+        for index, slots in moves.items():
+            if len(slots) and int(slots.array[-1]) >= owners.size:
+                raise UserError(
+                    f"slot {int(slots.array[-1])} does not exist; the operator has slots 0 to {owners.size - 1}"
+                )
+            owners[slots.array] = index
+        return Assignment(owners)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Assignment) and np.array_equal(self.owners, other.owners)
+
+    def __hash__(self) -> int:
+        return hash(self.owners.tobytes())
+
+    def __repr__(self) -> str:
+        return f"Assignment({', '.join(f'{i}: {slots!r}' for i, slots in self.parts.items())})"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"slot_bits": self.slot_bits, "parts": {str(i): slots.to_json() for i, slots in self.parts.items()}}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Assignment:
+        owners = np.full(1 << data["slot_bits"], -1, dtype=np.int32)
+        for index, runs in data["parts"].items():
+            owners[SlotSet.from_json(runs).array] = int(index)
+        return cls(owners)
+
+
+class Arrival(StrEnum):
+    """How the state of slots that change hands reaches its new owner."""
+
+    HANDOVER = "handover"  #: the old owner sends it at the end of the epoch before
+    BACKUP = "backup"  #: it was restored from the old owner's backup before the version was made
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """An operator's assignment from epoch `first` on, until the next version."""
+
+    first: int
+    assignment: Assignment
+    arrival: Arrival = Arrival.HANDOVER
+
+
+class Topology:
+    """The history of all operators' assignments. Ask it with an epoch; it never changes."""
+
+    def __init__(self, graph: QueryGraph, history: Mapping[str, tuple[Version, ...]]) -> None:
+        self.graph = graph
+        self.history: Mapping[str, tuple[Version, ...]] = dict(history)
+        for operator in graph.order:
+            _check_history(graph, operator, self.history.get(operator, ()))
+        self._moves: dict[tuple[str, int], dict[tuple[int, int], SlotSet]] = {}
+        self._receivers: dict[tuple[InstanceId, int], tuple[InstanceId, ...]] = {}
+
+    @classmethod
+    def initial(cls, graph: QueryGraph, parallelism: Mapping[str, int] | None = None, first: int = 1) -> Topology:
+        """Contiguous slots from the first epoch on; one instance where nothing else is said."""
+        wanted = dict(parallelism or {})
+        unknown = set(wanted) - set(graph.operators)
+        if unknown:
+            raise UserError(
+                f"parallelism is given for operators that the query does not have: {', '.join(sorted(unknown))}"
+            )
+        return cls(
+            graph,
+            {
+                o.name: (Version(first, _spread(o.name, wanted.get(o.name, 1), o.slot_bits)),)
+                for o in graph.operators.values()
+            },
+        )
+
+    # -- what holds at an epoch ------------------------------------------------------------------------------------
+
+    def version_at(self, operator: str, epoch: int) -> Version:
+        history = self.history[operator]
+        if len(history) == 1 or epoch >= history[-1].first:
+            return history[-1]
+        place = bisect_right(history, epoch, key=lambda version: version.first) - 1
+        return history[max(place, 0)]
+
+    def at(self, operator: str, epoch: int) -> Assignment:
+        """Who owns which slot of an operator at an epoch."""
+        return self.version_at(operator, epoch).assignment
+
+    def slots(self, instance: InstanceId, epoch: int) -> SlotSet:
+        return self.at(instance.operator, epoch).slots_of(instance.index)
+
+    def owns(self, instance: InstanceId, epoch: int) -> bool:
+        return instance.index in self.at(instance.operator, epoch).parts
+
+    def instances(self, operator: str, epoch: int) -> tuple[InstanceId, ...]:
+        """The instances that own slots of an operator at an epoch."""
+        return tuple(InstanceId(operator, i) for i in self.at(operator, epoch).parts)
+
+    def senders(self, instance: InstanceId, epoch: int) -> tuple[InstanceId, ...]:
+        """Whose data an owner of slots waits for at an epoch."""
+        return tuple(s for operator in self.graph.upstream[instance.operator] for s in self.instances(operator, epoch))
+
+    def receivers(self, instance: InstanceId, epoch: int) -> tuple[InstanceId, ...]:
+        """Who needs something of an instance at an epoch: its data, or the state of slots that leave it."""
+        known = self._receivers.get((instance, epoch))
+        if known is None:
+            found: list[InstanceId] = []
+            if self.owns(instance, epoch):
+                found += (
+                    r for operator in self.graph.downstream[instance.operator] for r in self.instances(operator, epoch)
+                )
+            found += self.departures(instance, epoch)
+            known = self._receivers[instance, epoch] = tuple(found)
+        return known
+
+    # -- slots that change hands -------------------------------------------------------------------------------------
+
+    def arrivals(self, instance: InstanceId, epoch: int) -> dict[InstanceId, SlotSet]:
+        """Which slots come to an instance by handover just before an epoch, by their old owner."""
+        moves = self._moves_at(instance.operator, epoch)
+        return {
+            InstanceId(instance.operator, old): slots for (old, new), slots in moves.items() if new == instance.index
+        }
+
+    def departures(self, instance: InstanceId, epoch: int) -> dict[InstanceId, SlotSet]:
+        """Which slots leave an instance by handover just before an epoch, by their new owner."""
+        moves = self._moves_at(instance.operator, epoch)
+        return {
+            InstanceId(instance.operator, new): slots for (old, new), slots in moves.items() if old == instance.index
+        }
+
+    def boundaries(self, operator: str, after: int = 0) -> tuple[int, ...]:
+        """The epochs above `after` from which a new version of the operator holds."""
+        return tuple(v.first for v in self.history[operator][1:] if v.first > after)
+
+    def birth(self, instance: InstanceId) -> int:
+        """The last epoch before an instance owned anything; its state then was empty."""
+        return next(v.first for v in self.history[instance.operator] if instance.index in v.assignment.parts) - 1
+
+    def last_epoch(self, instance: InstanceId) -> int | None:
+        """The last epoch at which an instance owns anything, or None while no end is known."""
+        history = self.history[instance.operator]
+        ends = (
+            later.first for v, later in zip(history, history[1:], strict=False) if instance.index in v.assignment.parts
+        )
+        return None if instance.index in history[-1].assignment.parts else max(ends, default=0) - 1
+
+    def all_instances(self) -> tuple[InstanceId, ...]:
+        """Every instance that owns slots at any epoch of the history."""
+        return tuple(
+            InstanceId(o, i)
+            for o in self.graph.order
+            for i in sorted({i for v in self.history[o] for i in v.assignment.parts})
+        )
+
+    def _moves_at(self, operator: str, epoch: int) -> dict[tuple[int, int], SlotSet]:
+        if len(self.history[operator]) == 1 or not self._keeps_state(operator):
+            return {}
+        if (operator, epoch) not in self._moves:
+            now = self.version_at(operator, epoch)
+            changed = now.first == epoch and now.arrival is Arrival.HANDOVER and now is not self.history[operator][0]
+            self._moves[operator, epoch] = _moves(self.at(operator, epoch - 1), now.assignment) if changed else {}
+        return self._moves[operator, epoch]
+
+    def _keeps_state(self, operator: str) -> bool:
+        return self.graph.kind(operator) in (Kind.STATEFUL, Kind.SOURCE)
+
+    # -- change ------------------------------------------------------------------------------------------------------
+
+    def amended(self, operator: str, version: Version) -> Topology:
+        """A copy with one more version of an operator; its first epoch may lie in the past, but not before another version."""
+        history = self.history[operator]
+        if version.first <= history[-1].first:
+            raise InternalError(
+                f"{operator!r} already has a version from epoch {history[-1].first} on; it cannot be amended from {version.first}"
+            )
+        return Topology(self.graph, {**self.history, operator: (*history, version)})
+
+    def forgotten(self, before: int) -> Topology:
+        """A copy without the versions that no epoch from `before` on can ask for."""
+        kept = {
+            o: tuple(v for v, nxt in zip(h, (*h[1:], None), strict=True) if nxt is None or nxt.first > before)
+            for o, h in self.history.items()
+        }
+        return Topology(self.graph, kept)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Topology) and self.graph == other.graph and self.history == other.history
+
+    def __hash__(self) -> int:
+        return hash((self.graph, tuple(sorted((o, len(h), h[-1].first) for o, h in self.history.items()))))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "graph": self.graph.to_json(),
+            "history": {
+                o: [[v.first, v.arrival.value, v.assignment.to_json()] for v in h] for o, h in self.history.items()
+            },
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Topology:
+        history = {
+            operator: tuple(
+                Version(first, Assignment.from_json(table), Arrival(arrival)) for first, arrival, table in versions
+            )
+            for operator, versions in data["history"].items()
+        }
+        return cls(QueryGraph.from_json(data["graph"]), history)
+
+
+def edges_between(graph: QueryGraph, upstream: str, downstream: str) -> tuple[Edge, ...]:
+    """The streams from one operator to another, one per input port."""
+    return tuple(edge for edge in graph.outputs[upstream] if edge.downstream == downstream)
+
+
+def _spread(operator: str, parallelism: int, slot_bits: int) -> Assignment:
+    if not 1 <= parallelism <= 1 << slot_bits:
+        raise UserError(
+            f"operator {operator!r} cannot have {parallelism} instances: it has {1 << slot_bits} slots (slot_bits {slot_bits})"
+        )
+    return Assignment.contiguous(parallelism, slot_bits)
+
+
+def _moves(before: Assignment, after: Assignment) -> dict[tuple[int, int], SlotSet]:
+    changed = np.flatnonzero(before.owners != after.owners)
+    pairs = np.stack([before.owners[changed], after.owners[changed]], axis=1)
+    return {
+        (int(old), int(new)): SlotSet(changed[(pairs == (old, new)).all(axis=1)])
+        for old, new in np.unique(pairs, axis=0)
+    }
+
+
+def _check_history(graph: QueryGraph, operator: str, history: tuple[Version, ...]) -> None:
+    if not history:
+        raise InternalError(f"operator {operator!r} has no version in the topology")
+    slot_bits = graph.operators[operator].slot_bits
+    for version in history:
+        if version.assignment.slot_bits != slot_bits:
+            raise InternalError(
+                f"operator {operator!r} has 2^{slot_bits} slots, its version at {version.first} has 2^{version.assignment.slot_bits}"
+            )
+    firsts = [version.first for version in history]
+    if any(later <= earlier for earlier, later in zip(firsts, firsts[1:], strict=False)):
+        raise InternalError(f"the versions of {operator!r} do not follow each other: {firsts}")

@@ -1,0 +1,62 @@
+"""The courier: letters between two processes, once and in order, over links that come and go.
+
+What is not acknowledged waits in an outbox like everything else that may have to be sent again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from primitives.outbox import Outbox
+
+
+class Frame(NamedTuple):
+    """A numbered letter, or only an acknowledgement (number 0)."""
+
+    number: int
+    acknowledged: int  #: all numbers up to this one have arrived
+    version: int  #: of the view it was written under
+    body: Any
+
+
+class Courier:
+    """One end of a connection to one peer."""
+
+    __slots__ = ("_arrived", "_outbox", "_owed", "_sent")
+
+    #: how many letters may arrive before an acknowledgement is sent for its own sake
+    QUIET = 16
+
+    def __init__(self) -> None:
+        self._outbox: Outbox[Frame] = Outbox()
+        self._sent = 0
+        self._arrived = 0
+        self._owed = 0
+
+    def post(self, version: int, body: Any) -> Frame:
+        """The frame that carries a letter; it is kept until the peer has it."""
+        self._sent += 1
+        frame = Frame(self._sent, self._arrived, version, body)
+        self._owed = 0
+        self._outbox.append(self._sent, frame)
+        return frame
+
+    def receive(self, frame: Frame) -> bool:
+        """Whether the frame brings the next letter; others are repetitions, or come after a gap that will be filled."""
+        self._outbox.trim(frame.acknowledged)
+        if frame.number != self._arrived + 1:
+            return False
+        self._arrived = frame.number
+        self._owed += 1
+        return True
+
+    def acknowledgement(self) -> Frame | None:
+        """An acknowledgement, if the peer has waited long for one."""
+        if self._owed < self.QUIET:
+            return None
+        self._owed = 0
+        return Frame(0, self._arrived, 0, None)
+
+    def again(self) -> list[Frame]:
+        """The link is back: everything that may not have arrived, to be sent anew."""
+        return [frame for _, frame in self._outbox.entries()]

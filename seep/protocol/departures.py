@@ -1,0 +1,98 @@
+"""Slots on their way out: what an instance owes to the new owners of slots that left it.
+
+The state of departed slots stays in the container, frozen, until the new owner is safe: so it can be sent again after
+any failure, goes into checkpoints as if it were still owned, and is never copied for safekeeping.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+from primitives.checkpoint import ProcessingState
+from primitives.graph import InstanceId
+from primitives.slots import SlotSet
+from seep.protocol.messages import Attach, StateMoved
+from seep.protocol.view import Incarnation
+
+
+class Departures:
+    """The handovers of one instance as their origin; its half of plan kind 1."""
+
+    def __init__(self, me: Incarnation, state: ProcessingState) -> None:
+        self._me = me
+        self._state = state
+        #: epoch -> new owner -> slots: exactly those whose state is frozen here
+        self.held: dict[int, dict[InstanceId, SlotSet]] = {}
+        #: what each new owner last asked for
+        self._asked: dict[InstanceId, Attach] = {}
+        self._ready: dict[Incarnation, deque[StateMoved]] = {}
+        self._released = 0
+
+    @property
+    def slots(self) -> SlotSet:
+        found = SlotSet.empty()
+        for targets in self.held.values():
+            for slots in targets.values():
+                found |= slots
+        return found
+
+    @property
+    def pinned(self) -> tuple[int, ...]:
+        """The epochs of backups that new owners hold: changes since then may be asked for."""
+        return tuple(
+            base for attach in self._asked.values() for epoch, base in attach.bases.items() if epoch > self._released
+        )
+
+    def begin(self, epoch: int, targets: Mapping[InstanceId, SlotSet]) -> list[Incarnation]:
+        """The epoch before `epoch` is processed: slots leave now. Returns the receivers that can be served at once."""
+        self.held[epoch] = dict(targets)
+        asked = [self._asked[target] for target in targets if target in self._asked]
+        return [attach.receiver for attach in asked if self._serve(epoch, attach)]
+
+    def attach(self, attach: Attach) -> bool:
+        """A new owner asks for its slots; says whether something is ready for it."""
+        self._ready.pop(attach.receiver, None)
+        self._asked[attach.receiver.instance] = attach
+        return any([self._serve(epoch, attach) for epoch in sorted(self.held)])
+
+    def pull(self, receiver: Incarnation) -> StateMoved | None:
+        ready = self._ready.get(receiver)
+        return ready.popleft() if ready else None
+
+    def release(self, up_to: int) -> None:
+        """All new owners of slots that left up to this epoch are safe: forget the state."""
+        self._released = max(self._released, up_to)
+        for epoch in [e for e in self.held if e <= up_to]:
+            for slots in self.held.pop(epoch).values():
+                self._state.drop(slots)
+
+    def returned(self, slots: SlotSet) -> None:
+        """Slots are owned here again: whoever had them in between is safe, or they could not have come back."""
+        for targets in self.held.values():
+            for target in targets:
+                targets[target] -= slots
+
+    def forget(self, stale: Iterable[InstanceId]) -> None:
+        """New owners with a newer incarnation ask again by themselves."""
+        for target in stale:
+            attach = self._asked.pop(target, None)
+            if attach:
+                self._ready.pop(attach.receiver, None)
+
+    @property
+    def receivers(self) -> tuple[Incarnation, ...]:
+        return tuple(attach.receiver for attach in self._asked.values())
+
+    def _serve(self, epoch: int, attach: Attach) -> bool:
+        slots = self.held[epoch].get(attach.receiver.instance)
+        if slots is None or epoch < attach.first:
+            return False
+        base, chunks = self._changes(slots, attach.bases.get(epoch))
+        message = StateMoved(self._me, attach.receiver, epoch, base, chunks)
+        self._ready.setdefault(attach.receiver, deque()).append(message)
+        return True
+
+    def _changes(self, slots: SlotSet, base: int | None) -> tuple[int | None, tuple[object, ...]]:
+        usable = base if base in self._state.marks else None
+        return usable, tuple(self._state.snapshot(slots, usable))

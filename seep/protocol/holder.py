@@ -1,0 +1,87 @@
+"""The holder's half of backups: a node keeps checkpoints for instances on other nodes, and cuts them for splits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from primitives.backup import BackupStore, Stored, adopt_backup, delete_backup, retrieve_backup, store_backup
+from primitives.checkpoint import Checkpoint
+from primitives.graph import InstanceId
+from primitives.partition import partition_processing_state
+from primitives.slots import SlotSet
+from seep.protocol.effects import Effect, Post
+from seep.protocol.messages import (
+    AdoptParts,
+    BackupFound,
+    BackupRefused,
+    BackupStored,
+    DeleteBackup,
+    DropParts,
+    FindBackup,
+    PartitionBackup,
+    Partitioned,
+    Retrieve,
+    Retrieved,
+    StoreBackup,
+)
+from seep.protocol.view import MANAGER, Incarnation, View
+
+
+class Holder:
+    """One per node. What it stores counts only once the manager has recorded it."""
+
+    def __init__(self) -> None:
+        self.store = BackupStore()
+        #: plan -> the parts of a split that is being prepared
+        self.parts: dict[int, dict[InstanceId, Checkpoint]] = {}
+
+    def on_view(self, view: View) -> None:
+        for instance, seat in view.placement.items():
+            self.store.fence(instance, seat.incarnation)
+
+    def on_store(self, sender: str, message: StoreBackup) -> list[Effect]:
+        checkpoint = message.checkpoint
+        owner = Incarnation(checkpoint.owner, checkpoint.incarnation)
+        outcome = store_backup(self.store, checkpoint)
+        if outcome is Stored.KEPT:
+            return [Post(MANAGER, BackupStored(owner, checkpoint.epoch, checkpoint.order))]
+        return [Post(sender, BackupRefused(owner, checkpoint.epoch, outcome))]
+
+    def on_retrieve(self, sender: str, message: Retrieve) -> list[Effect]:
+        """Answers with the whole backup, a part of a split, or (to warm up a handover) some slots of it."""
+        found = self._find(message.owner, message.part)
+        if message.warm_up is not None:
+            found = _narrowed(found, message.warm_up.slots) if found is not None else None
+        elif message.part is None:
+            self.store.fence(message.owner, message.asker.number)
+        return [Post(sender, Retrieved(message.asker, message.owner, found, message.warm_up))]
+
+    def on_find(self, message: FindBackup) -> list[Effect]:
+        owner, number = message.owner
+        self.store.fence(owner, number + 1)
+        return [Post(MANAGER, BackupFound(message.owner, self.store.epoch(owner), self.store.order(owner)))]
+
+    def on_delete(self, message: DeleteBackup) -> None:
+        delete_backup(self.store, message.owner, message.up_to)
+
+    def on_partition(self, message: PartitionBackup) -> list[Effect]:
+        whole = retrieve_backup(self.store, message.owner)
+        if whole is None:
+            return [Post(MANAGER, Partitioned(message.plan, None))]
+        self.parts[message.plan] = partition_processing_state(whole, message.parts)
+        return [Post(MANAGER, Partitioned(message.plan, whole.epoch))]
+
+    def on_adopt(self, message: AdoptParts) -> None:
+        """The view that fences the old owner has come, or comes next: from now on each part is its instance's backup."""
+        for part in self.parts.pop(message.plan).values():
+            adopt_backup(self.store, part)
+
+    def on_drop_parts(self, message: DropParts) -> None:
+        self.parts.pop(message.plan, None)
+
+    def _find(self, owner: InstanceId, plan: int | None) -> Checkpoint | None:
+        return retrieve_backup(self.store, owner) if plan is None else self.parts.get(plan, {}).get(owner)
+
+
+def _narrowed(checkpoint: Checkpoint, slots: SlotSet) -> Checkpoint:
+    return replace(checkpoint, slots=slots, state=tuple(chunk.select(slots) for chunk in checkpoint.state), buffer=())

@@ -1,0 +1,112 @@
+"""Instances that keep something per slot, so that slots can leave and arrive: the base of stateful ones and sources."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from primitives.checkpoint import ProcessingState
+from primitives.emission import Batches
+from primitives.graph import InstanceId
+from primitives.slots import SlotSet
+from seep.protocol.departures import Departures
+from seep.protocol.instance import Instance, Phase
+from seep.protocol.messages import Attach, Data, StateMoved, Trim
+from seep.protocol.view import Incarnation, View
+
+Batch = TypeVar("Batch")
+
+
+class KeyedInstance(Instance[Batch]):
+    """Both halves of plan kind 1: hands over slots that leave, waits for and takes in slots that arrive."""
+
+    def __init__(
+        self, me: Incarnation, node: str, view: View, batches: Batches[Batch], trimmed: int, state: ProcessingState
+    ) -> None:
+        super().__init__(me, node, view, batches, trimmed)
+        self.state = state
+        self.departures = Departures(me, state)
+        #: (epoch of the handover, origin) -> (epoch of the backup, chunks): state of arriving slots, fetched ahead
+        self._warm: dict[tuple[int, InstanceId], tuple[int, tuple[Any, ...]]] = {}
+        #: the last epoch before which slots have left
+        self._left = 0
+        self._handlers[StateMoved] = self._on_state_moved
+
+    def pull(self, receiver: Incarnation) -> Data | StateMoved | None:
+        if receiver.instance.operator == self.me.instance.operator:
+            return self.departures.pull(receiver)
+        return super().pull(receiver)
+
+    # -- slots that leave ---------------------------------------------------------------------------------------------
+
+    def _depart(self, epoch: int) -> None:
+        targets = self.view.topology.departures(self.me.instance, epoch)
+        if targets and epoch > self._left:
+            self._left = epoch
+            for receiver in self.departures.begin(epoch, targets):
+                self._wake(receiver)
+            self.departures.release(self.outbox.trimmed)
+
+    def _serve(self, attach: Attach) -> None:
+        if attach.receiver.instance.operator != self.me.instance.operator:
+            super()._serve(attach)
+        elif self.departures.attach(attach):
+            self._wake(attach.receiver)
+
+    def _on_trim(self, message: Trim) -> None:
+        super()._on_trim(message)
+        self.departures.release(message.epoch)
+
+    def _resume_departures(self, restored: SlotSet) -> None:
+        """After a restore: departed slots that may still be asked for are held again, others are forgotten."""
+        topology, me = self.view.topology, self.me.instance
+        for epoch in topology.boundaries(me.operator, after=self.outbox.trimmed):
+            targets = topology.departures(me, epoch)
+            if targets and epoch <= self.processed:
+                self._left = epoch
+                self.departures.begin(epoch, targets)
+        self.departures.returned(topology.slots(me, self.processed))
+        if gone := restored - self._slots_kept():
+            self.state.drop(gone)
+
+    # -- slots that arrive --------------------------------------------------------------------------------------------
+
+    def _on_state_moved(self, message: StateMoved) -> None:
+        if self._is_attached(message.sender) and self.inbox.accept_state(message):
+            self._advance()
+
+    def _absorb_arrivals(self) -> None:
+        work = self.work
+        assert work is not None
+        for origin in list(work.waiting):
+            message = self.inbox.take_state(work.epoch, origin)
+            if message is not None:
+                slots = work.waiting.pop(origin)
+                self._take_in(message, slots)
+                self._process(work, slots)
+
+    def _take_in(self, message: StateMoved, slots: SlotSet) -> None:
+        base = self._warm.pop((message.epoch, message.sender.instance), None)
+        if message.base is not None:
+            assert base is not None, "a handover that builds on a base was asked for with that base"
+            self.state.restore(base[1])
+        self.state.restore(message.chunks)
+        self.departures.returned(slots)
+
+    def _bases_from(self, sender: InstanceId) -> dict[int, int]:
+        return {epoch: base for (epoch, origin), (base, _) in self._warm.items() if origin == sender}
+
+    # -- views --------------------------------------------------------------------------------------------------------
+
+    def _on_view(self, view: View) -> None:
+        stale = [receiver.instance for receiver in self.departures.receivers if not view.is_current(receiver)]
+        self.departures.forget(stale)
+        super()._on_view(view)
+
+    def _slots_kept(self) -> SlotSet:
+        """What a checkpoint covers: slots owned before or after the next boundary, and departed ones still held."""
+        topology, me = self.view.topology, self.me.instance
+        return topology.slots(me, self.processed) | topology.slots(me, self.processed + 1) | self.departures.slots
+
+    def halt(self) -> None:
+        super().halt()
+        self._warm.clear()

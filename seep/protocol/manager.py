@@ -1,0 +1,309 @@
+"""The manager: makes plans and sees them through. One per query, in the driver.
+
+A *move* is a handover at a future epoch (plan kind 1), a *split* amends the past from a backup (plan kind 3); recovery
+by rebind (plan kind 2) is in the core. The only rule that makes anyone wait: no tick before its plans are sealed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from primitives.graph import InstanceId, Kind, QueryGraph
+from primitives.partition import partition_routing_state
+from primitives.slots import SlotSet, split_evenly
+from primitives.topology import Arrival
+from seep.protocol.core import BackupCopy, ManagerCore, ManagerSettings, Phase
+from seep.protocol.effects import Effect, Event
+from seep.protocol.messages import (
+    AdoptParts,
+    DropParts,
+    FromBackup,
+    PartitionBackup,
+    Partitioned,
+    Restored,
+    RestoreFailed,
+    StartInstance,
+    StopInstance,
+    ViewAcknowledged,
+    WarmUp,
+)
+from seep.protocol.plans import Accepted, Move, Refusal, Refused, Split
+from seep.protocol.view import Incarnation, Seat
+
+
+class Manager(ManagerCore):
+    """Scale out, scale in, migrate, balance, recover in parallel: each is a move or a split."""
+
+    def __init__(
+        self, graph: QueryGraph, parallelism: Mapping[str, int] | None = None, settings: ManagerSettings | None = None
+    ) -> None:
+        super().__init__(graph, parallelism, settings)
+        self.moves: dict[int, Move] = {}
+        self.splits: dict[int, Split] = {}
+        self._plans = 0
+        self._handlers[Partitioned] = self._on_partitioned
+
+    # -- moves: plan kind 1 -------------------------------------------------------------------------------------------
+
+    def move(self, operator: str, parts: Mapping[int, SlotSet]) -> tuple[Accepted | Refused, list[Effect]]:
+        """Slots go to the given instances (by index; new ones are born) at an epoch a little ahead."""
+        why = self._objection_to_move(operator, parts)
+        return (Refused(why) if why else self._announce_move(operator, parts)), self._drain()
+
+    def _objection_to_move(self, operator: str, parts: Mapping[int, SlotSet]) -> Refusal | None:
+        if self.phase is not Phase.RUNNING:
+            return Refusal.NOT_RUNNING
+        if operator not in self.graph.operators or not self._exist(operator, parts):
+            return Refusal.UNKNOWN
+        if not self.nodes:
+            return Refusal.NO_NODE
+        if self.final is not None:
+            return Refusal.ENDING
+        return self._conflict(operator, parts) or self._emptied_or_nothing(operator, parts)
+
+    def _exist(self, operator: str, parts: Mapping[int, SlotSet]) -> bool:
+        everything = SlotSet.full(self.graph.operators[operator].slot_bits)
+        return all(slots <= everything for slots in parts.values())
+
+    def _conflict(self, operator: str, parts: Mapping[int, SlotSet]) -> Refusal | None:
+        """A slot that is on its way stays put until it has arrived for good; a backup that is being cut fixes them all."""
+        if any(split.origin.operator == operator for split in self.splits.values()):
+            return Refusal.BUSY
+        underway = [move.slots for move in self.moves.values() if move.operator == operator]
+        return (
+            Refusal.BUSY if any(not slots.isdisjoint(busy) for slots in parts.values() for busy in underway) else None
+        )
+
+    def _emptied_or_nothing(self, operator: str, parts: Mapping[int, SlotSet]) -> Refusal | None:
+        latest = self.topology.history[operator][-1].assignment
+        born = {i.index for i in self.topology.all_instances() if i.operator == operator}
+        if any(index in born and index not in latest.parts for index in parts):
+            return Refusal.EMPTIED
+        return None if latest.moved(parts) != latest else Refusal.NOTHING
+
+    def _announce_move(self, operator: str, parts: Mapping[int, SlotSet]) -> Accepted:
+        before = self.topology.history[operator][-1]
+        first = max(self.ticked + 1 + self.settings.lead, before.first + 1)
+        self.topology = partition_routing_state(self.topology, operator, parts, first, Arrival.HANDOVER)
+        after = self.topology.at(operator, first)
+        changed = {
+            i for i in before.assignment.parts | after.parts if before.assignment.slots_of(i) != after.slots_of(i)
+        }
+        for index in sorted(changed - set(before.assignment.parts)):
+            self._bear_at(InstanceId(operator, index), first)
+        moved = SlotSet.empty()
+        for index, slots in parts.items():
+            moved |= slots - before.assignment.slots_of(index)
+        concerned = tuple(InstanceId(operator, i) for i in sorted(changed & set(after.parts)))
+        self._plans += 1
+        self._publish()
+        self.moves[self._plans] = Move(self._plans, operator, first, self.version, moved, concerned)
+        self._warm_up(concerned, first)
+        self._effects.append(
+            Event("move announced", operator, f"plan {self._plans} at epoch {first}: {len(moved)} slots")
+        )
+        return Accepted(self._plans)
+
+    def _bear_at(self, instance: InstanceId, first: int) -> None:
+        self._bear(instance, first - 1)
+        node = self._pick_node()
+        assert node is not None
+        self._seat(instance, node, self._origin(instance))
+
+    def _warm_up(self, targets: tuple[InstanceId, ...], first: int) -> None:
+        """Has the new owners fetch the last backup of what they will get, so that little is left to be handed over."""
+        for target in targets if self.settings.warm_up else ():
+            for origin, slots in self.topology.arrivals(target, first).items():
+                copy, seat = self.backups.get(origin), self.placement[target]
+                if copy is not None and seat.node in self.nodes:
+                    self._post(
+                        seat.node, WarmUp(Incarnation(target, seat.incarnation), origin, slots, first, copy.holder)
+                    )
+
+    def _may_tick(self) -> bool:
+        return super()._may_tick() and all(move.sealed for move in self.moves.values() if move.first <= self.ticked + 1)
+
+    def _on_view_acknowledged(self, node: str, message: ViewAcknowledged) -> None:
+        super()._on_view_acknowledged(node, message)
+        self._seal_moves()
+
+    def _seal_moves(self) -> None:
+        """Once every live node has the newest view: each knows the plan, and listens to nobody who may not know it."""
+        if all(acknowledged >= self.version for acknowledged in self.nodes.values()):
+            for move in self.moves.values():
+                move.sealed = True
+
+    def _trim_outboxes(self) -> None:
+        super()._trim_outboxes()
+        for move in [m for m in self.moves.values() if m.sealed and self._is_complete(m)]:
+            del self.moves[move.plan]
+            self._effects.append(Event("move complete", move.operator, f"plan {move.plan}"))
+
+    def _is_complete(self, move: Move) -> bool:
+        """Both sides are safe beyond the handover, so nothing of it can be asked for again."""
+        return self.ticked >= move.first and all(self.safe.of(i) >= move.first for i in move.concerned)
+
+    # -- splits: plan kind 3 ------------------------------------------------------------------------------------------
+
+    def split(self, origin: InstanceId, parts: Mapping[int, SlotSet]) -> tuple[Accepted | Refused, list[Effect]]:
+        """Spreads the slots of a stateful instance over itself and new instances, from its backup (SEEP's Algorithm 3).
+
+        A live origin works on until all parts are restored; then the topology is amended from the backup's epoch on.
+        """
+        why = self._objection_to_split(origin, parts)
+        return (Refused(why) if why else self._prepare_split(origin, parts)), self._drain()
+
+    def _objection_to_split(self, origin: InstanceId, parts: Mapping[int, SlotSet]) -> Refusal | None:
+        if self.phase is not Phase.RUNNING:
+            return Refusal.NOT_RUNNING
+        if origin not in self.placement or self.graph.kind(origin.operator) is not Kind.STATEFUL:
+            return Refusal.UNKNOWN
+        owned = self.topology.history[origin.operator][-1].assignment.slots_of(origin.index)
+        if not all(slots <= owned for slots in parts.values()):
+            return Refusal.UNKNOWN
+        born = {i.index for i in self.topology.all_instances() if i.operator == origin.operator}
+        if born & set(parts):
+            return Refusal.EMPTIED
+        if not any(parts.values()) or _union(parts) == owned:
+            return Refusal.NOTHING
+        if any(plan.operator == origin.operator for plan in self.moves.values()) or self._splitting(origin.operator):
+            return Refusal.BUSY
+        if self.topology.history[origin.operator][-1].first > self.safe.of(origin):
+            return Refusal.BUSY
+        return None if origin in self.backups else Refusal.NO_BACKUP
+
+    def _splitting(self, operator: str) -> bool:
+        return any(split.origin.operator == operator for split in self.splits.values())
+
+    def _is_splitting(self, origin: InstanceId) -> bool:
+        return any(split.origin == origin for split in self.splits.values())
+
+    def _prepare_split(self, origin: InstanceId, parts: Mapping[int, SlotSet]) -> Accepted:
+        owned = self.topology.history[origin.operator][-1].assignment.slots_of(origin.index)
+        shares = {
+            origin: owned - _union(parts),
+            **{InstanceId(origin.operator, i): slots for i, slots in parts.items() if slots},
+        }
+        self._plans += 1
+        dead = self.placement[origin].node not in self.nodes
+        split = self.splits[self._plans] = Split(self._plans, origin, shares, self.backups[origin].holder, dead)
+        if origin in self._homeless:
+            self._homeless.remove(origin)
+        self.safe.pin(origin)
+        self._post(split.holder, PartitionBackup(split.plan, origin, shares))
+        self._effects.append(Event("split begun", str(origin), f"plan {split.plan} into {len(shares)}"))
+        return Accepted(split.plan)
+
+    def _on_partitioned(self, _: str, message: Partitioned) -> None:
+        split = self.splits.get(message.plan)
+        if split is None:
+            return
+        if message.epoch is None or self.topology.history[split.origin.operator][-1].first > message.epoch:
+            self._abort(split)
+            return
+        split.epoch = message.epoch
+        for instance in split.parts:
+            self._prepare_part(split, instance)
+
+    def _prepare_part(self, split: Split, instance: InstanceId) -> None:
+        """Starts a new owner beside the present one: it restores its part and waits for the view that names it."""
+        assert split.epoch is not None
+        node = self._pick_node(avoid=frozenset({split.holder}))
+        assert node is not None
+        identity = self._next_incarnation(instance)
+        split.standby[instance] = (identity, node)
+        trimmed = self.safe.trimmed[instance] if instance == split.origin else split.epoch
+        self._post(node, StartInstance(identity, FromBackup(split.holder, split.plan), trimmed))
+
+    def _on_restored(self, holder: str, message: Restored) -> None:
+        if message.part is None:
+            super()._on_restored(holder, message)
+            return
+        split = self.splits.get(message.part)
+        if split is not None:
+            split.restored.add(message.instance.instance)
+            if split.restored == set(split.parts):
+                self._commit(split)
+
+    def _commit(self, split: Split) -> None:
+        """All parts are restored: from the backup's epoch on they have always been the owners."""
+        assert split.epoch is not None
+        operator, given = (
+            split.origin.operator,
+            {i.index: slots for i, slots in split.parts.items() if i != split.origin},
+        )
+        self.topology = partition_routing_state(self.topology, operator, given, split.epoch + 1, Arrival.BACKUP)
+        self._stop_origin(split)
+        self._post(split.holder, AdoptParts(split.plan))
+        for instance, (identity, node) in split.standby.items():
+            if instance != split.origin:
+                self.safe.born(instance, split.epoch)
+            self.placement[instance] = Seat(node, identity.number)
+            self._record_backup(instance, split.epoch, BackupCopy(split.holder, (identity.number, -1)))
+        self.safe.set_back(split.origin, split.epoch)
+        self._close(split, "split effective", f"plan {split.plan} from epoch {split.epoch + 1}")
+
+    def _stop_origin(self, split: Split) -> None:
+        seat = self.placement[split.origin]
+        if seat.node in self.nodes:
+            self._post(seat.node, StopInstance(Incarnation(split.origin, seat.incarnation)))
+
+    def _abort(self, split: Split) -> None:
+        """Nothing has changed but what stands by; a dead origin is rebound instead."""
+        for identity, node in split.standby.values():
+            if node in self.nodes:
+                self._post(node, StopInstance(identity))
+        if split.holder in self.nodes:
+            self._post(split.holder, DropParts(split.plan))
+        self._close(split, "split aborted", f"plan {split.plan}")
+        if split.origin_is_dead:
+            super()._rebind(split.origin)
+
+    def _close(self, split: Split, kind: str, detail: str) -> None:
+        del self.splits[split.plan]
+        self.safe.unpin(split.origin)
+        self._view_is_old = True
+        self._effects.append(Event(kind, str(split.origin), detail))
+
+    def _on_restore_failed(self, node: str, message: RestoreFailed) -> None:
+        for split in list(self.splits.values()):
+            if any(identity == message.instance for identity, _ in split.standby.values()):
+                self._abort(split)
+                return
+        super()._on_restore_failed(node, message)
+
+    def _reserved(self) -> list[str]:
+        return [node for split in self.splits.values() for _, node in split.standby.values()]
+
+    # -- failures -----------------------------------------------------------------------------------------------------
+
+    def _recover_from(self, node: str) -> None:
+        for split in list(self.splits.values()):
+            split.origin_is_dead |= self.placement[split.origin].node == node
+            if split.stands_on(node):
+                self._abort(split)
+        super()._recover_from(node)
+
+    def _rebind(self, instance: InstanceId) -> None:
+        if not self._is_splitting(instance) and not self._recovered_in_parts(instance):
+            super()._rebind(instance)
+
+    def _recovered_in_parts(self, instance: InstanceId) -> bool:
+        """Parallel recovery: a split whose origin is dead, where that is allowed; otherwise recovery is a rebind."""
+        if self.settings.recovery_parallelism == 1 or not self.nodes:
+            return False
+        owned = self.topology.history[instance.operator][-1].assignment.slots_of(instance.index)
+        shares = split_evenly(owned, self.settings.recovery_parallelism)[1:]
+        fresh = max(i.index for i in self.topology.all_instances() if i.operator == instance.operator) + 1
+        parts = {fresh + i: slots for i, slots in enumerate(shares) if slots}
+        if self._objection_to_split(instance, parts):
+            return False
+        self._prepare_split(instance, parts)
+        return True
+
+
+def _union(parts: Mapping[int, SlotSet]) -> SlotSet:
+    whole = SlotSet.empty()
+    for slots in parts.values():
+        whole |= slots
+    return whole

@@ -1,0 +1,257 @@
+"""Everything that machines say to each other.
+
+*Stream* messages carry data between instances; they may be lost with a link, since the outbox behind them is sent
+again on request. All others are *letters*: the courier delivers them once and in order between two live processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from primitives.backup import Stored
+from primitives.checkpoint import Checkpoint
+from primitives.graph import InstanceId
+from primitives.slots import SlotSet
+from seep.protocol.view import Incarnation, View
+
+MAX_WATERMARK = 2**63 - 1
+#: A source's position per slot; what it means is the source's own affair.
+Positions = Mapping[int, Any]
+
+
+# -- streams: instance to instance ------------------------------------------------------------------------------------
+
+
+class Data(NamedTuple):
+    """All that a sender has for a receiver in one epoch: the epoch's one and final message between the two."""
+
+    sender: Incarnation
+    receiver: Incarnation
+    epoch: int
+    batches: Mapping[int, Any]  #: by input port; ports without rows are absent
+    watermark: int
+    created: float = 0.0
+
+
+class StateMoved(NamedTuple):
+    """The state of slots that change hands, as it was before `epoch`; with a `base`, only what changed since then."""
+
+    sender: Incarnation
+    receiver: Incarnation
+    epoch: int
+    base: int | None
+    chunks: tuple[Any, ...]
+
+
+# -- letters: node to node --------------------------------------------------------------------------------------------
+
+
+class Attach(NamedTuple):
+    """A receiver asks a sender for everything from an epoch on; replay, recovery and reconnection are all this."""
+
+    sender: Incarnation
+    receiver: Incarnation
+    first: int
+    bases: Mapping[
+        int, int
+    ] = {}  #: for slots that arrive before the epoch on the left, the receiver holds a backup of the epoch on the right
+
+
+class StoreBackup(NamedTuple):
+    checkpoint: Checkpoint
+
+
+class BackupRefused(NamedTuple):
+    owner: Incarnation
+    epoch: int
+    why: Stored
+
+
+class Retrieve(NamedTuple):
+    """Asks a holder for the backup of `owner` (or, while a split is prepared, for one part of it)."""
+
+    asker: Incarnation
+    owner: InstanceId
+    part: int | None = None  #: the plan whose part is meant
+    warm_up: WarmUp | None = None  #: the asker does not replace the owner, it only wants some slots ahead of a handover
+
+
+class Retrieved(NamedTuple):
+    asker: Incarnation
+    owner: InstanceId
+    checkpoint: Checkpoint | None
+    warm_up: WarmUp | None
+
+
+# -- letters: manager to node -----------------------------------------------------------------------------------------
+
+
+class FromNothing(NamedTuple):
+    """Begin empty after an epoch: a new instance, or a stateless one that is healed by replay alone."""
+
+    epoch: int
+
+
+class FromBackup(NamedTuple):
+    """Begin with what a holder keeps. With a `part`, wait for the view that makes the split effective."""
+
+    holder: str
+    part: int | None = None
+
+
+class FromLog(NamedTuple):
+    """Begin as a source: at the positions after `epoch`, reading the recorded epochs again as they were read."""
+
+    epoch: int
+    positions: Positions
+    records: Mapping[int, Positions]
+    ticked: int
+    final: int | None
+
+
+class FromCommits(NamedTuple):
+    """Begin as a sink: after the last epoch that its store has committed, at least after `epoch`."""
+
+    epoch: int
+
+
+class StartInstance(NamedTuple):
+    identity: Incarnation
+    origin: FromNothing | FromBackup | FromLog | FromCommits
+    trimmed: int
+
+
+class StopInstance(NamedTuple):
+    identity: Incarnation
+
+
+class ViewChanged(NamedTuple):
+    """A later view, and what the node has to start under it: both at once, so that no peer knows an instance too early."""
+
+    view: View
+    starts: tuple[StartInstance, ...] = ()
+
+
+class Tick(NamedTuple):
+    """Opens an epoch at a source; after the final one there is no more input."""
+
+    source: Incarnation
+    epoch: int
+    final: bool
+
+
+class Logged(NamedTuple):
+    """The source log has an epoch's offsets: its data may leave the source."""
+
+    source: Incarnation
+    epoch: int
+
+
+class Trim(NamedTuple):
+    """No receiver of the instance can need anything up to `epoch` again."""
+
+    instance: Incarnation
+    epoch: int
+
+
+class TakeCheckpoint(NamedTuple):
+    instance: Incarnation
+
+
+class WarmUp(NamedTuple):
+    """Fetch the last backup of slots that will arrive from `origin` by handover, so that only changes must be sent."""
+
+    target: Incarnation
+    origin: InstanceId
+    slots: SlotSet
+    first: int  #: the epoch of the handover
+    holder: str
+
+
+class BackupCounted(NamedTuple):
+    """The manager has recorded a backup: the instance is safe up to its epoch."""
+
+    owner: Incarnation
+    epoch: int
+    holder: str
+
+
+class DeleteBackup(NamedTuple):
+    owner: InstanceId
+    up_to: tuple[int, int]
+
+
+class PartitionBackup(NamedTuple):
+    plan: int
+    owner: InstanceId
+    parts: Mapping[InstanceId, SlotSet]
+
+
+class AdoptParts(NamedTuple):
+    """The split is effective: its parts are the new instances' first backups."""
+
+    plan: int
+
+
+class DropParts(NamedTuple):
+    plan: int
+
+
+class FindBackup(NamedTuple):
+    """Is there a backup that was stored but not recorded? The owner is gone: what it sends from now on is refused."""
+
+    owner: Incarnation
+
+
+class Fenced(NamedTuple):
+    """To a node that was given up: stop everything, others have taken over."""
+
+
+# -- letters: node to manager -----------------------------------------------------------------------------------------
+
+
+class ViewAcknowledged(NamedTuple):
+    version: int
+
+
+class OffsetsRead(NamedTuple):
+    source: Incarnation
+    epoch: int
+    positions: Positions  #: after the epoch, for every slot that the source owns
+    exhausted: bool
+
+
+class Restored(NamedTuple):
+    instance: Incarnation
+    epoch: int
+    holder: str
+    part: int | None
+
+
+class RestoreFailed(NamedTuple):
+    instance: Incarnation
+
+
+class BackupStored(NamedTuple):
+    owner: Incarnation
+    epoch: int
+    order: tuple[int, int]
+
+
+class BackupFound(NamedTuple):
+    """The answer to FindBackup."""
+
+    owner: Incarnation
+    epoch: int | None
+    order: tuple[int, int]
+
+
+class Partitioned(NamedTuple):
+    plan: int
+    epoch: int | None  #: of the backup that was cut; None if there was none
+
+
+class Committed(NamedTuple):
+    sink: Incarnation
+    epoch: int

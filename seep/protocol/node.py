@@ -1,0 +1,190 @@
+"""A node as a state machine: hosts instances, keeps backups for others, and hands each message to whom it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from primitives.emission import Batches
+from primitives.errors import InternalError
+from primitives.graph import Kind
+from seep.protocol.checkpointing import CheckpointSettings
+from seep.protocol.effects import Effect, Post
+from seep.protocol.holder import Holder
+from seep.protocol.instance import Instance, StatelessInstance
+from seep.protocol.logic import Logic, SourceLogic
+from seep.protocol.messages import (
+    AdoptParts,
+    Attach,
+    BackupCounted,
+    BackupRefused,
+    Data,
+    DeleteBackup,
+    DropParts,
+    Fenced,
+    FindBackup,
+    Logged,
+    PartitionBackup,
+    Retrieve,
+    Retrieved,
+    StartInstance,
+    StateMoved,
+    StopInstance,
+    StoreBackup,
+    TakeCheckpoint,
+    Tick,
+    Trim,
+    ViewAcknowledged,
+    ViewChanged,
+    WarmUp,
+)
+from seep.protocol.sink import SinkInstance
+from seep.protocol.source import SourceInstance
+from seep.protocol.stateful import StatefulInstance
+from seep.protocol.view import MANAGER, Incarnation, View
+
+Batch = TypeVar("Batch")
+
+
+class Operators(Protocol[Batch]):
+    """Makes the logic of operators: once for every instance that starts."""
+
+    def logic(self, operator: str) -> Logic[Batch]: ...
+
+    def source(self, operator: str) -> SourceLogic[Batch]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    checkpoints: CheckpointSettings = CheckpointSettings()
+
+
+#: Which field of a letter names the instance that it is for.
+_ADDRESSEE: dict[type, Callable[[Any], Incarnation]] = {
+    Attach: lambda m: m.sender,
+    Retrieved: lambda m: m.asker,
+    BackupRefused: lambda m: m.owner,
+    BackupCounted: lambda m: m.owner,
+    Tick: lambda m: m.source,
+    Logged: lambda m: m.source,
+    Trim: lambda m: m.instance,
+    TakeCheckpoint: lambda m: m.instance,
+    WarmUp: lambda m: m.target,
+    Data: lambda m: m.receiver,
+    StateMoved: lambda m: m.receiver,
+}
+
+
+class Node(Generic[Batch]):
+    """One process of the query; named once, never again after it was given up."""
+
+    def __init__(
+        self, name: str, operators: Operators[Batch], batches: Batches[Batch], settings: NodeSettings | None = None
+    ) -> None:
+        self.name = name
+        self.view: View | None = None
+        self.instances: dict[Incarnation, Instance[Batch]] = {}
+        self.holder = Holder()
+        self._operators = operators
+        self._batches = batches
+        self._settings = settings or NodeSettings()
+        #: letters from peers that have seen a later view than this node
+        self._deferred: list[tuple[str, int, Any]] = []
+        self._to_node: dict[type, Callable[[str, Any], list[Effect]]] = {
+            StartInstance: lambda _, m: self._start(m),
+            StopInstance: lambda _, m: self._stop(m.identity),
+            ViewChanged: lambda _, m: self._on_view(m.view, m.starts),
+            Fenced: lambda _, m: self._halt(),
+            StoreBackup: self.holder.on_store,
+            Retrieve: self.holder.on_retrieve,
+            FindBackup: lambda _, m: self.holder.on_find(m),
+            PartitionBackup: lambda _, m: self.holder.on_partition(m),
+            DeleteBackup: lambda _, m: _done(self.holder.on_delete(m)),
+            AdoptParts: lambda _, m: _done(self.holder.on_adopt(m)),
+            DropParts: lambda _, m: _done(self.holder.on_drop_parts(m)),
+        }
+
+    @property
+    def version(self) -> int:
+        """The version of the view that this node's letters are written under."""
+        return self.view.version if self.view else 0
+
+    def receive(self, sender: str, version: int, body: Any) -> list[Effect]:
+        """Takes a letter; one that was written under a later view waits until that view is here."""
+        if sender != MANAGER and version > self.version:
+            self._deferred.append((sender, version, body))
+            return []
+        handler = self._to_node.get(type(body))
+        return handler(sender, body) if handler else self.deliver(_ADDRESSEE[type(body)](body), body)
+
+    def receive_stream(self, message: Data | StateMoved) -> list[Effect]:
+        """Takes a stream message."""
+        return self.deliver(message.receiver, message)
+
+    def deliver(self, to: Incarnation, message: object) -> list[Effect]:
+        """Hands a message to an instance; one that is no longer (or never was) here is nobody's business."""
+        instance = self.instances.get(to)
+        return instance.handle(message) if instance else []
+
+    def reconnect(self, peer: str) -> list[Effect]:
+        """The link to another node was lost and is back."""
+        return [effect for instance in self.instances.values() for effect in instance.reconnect(peer)]
+
+    def pull(self, sender: Incarnation, receiver: Incarnation) -> Data | StateMoved | None:
+        """The next message of a stream that starts here."""
+        instance = self.instances.get(sender)
+        return instance.pull(receiver) if instance else None
+
+    # -- instances ----------------------------------------------------------------------------------------------------
+
+    def _start(self, message: StartInstance) -> list[Effect]:
+        assert self.view is not None
+        instance = self._make(message.identity, self.view, message.trimmed)
+        self.instances[message.identity] = instance
+        return instance.start(message.origin)
+
+    def _make(self, me: Incarnation, view: View, trimmed: int) -> Instance[Batch]:
+        operator = me.instance.operator
+        match view.topology.graph.kind(operator):
+            case Kind.SOURCE:
+                return SourceInstance(me, self.name, view, self._batches, trimmed, self._operators.source(operator))
+            case Kind.SINK:
+                return SinkInstance(me, self.name, view, self._batches, trimmed)
+            case Kind.STATELESS:
+                return StatelessInstance(me, self.name, view, self._batches, trimmed, self._operators.logic(operator))
+            case Kind.STATEFUL:
+                logic = self._operators.logic(operator)
+                return StatefulInstance(me, self.name, view, self._batches, trimmed, logic, self._settings.checkpoints)
+        raise InternalError(f"{me} is of no known kind")
+
+    def _stop(self, identity: Incarnation) -> list[Effect]:
+        instance = self.instances.pop(identity, None)
+        if instance:
+            instance.halt()
+        return []
+
+    def _halt(self) -> list[Effect]:
+        for identity in list(self.instances):
+            self._stop(identity)
+        return []
+
+    # -- views --------------------------------------------------------------------------------------------------------
+
+    def _on_view(self, view: View, starts: tuple[StartInstance, ...]) -> list[Effect]:
+        self.view = view
+        self.holder.on_view(view)
+        effects = [effect for instance in list(self.instances.values()) for effect in instance.handle(view)]
+        for start in starts:
+            effects += self._start(start)
+        effects.append(Post(MANAGER, ViewAcknowledged(view.version)))
+        return effects + self._catch_up()
+
+    def _catch_up(self) -> list[Effect]:
+        ripe = [letter for letter in self._deferred if letter[1] <= self.version]
+        self._deferred = [letter for letter in self._deferred if letter[1] > self.version]
+        return [effect for letter in ripe for effect in self.receive(*letter)]
+
+
+def _done(_: None) -> list[Effect]:
+    return []

@@ -1,0 +1,63 @@
+"""Plans: changes of topology with one effective epoch, and what the manager remembers of them until they are complete."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from primitives.graph import InstanceId
+from primitives.slots import SlotSet
+from seep.protocol.view import Incarnation
+
+
+class Refusal(Enum):
+    """Why a plan cannot be made (now)."""
+
+    NOT_RUNNING = "the query is not running"
+    ENDING = "the query is about to end"
+    BUSY = "another plan of the same operator, or of the same slots, is not complete yet"
+    UNKNOWN = "it names an operator, instance or slot that does not exist"
+    NO_BACKUP = "there is no backup to split"
+    NO_NODE = "no node is free"
+    EMPTIED = "an instance that lost all its slots cannot get new ones"
+    NOTHING = "it moves nothing"
+
+
+class Accepted(NamedTuple):
+    plan: int
+
+
+class Refused(NamedTuple):
+    why: Refusal
+
+
+@dataclass(slots=True)
+class Move:
+    """Plan kind 1: slots change hands at a future epoch, by handover where they have state."""
+
+    plan: int
+    operator: str
+    first: int
+    version: int  #: of the view that announced it
+    slots: SlotSet
+    concerned: tuple[InstanceId, ...]  #: those that own slots at `first` and win or lose some
+    sealed: bool = False  #: every live node knows it, and knows who is not alive
+
+
+@dataclass(slots=True)
+class Split:
+    """Plan kind 3 while it is prepared: the origin's backup is cut, the parts are restored, the origin goes on."""
+
+    plan: int
+    origin: InstanceId
+    parts: Mapping[InstanceId, SlotSet]
+    holder: str
+    origin_is_dead: bool
+    epoch: int | None = None  #: of the backup that was cut
+    standby: dict[InstanceId, tuple[Incarnation, str]] = field(default_factory=dict)
+    restored: set[InstanceId] = field(default_factory=set)
+
+    def stands_on(self, node: str) -> bool:
+        return node == self.holder or any(node == where for _, where in self.standby.values())

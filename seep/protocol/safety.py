@@ -1,0 +1,87 @@
+"""Safe epochs: what each instance could lose without loss to the query, and how far each outbox may be trimmed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from primitives.graph import InstanceId, Kind, QueryGraph
+from primitives.topology import Topology
+from primitives.trim import safe_to_trim
+
+_NEVER_NEEDED = 2**62
+
+
+class SafeEpochs:
+    """The manager's record. An epoch that is safe stays so, except that a pin holds back what a split will replay.
+
+    The safe epoch is of a stateful instance the last recorded backup, of a sink the last commit, of all others the
+    last epoch that all their receivers are safe up to (which is also how far any outbox may be trimmed).
+    """
+
+    def __init__(self, graph: QueryGraph) -> None:
+        self._graph = graph
+        #: of stateful instances and sinks: last recorded backup or commit
+        self._kept: dict[InstanceId, int] = {}
+        #: of all instances: no receiver needs anything up to here
+        self.trimmed: dict[InstanceId, int] = {}
+        self._pins: dict[InstanceId, int] = {}
+        self._retired: set[InstanceId] = set()
+
+    def born(self, instance: InstanceId, epoch: int) -> None:
+        self._kept[instance] = self.trimmed[instance] = epoch
+
+    def of(self, instance: InstanceId) -> int:
+        """Everything up to this epoch can be lost by the instance's senders."""
+        if instance in self._retired:
+            return _NEVER_NEEDED
+        keeps = self._graph.kind(instance.operator) in (Kind.STATEFUL, Kind.SINK)
+        epoch = self._kept[instance] if keeps else self.trimmed[instance]
+        return min(epoch, self._pins.get(instance, epoch))
+
+    def kept(self, instance: InstanceId, epoch: int) -> None:
+        """A backup or a commit was recorded."""
+        self._kept[instance] = max(epoch, self._kept[instance])
+
+    def pin(self, instance: InstanceId) -> None:
+        """Until `unpin`, nothing after the present safe epoch may be lost: a split may have to go back to it."""
+        self._pins[instance] = self.of(instance)
+
+    def unpin(self, instance: InstanceId) -> None:
+        self._pins.pop(instance, None)
+
+    def set_back(self, instance: InstanceId, epoch: int) -> None:
+        """A pinned instance goes on from an older backup than its newest: that of a split."""
+        self._kept[instance] = epoch
+
+    def retire(self, instance: InstanceId) -> None:
+        """The instance owns nothing any more and all it sent is safe: nobody has to keep anything for it."""
+        self._retired.add(instance)
+
+    def advance(self, topology: Topology, instances: Iterable[InstanceId], ticked: int) -> dict[InstanceId, int]:
+        """Works out how far each outbox may be trimmed now; returns those for which that is news."""
+        place = {operator: i for i, operator in enumerate(self._graph.order)}
+        news: dict[InstanceId, int] = {}
+        for instance in sorted(instances, key=lambda i: place[i.operator], reverse=True):
+            before = self.trimmed[instance]
+            now = safe_to_trim(topology, instance, before, self._limit(topology, instance, ticked), self.of)
+            if now > before:
+                news[instance] = self.trimmed[instance] = now
+        return news
+
+    def is_done(self, topology: Topology, instance: InstanceId) -> bool:
+        """Whether an instance that owns nothing any more has no receiver left that needs it."""
+        last = topology.last_epoch(instance)
+        if last is None:
+            return False
+        if self._graph.kind(instance.operator) is Kind.SINK:
+            return self.of(instance) >= last
+        return self.trimmed[instance] >= self._limit(topology, instance, last + 1)
+
+    def _limit(self, topology: Topology, instance: InstanceId, ticked: int) -> int:
+        """Beyond the last epoch that an instance owns, only the state of departing slots is left to be sent."""
+        if self._graph.kind(instance.operator) is Kind.SINK:
+            return 0
+        last = topology.last_epoch(instance)
+        if last is None:
+            return ticked
+        return last + 1 if topology.departures(instance, last + 1) else last

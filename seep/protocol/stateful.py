@@ -1,0 +1,190 @@
+"""A stateful instance: processes by key, and backs its state up so that it can be restored elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from primitives.checkpoint import Checkpoint, checkpoint_state
+from primitives.emission import Batches
+from primitives.graph import Edge
+from primitives.restore import restore_state
+from primitives.slots import SlotSet
+from seep.protocol.checkpointing import Checkpointing, CheckpointSettings, Copy
+from seep.protocol.effects import Effect
+from seep.protocol.instance import Phase, Work
+from seep.protocol.keyed import KeyedInstance
+from seep.protocol.logic import Logic, Piece
+from seep.protocol.messages import (
+    BackupCounted,
+    BackupRefused,
+    FromBackup,
+    FromNothing,
+    Restored,
+    RestoreFailed,
+    Retrieve,
+    Retrieved,
+    StoreBackup,
+    TakeCheckpoint,
+    Trim,
+    WarmUp,
+)
+from seep.protocol.view import MANAGER, Incarnation, View
+
+Batch = TypeVar("Batch")
+
+
+class StatefulInstance(KeyedInstance[Batch]):
+    """Safe up to its last recorded backup; restored from it, at another node if need be."""
+
+    def __init__(
+        self,
+        me: Incarnation,
+        node: str,
+        view: View,
+        batches: Batches[Batch],
+        trimmed: int,
+        logic: Logic[Batch],
+        settings: CheckpointSettings,
+    ) -> None:
+        super().__init__(me, node, view, batches, 0, logic.state)
+        self._logic = logic
+        #: what the manager said while there was nothing to trim yet
+        self._trimmed = trimmed
+        self._settings = settings
+        self._origin: FromBackup | None = None
+        self._restored = SlotSet.empty()
+        self.checkpointing = Checkpointing(me.instance, node, settings, None, 0)
+        self._handlers |= {
+            Retrieved: self._on_retrieved,
+            BackupCounted: self._on_backup_counted,
+            BackupRefused: self._on_backup_refused,
+            TakeCheckpoint: self._on_take_checkpoint,
+            WarmUp: self._on_warm_up,
+        }
+
+    # -- beginning ----------------------------------------------------------------------------------------------------
+
+    def start(self, origin: FromNothing | FromBackup) -> list[Effect]:
+        if isinstance(origin, FromNothing):
+            self.state.mark(origin.epoch)
+            self.outbox.trim(self._trimmed)
+            self._run(None, origin.epoch)
+        else:
+            self._origin = origin
+            self._post(origin.holder, Retrieve(self.me, self.me.instance, origin.part))
+        return self._drain()
+
+    def _on_retrieved(self, message: Retrieved) -> None:
+        if message.warm_up is not None:
+            self._warm_with(message.warm_up, message.checkpoint)
+        elif self.phase is Phase.RESTORING:
+            self._restore(message.checkpoint)
+
+    def _restore(self, checkpoint: Checkpoint | None) -> None:
+        assert self._origin is not None
+        if checkpoint is None:
+            self._post(MANAGER, RestoreFailed(self.me))
+            return
+        self.inbox.processed = restore_state(checkpoint, self.state, self.outbox)
+        self._restored = checkpoint.slots
+        self._post(MANAGER, Restored(self.me, checkpoint.epoch, self._origin.holder, self._origin.part))
+        self.phase = Phase.STANDBY
+        self._run_if_current()
+
+    def _run_if_current(self) -> None:
+        """A part of a split waits here until the view names it; anyone else is in the view already."""
+        if self.view.is_current(self.me):
+            assert self._origin is not None
+            self.outbox.trim(self._trimmed)
+            self._resume_departures(self._restored)
+            self._run(Copy(self._origin.holder, self.processed), self.processed)
+
+    def _run(self, counted: Copy | None, epoch: int) -> None:
+        self.checkpointing = Checkpointing(self.me.instance, self.node, self._settings, counted, epoch)
+        self.checkpointing.on_view(self.view)
+        self._begin(epoch)
+        self._checkpoint_if_due()
+
+    # -- processing and checkpoints -----------------------------------------------------------------------------------
+
+    def _compute(self, piece: Piece[Batch]) -> Mapping[Edge, Batch]:
+        return self._logic.process(piece)
+
+    def _close(self, work: Work[Batch]) -> None:
+        super()._close(work)
+        topology, me = self.view.topology, self.me.instance
+        if topology.arrivals(me, work.epoch) or topology.departures(me, work.epoch):
+            self.checkpointing.wanted = True  # a plan is complete when both sides have backed up
+        self._checkpoint_if_due()
+
+    def _checkpoint_if_due(self) -> None:
+        if (
+            self.phase is Phase.RUNNING
+            and self.work is None
+            and self.checkpointing.is_due(self.processed, self._changed())
+        ):
+            self._take_checkpoint()
+
+    def _changed(self) -> int:
+        limited = self._settings.changed is not None and self.checkpointing.counted is not None
+        return self._logic.changed(self.checkpointing.counted.epoch) if limited and self.checkpointing.counted else 0
+
+    def _take_checkpoint(self) -> None:
+        checkpoint = checkpoint_state(
+            self.state,
+            self.outbox,
+            owner=self.me.instance,
+            incarnation=self.me.number,
+            serial=self.checkpointing.serial,
+            epoch=self.processed,
+            slots=self._slots_kept(),
+            base=self.checkpointing.base,
+        )
+        self.checkpointing.taken(self.processed)
+        assert self.checkpointing.holder is not None
+        self._post(self.checkpointing.holder, StoreBackup(checkpoint))
+
+    def _on_take_checkpoint(self, _: TakeCheckpoint) -> None:
+        self.checkpointing.wanted = True
+        self._checkpoint_if_due()
+
+    def _on_backup_counted(self, message: BackupCounted) -> None:
+        if self.checkpointing.on_counted(Copy(message.holder, message.epoch)):
+            self.state.release(min((message.epoch, *self.departures.pinned)))
+            self._checkpoint_if_due()
+
+    def _on_backup_refused(self, message: BackupRefused) -> None:
+        self.checkpointing.on_refused(message.epoch, message.why)
+        self._checkpoint_if_due()
+
+    # -- state fetched ahead ------------------------------------------------------------------------------------------
+
+    def _on_warm_up(self, message: WarmUp) -> None:
+        self._post(message.holder, Retrieve(self.me, message.origin, warm_up=message))
+
+    def _warm_with(self, warm_up: WarmUp, checkpoint: Checkpoint | None) -> None:
+        """From now on only what changed since that backup is needed of the origin."""
+        if checkpoint is not None and warm_up.first > self.processed and warm_up.origin in self._needs():
+            self._warm[warm_up.first, warm_up.origin] = (checkpoint.epoch, checkpoint.state)
+            self._ask(warm_up.origin, self._needs()[warm_up.origin])
+
+    # -- views and trims ----------------------------------------------------------------------------------------------
+
+    def _on_trim(self, message: Trim) -> None:
+        if self.phase is Phase.RUNNING:
+            super()._on_trim(message)
+        else:
+            self._trimmed = message.epoch
+
+    def _on_view(self, view: View) -> None:
+        super()._on_view(view)
+        if self.phase is Phase.STANDBY:
+            self._run_if_current()
+        elif self.phase is Phase.RESTORING:
+            assert self._origin is not None
+            if self._origin.holder not in view.nodes:
+                self._post(MANAGER, RestoreFailed(self.me))
+        elif self.phase is Phase.RUNNING:
+            self.checkpointing.on_view(view)
+            self._checkpoint_if_due()

@@ -1,0 +1,129 @@
+"""Faults take effect: who is hit, what is cut, which plan is asked for."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from primitives.graph import InstanceId, Kind
+from primitives.slots import SlotSet
+from seep.protocol.view import MANAGER
+from seep.simulator.faults import Fault, What
+
+if TYPE_CHECKING:
+    from seep.simulator.world import World
+
+
+def strike(world: World, fault: Fault) -> None:
+    """Carries a fault out on what is there at this moment; one that finds no victim does nothing."""
+    if world.trace:
+        world.trace(f"{world.now}: !! {fault}")
+    _STRIKES[fault.what](world, random.Random(fault.pick), fault.delay)
+    world.tally.count(fault.what)
+
+
+def _kill(world: World, rng: random.Random, delay: int) -> None:
+    if nodes := world.live():
+        victim = rng.choice(nodes)
+        world.kill(victim)
+        world.at(world.now + min(delay, 80), lambda: world.give_up(victim))
+
+
+def _kill_pair(world: World, rng: random.Random, delay: int) -> None:
+    _kill(world, rng, delay)
+    _kill(world, rng, delay)
+
+
+def _freeze(world: World, rng: random.Random, delay: int) -> None:
+    """Frozen for short, a node is only late; frozen for long, it is given up and comes back as a zombie."""
+    if nodes := [n for n in world.live() if n not in world.frozen]:
+        victim = rng.choice(nodes)
+        world.frozen.add(victim)
+        if delay >= 200:
+            world.at(world.now + 60, lambda: world.give_up(victim))
+        world.at(world.now + delay, lambda: world.frozen.discard(victim))
+
+
+def _isolate(world: World, rng: random.Random, delay: int) -> None:
+    if nodes := world.live():
+        victim = rng.choice(nodes)
+        world.cut(MANAGER, victim, delay)
+        world.at(world.now + min(delay, 20), lambda: world.give_up(victim))
+
+
+def _cut(world: World, rng: random.Random, delay: int) -> None:
+    ends = [MANAGER, *world.live()]
+    if len(ends) > 1:
+        world.cut(*rng.sample(ends, 2), delay)
+
+
+def _slow(world: World, rng: random.Random, delay: int) -> None:
+    if nodes := world.live():
+        victim = rng.choice(nodes)
+        world.slow.add(victim)
+        world.at(world.now + delay * 5, lambda: world.slow.discard(victim))
+
+
+def _move(world: World, rng: random.Random, _: int) -> None:
+    """Some slots of an operator go to one instance, old or new."""
+    operator = rng.choice(world.query.graph.order)
+    bits = world.query.graph.operators[operator].slot_bits
+    slots = SlotSet(rng.sample(range(1 << bits), rng.randint(1, 1 << bits)))
+    target = rng.choice([*_indexes(world, operator), _fresh(world, operator)])
+    _, effects = world.manager.move(operator, {target: slots})
+    world.perform(MANAGER, effects)
+
+
+def _drain(world: World, rng: random.Random, _: int) -> None:
+    """Scale in: one instance loses everything to another."""
+    operator = rng.choice(world.query.graph.order)
+    indexes = _indexes(world, operator)
+    if len(indexes) > 1:
+        origin, target = rng.sample(indexes, 2)
+        slots = world.manager.topology.history[operator][-1].assignment.slots_of(origin)
+        _, effects = world.manager.move(operator, {target: slots})
+        world.perform(MANAGER, effects)
+
+
+def _split(world: World, rng: random.Random, _: int) -> None:
+    operator = rng.choice(world.query.graph.of_kind(Kind.STATEFUL))
+    origin = InstanceId(operator, rng.choice(_indexes(world, operator)))
+    owned = list(world.manager.topology.history[operator][-1].assignment.slots_of(origin.index))
+    rng.shuffle(owned)
+    given, fresh = owned[: rng.randint(1, len(owned))], _fresh(world, operator)
+    parts = {fresh: SlotSet(given[::2]), fresh + 1: SlotSet(given[1::2])}
+    _, effects = world.manager.split(origin, {i: slots for i, slots in parts.items() if slots})
+    world.perform(MANAGER, effects)
+
+
+def _checkpoint(world: World, rng: random.Random, _: int) -> None:
+    operator = rng.choice([None, *world.query.graph.of_kind(Kind.STATEFUL)])
+    world.perform(MANAGER, world.manager.checkpoint(operator))
+
+
+def _join(world: World, _: random.Random, __: int) -> None:
+    world.join()
+
+
+def _indexes(world: World, operator: str) -> list[int]:
+    return list(world.manager.topology.history[operator][-1].assignment.parts)
+
+
+def _fresh(world: World, operator: str) -> int:
+    return max(i.index for i in world.manager.topology.all_instances() if i.operator == operator) + 1
+
+
+_STRIKES: dict[What, Callable[[World, random.Random, int], None]] = {
+    What.KILL: _kill,
+    What.KILL_PAIR: _kill_pair,
+    What.FREEZE: _freeze,
+    What.ISOLATE: _isolate,
+    What.CUT: _cut,
+    What.SLOW: _slow,
+    What.MOVE: _move,
+    What.DRAIN: _drain,
+    What.SPLIT: _split,
+    What.CHECKPOINT: _checkpoint,
+    What.JOIN: _join,
+}

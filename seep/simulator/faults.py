@@ -1,0 +1,57 @@
+"""What can go wrong, or be asked for, in a schedule: plain data, so that a failing schedule can be cut down and printed."""
+
+from __future__ import annotations
+
+import random
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class What(StrEnum):
+    KILL = "kill"  #: a process ends; its node is given up a little later
+    KILL_PAIR = "kill pair"  #: two at once
+    FREEZE = "freeze"  #: a node does nothing for a while; it may be given up meanwhile and come back as a zombie
+    ISOLATE = "isolate"  #: a node is cut off from the manager only, given up, and goes on talking to its peers
+    CUT = "cut"  #: a link between two processes is lost, and restored later
+    SLOW = "slow"  #: a node does most things late from now on
+    MOVE = "move"  #: plan kind 1: some slots of an operator to another or a new instance
+    DRAIN = "drain"  #: plan kind 1: all slots of an instance elsewhere
+    SPLIT = "split"  #: plan kind 3
+    CHECKPOINT = "checkpoint"  #: on demand
+    JOIN = "join"  #: a fresh node
+
+
+class Fault(NamedTuple):
+    """At a step; `pick` chooses whom it hits among those that are there then, `delay` how long it lasts."""
+
+    step: int
+    what: What
+    pick: int
+    delay: int
+
+
+_WEIGHTS = {
+    What.KILL: 5,
+    What.KILL_PAIR: 1,
+    What.FREEZE: 3,
+    What.ISOLATE: 3,
+    What.CUT: 5,
+    What.SLOW: 2,
+    What.MOVE: 7,
+    What.DRAIN: 2,
+    What.SPLIT: 4,
+    What.CHECKPOINT: 4,
+    What.JOIN: 1,
+}
+
+
+def random_faults(rng: random.Random, most: int, steps: int) -> list[Fault]:
+    """A random schedule of faults over the first `steps` steps, in order; sometimes several close together."""
+    kinds, weights = list(_WEIGHTS), list(_WEIGHTS.values())
+    faults: list[Fault] = []
+    for _ in range(rng.randint(1, most)):
+        near = faults and rng.random() < 0.3
+        step = faults[-1].step + rng.randint(0, 12) if near else rng.randrange(steps)
+        what = rng.choices(kinds, weights)[0]
+        faults.append(Fault(step, what, rng.randrange(1 << 30), rng.choice((5, 40, 200, 600))))
+    return sorted(faults)

@@ -1,0 +1,181 @@
+"""Small operators for the simulator. Rows are (key, value, time) tuples, a batch is a tuple of rows.
+
+Each is deterministic and indifferent to how slots are spread over instances, as the protocol asks of every operator.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+
+from primitives.graph import Edge, QueryGraph
+from primitives.slots import SlotSet
+from primitives.topology import Assignment
+from seep.protocol.logic import Piece, Reading
+from seep.protocol.messages import MAX_WATERMARK, Positions
+from seep.simulator.cells import Cells, slot_of_key
+
+Row = tuple[int, int, int]
+Rows = tuple[Row, ...]
+
+
+class RowBatches:
+    """Batches as tuples of rows, split by the slot of their key."""
+
+    def __init__(self, graph: QueryGraph) -> None:
+        self._bits = {o.name: o.slot_bits for o in graph.operators.values()}
+
+    def split(self, edge: Edge, batch: Rows, assignment: Assignment) -> Mapping[int, Rows]:
+        if assignment.sole_owner is not None:
+            return {assignment.sole_owner: batch}
+        bits, owners, parts = self._bits[edge.downstream], assignment.table, {}
+        for row in batch:
+            parts.setdefault(owners[slot_of_key(row[0], bits)], []).append(row)
+        return {index: tuple(rows) for index, rows in parts.items()}
+
+    def select(self, edge: Edge, batch: Rows, slots: SlotSet) -> Rows | None:
+        bits = self._bits[edge.downstream]
+        return tuple(row for row in batch if slot_of_key(row[0], bits) in slots) or None
+
+    def concat(self, batches: Sequence[Rows]) -> Rows:
+        return tuple(chain.from_iterable(batches))
+
+
+def rows_of(piece: Piece[Rows], port: int = 0) -> list[Row]:
+    return [row for batch in piece.inputs.get(port, ()) for row in batch]
+
+
+class Keyed:
+    """The base of all: state in one container, the same output on every edge."""
+
+    def __init__(self, graph: QueryGraph, name: str) -> None:
+        self.edges = graph.outputs[name]
+        self.state = Cells(name, graph.operators[name].slot_bits)
+
+    def process(self, piece: Piece[Rows]) -> Mapping[Edge, Rows]:
+        rows = tuple(self.rows(piece))
+        return {edge: rows for edge in self.edges} if rows else {}
+
+    def rows(self, piece: Piece[Rows]) -> Sequence[Row]:
+        raise NotImplementedError
+
+    def changed(self, since: int) -> int:
+        return self.state.changed(since)
+
+
+class Map(Keyed):
+    """Stateless: drops every fifth value, and moves rows to other keys."""
+
+    def rows(self, piece: Piece[Rows]) -> Sequence[Row]:
+        return [((key * 5 + value) % 11, value * 3 + 1, time) for key, value, time in rows_of(piece) if value % 5]
+
+
+class Route(Keyed):
+    """Stateless with several outputs: each edge gets its own rows, some get none."""
+
+    def process(self, piece: Piece[Rows]) -> Mapping[Edge, Rows]:
+        rows, ways = rows_of(piece), len(self.edges)
+        shares = {edge: tuple(r for r in rows if (r[0] + r[1]) % ways == i) for i, edge in enumerate(self.edges)}
+        return {edge: share for edge, share in shares.items() if share}
+
+
+class Sum(Keyed):
+    """A running sum per key, forgotten now and then so that deletes happen."""
+
+    def rows(self, piece: Piece[Rows]) -> Sequence[Row]:
+        news: dict[int, tuple[int, int]] = {}
+        for key, value, time in rows_of(piece):
+            total, latest = news.get(key, (0, 0))
+            news[key] = (total + value, max(latest, time))
+        return [self._add(key, value, time) for key, (value, time) in news.items()]
+
+    def _add(self, key: int, value: int, time: int) -> Row:
+        total = self.state.get(key, 0) + value
+        if total % 4 == 3:
+            self.state.delete(key)
+        else:
+            self.state.put(key, total)
+        return key, total, time
+
+
+class Delay(Keyed):
+    """Post-dated records: a row comes out again when the watermark has passed its time by some."""
+
+    PATIENCE = 12
+
+    def rows(self, piece: Piece[Rows]) -> Sequence[Row]:
+        for key, value, time in rows_of(piece):
+            self.state.put(key, tuple(sorted((*self.state.get(key, ()), (time + self.PATIENCE, value)))))
+        return [row for key in self.state.keys_in(piece.slots) for row in self._due(key, piece.watermark)]
+
+    def _due(self, key: int, watermark: int) -> list[Row]:
+        waiting = self.state.get(key)
+        later = tuple(entry for entry in waiting if entry[0] > watermark)
+        if len(later) == len(waiting):
+            return []
+        if later:
+            self.state.put(key, later)
+        else:
+            self.state.delete(key)
+        return [(key, value, time) for time, value in waiting if time <= watermark]
+
+
+class Join(Keyed):
+    """Two inputs, joined by key without a window: every left value meets every right value once."""
+
+    def rows(self, piece: Piece[Rows]) -> Sequence[Row]:
+        new: dict[int, tuple[list[int], list[int]]] = {}
+        for port in (0, 1):
+            for key, value, _ in rows_of(piece, port):
+                new.setdefault(key, ([], []))[port].append(value % 7)
+        return [row for key, (left, right) in new.items() for row in self._meet(key, left, right)]
+
+    def _meet(self, key: int, left: list[int], right: list[int]) -> list[Row]:
+        old_left, old_right = self.state.get(key, ((), ()))
+        met = [(l, r) for l in left for r in (*old_right, *right)] + [(l, r) for l in old_left for r in right]
+        self.state.put(key, (tuple(sorted((*old_left, *left))), tuple(sorted((*old_right, *right)))))
+        return [(key, a * 7 + b, 0) for a, b in met]
+
+
+class Source:
+    """Reads its partitions (one per slot) in bites of random size, so that only the log can tell what an epoch held."""
+
+    def __init__(self, graph: QueryGraph, name: str, data: Mapping[int, Rows], bite: Callable[[], int]) -> None:
+        self.edges = graph.outputs[name]
+        self.state = Cells(name, graph.operators[name].slot_bits)
+        self._data = data
+        self._bite = bite
+
+    def seek(self, positions: Positions) -> None:
+        for slot, position in positions.items():
+            self.state.put_in(slot, "position", position)
+
+    def read(self, epoch: int, slots: SlotSet) -> Reading[Rows]:  # noqa: ARG002
+        ends = {slot: min(self._position(slot) + self._bite(), len(self._data[slot])) for slot in slots}
+        return self._read_up_to(ends)
+
+    def reread(self, epoch: int, slots: SlotSet, positions: Positions) -> Reading[Rows]:  # noqa: ARG002
+        return self._read_up_to({slot: positions[slot] for slot in slots})
+
+    def _read_up_to(self, ends: Mapping[int, int]) -> Reading[Rows]:
+        rows: list[Row] = []
+        for slot, end in ends.items():
+            rows += self._data[slot][self._position(slot) : end]
+            self.state.put_in(slot, "position", end)
+        watermark = min((watermark_of(self._data[slot], end) for slot, end in ends.items()), default=MAX_WATERMARK)
+        exhausted = all(end == len(self._data[slot]) for slot, end in ends.items())
+        return Reading({edge: tuple(rows) for edge in self.edges} if rows else {}, dict(ends), watermark, exhausted)
+
+    def _position(self, slot: int) -> int:
+        return int(self.state.get_in(slot, "position", 0))
+
+
+def watermark_of(rows: Rows, position: int) -> int:
+    """No row after `position` is older than this; rows of a partition come in order of time."""
+    return rows[position][2] if position < len(rows) else MAX_WATERMARK
+
+
+def make_data(rng: random.Random, slots: int, rows: int, keys: int) -> dict[int, Rows]:
+    """The input of one source: for each partition, rows with rising times."""
+    return {slot: tuple((rng.randrange(keys), rng.randrange(50), i * 3 + rng.randrange(3)) for i in range(rng.randint(rows // 2, rows))) for slot in range(slots)}

@@ -1,0 +1,104 @@
+"""One schedule from a seed: build it, run it, judge it, and cut a failing one down to the fewest faults."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from seep.simulator.faults import Fault, random_faults
+from seep.simulator.oracle import Reference, differences
+from seep.simulator.queries import SHAPES, Query
+from seep.simulator.world import Limits, World
+
+
+class Verdict(StrEnum):
+    EXACT = "exact"  #: finished, and every sink holds each row of the failure-free run exactly once
+    STATE_LOST = "state lost"  #: ended with the error that it had to end with, and committed nothing wrong before
+    VIOLATION = "violation"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a schedule."""
+
+    seed: int
+    verdict: Verdict
+    faults: tuple[Fault, ...]
+    steps: int
+    epochs: int
+    events: dict[str, int]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How many faults, over how many steps."""
+
+    most_faults: int = 8
+    over_steps: int = 900
+    limits: Limits = Limits()
+
+
+def run_schedule(seed: int, plan: Plan | None = None, faults: list[Fault] | None = None, trace: Callable[[str], None] | None = None) -> Outcome:
+    """Runs the schedule of a seed, with its own faults or with the given ones."""
+    plan = plan or Plan()
+    if faults is None:
+        faults = random_faults(random.Random(f"{seed} faults"), plan.most_faults, plan.over_steps)
+    world = None
+    try:
+        world = World(seed, _query(seed, plan), faults, plan.limits, trace)
+        world.run()
+        notes = _judge(world)
+    except Exception as error:  # any failure of a machine is a finding
+        notes = [f"{type(error).__name__}: {error}"]
+        if trace:
+            raise
+    verdict = Verdict.VIOLATION if notes else Verdict.STATE_LOST if world and world.lost else Verdict.EXACT
+    steps, epochs, events = (world.now, world.manager.ticked, world.tally.events) if world else (0, 0, {})
+    return Outcome(seed, verdict, tuple(faults), steps, epochs, events, "; ".join(notes[:3]))
+
+
+def minimise(outcome: Outcome, plan: Plan | None = None) -> Outcome:
+    """The same seed with the fewest faults that still fail: drops one after the other as long as it fails without."""
+    best, shrinking = outcome, True
+    while shrinking:
+        shrinking = False
+        for i in range(len(best.faults)):
+            fewer = [*best.faults[:i], *best.faults[i + 1 :]]
+            tried = run_schedule(best.seed, plan, fewer)
+            if tried.verdict is Verdict.VIOLATION:
+                best, shrinking = tried, True
+                break
+    return best
+
+
+def _query(seed: int, plan: Plan) -> Query:
+    rng = random.Random(f"{seed} query")
+    return Query(rng.choice(SHAPES), rng, plan.limits.rows)
+
+
+def _judge(world: World) -> list[str]:
+    final = world.finished
+    if final is None:
+        return _judge_loss(world)
+    expected = Reference(world.query, world.offsets, final, final).run()
+    notes = differences(expected, world.store.rows, final)
+    late = sorted({e for epochs in world.store.rows.values() for e in epochs if e > final})
+    return notes + [f"epoch {e} was committed after the final one" for e in late]
+
+
+def _judge_loss(world: World) -> list[str]:
+    """State may only be given up if no copy is left; what was committed before must be right all the same."""
+    assert world.lost is not None
+    notes = []
+    if world.has_backup(world.lost.instance):
+        notes.append(f"{world.lost.instance} was given up though a live node has its backup")
+    last = max((epoch for epochs in world.store.rows.values() for epoch in epochs), default=0)
+    expected = Reference(world.query, world.offsets, last, world.manager.final).run()
+    for sink, epochs in world.store.rows.items():
+        for epoch, rows in epochs.items():
+            if extra := rows - expected[sink][epoch]:
+                notes.append(f"sink {sink!r}, epoch {epoch}: too many {sorted(extra.elements())}")
+    return notes

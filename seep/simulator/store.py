@@ -1,0 +1,38 @@
+"""The external world: where sinks commit, and what must be true of it at the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from primitives.errors import InternalError
+from primitives.graph import InstanceId
+from seep.protocol.view import Incarnation
+from seep.simulator.operators import Row
+
+
+class SinkStore:
+    """A transactional store: epochs of an instance in order, each once, and only from its newest incarnation."""
+
+    def __init__(self) -> None:
+        self._open: dict[InstanceId, int] = {}
+        self._committed: dict[InstanceId, int] = {}
+        #: operator -> epoch -> (port, row) -> how often
+        self.rows: dict[str, dict[int, Counter[tuple[int, Row]]]] = {}
+
+    def open(self, sink: Incarnation) -> int:
+        """Fences earlier incarnations; returns the last epoch committed by the instance."""
+        self._open[sink.instance] = max(sink.number, self._open.get(sink.instance, 0))
+        return self._committed.get(sink.instance, 0)
+
+    def commit(self, sink: Incarnation, epoch: int, inputs: Mapping[int, tuple[Any, ...]]) -> bool:
+        if sink.number < self._open[sink.instance]:
+            return False
+        if epoch <= self._committed.get(sink.instance, 0):
+            raise InternalError(f"{sink} commits epoch {epoch} a second time")
+        self._committed[sink.instance] = epoch
+        rows = self.rows.setdefault(sink.instance.operator, {}).setdefault(epoch, Counter())
+        for port, batches in inputs.items():
+            rows.update((port, row) for batch in batches for row in batch)
+        return True

@@ -1,0 +1,278 @@
+"""The simulated world: the shell that drives the real protocol machines through one seeded schedule."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from primitives.graph import InstanceId, Kind
+from seep.protocol.checkpointing import CheckpointSettings
+from seep.protocol.core import ManagerSettings
+from seep.protocol.courier import Courier, Frame
+from seep.protocol.effects import Commit, Effect, Event, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
+from seep.protocol.manager import Manager
+from seep.protocol.node import Node, NodeSettings
+from seep.protocol.sink import CommitAccepted, CommitRefused, SinkOpened
+from seep.protocol.view import MANAGER, Incarnation
+from seep.simulator.faults import Fault
+from seep.simulator.network import Channel, Network
+from seep.simulator.operators import Keyed, RowBatches, Rows, Source
+from seep.simulator.queries import Query
+from seep.simulator.store import SinkStore
+
+STORE = "store"
+Stream = tuple[Incarnation, Incarnation, str, str]
+
+
+class Stuck(AssertionError):
+    """The schedule did not come to an end although all faults are over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large a schedule is."""
+
+    rows: int = 14  #: per source partition, at most
+    bite: int = 2  #: rows per partition and epoch, at most
+    steps: int = 60_000
+    after: int = 60  #: steps that go on after the end, to see what zombies do
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a schedule exercised."""
+
+    events: dict[str, int] = field(default_factory=dict)
+
+    def count(self, kind: str) -> None:
+        self.events[kind] = self.events.get(kind, 0) + 1
+
+
+class Operators:
+    """Makes logic for the nodes of one world."""
+
+    def __init__(self, query: Query, rng: random.Random, bite: int) -> None:
+        self._query, self._rng, self._bite = query, rng, bite
+
+    def logic(self, operator: str) -> Keyed:
+        return self._query.logic(operator)
+
+    def source(self, operator: str) -> Source:
+        return self._query.source(operator, lambda: self._rng.randint(0, self._bite))
+
+
+class World:
+    """Manager, nodes, network, sinks and faults of one schedule. The same seed and faults give the same run."""
+
+    def __init__(self, seed: int, query: Query, faults: list[Fault], limits: Limits, trace: Callable[[str], None] | None = None) -> None:
+        self.rng = random.Random(f"{seed} schedule")
+        self.query, self.limits, self.trace = query, limits, trace
+        self.network = Network(self.rng)
+        self.store = SinkStore()
+        self.tally = Tally()
+        self.now = 0
+        self.finished: int | None = None
+        self.lost: StateLost | None = None
+        #: epoch -> source operator -> slot -> position after the epoch: the durable source log
+        self.offsets: dict[int, dict[str, dict[int, int]]] = {}
+        self.nodes: dict[str, Node[Rows]] = {}
+        self.frozen: set[str] = set()
+        self.slow: set[str] = set()
+        self._couriers: dict[tuple[str, str], Courier] = {}
+        self._streams: list[Stream] = []
+        self._waking: set[Stream] = set()
+        self._agenda: list[tuple[int, int, Callable[[], None]]] = []
+        self._named = 0
+        self._settings = NodeSettings(self._checkpoint_settings())
+        self._operators = Operators(query, self.rng, limits.bite)
+        self._batches = RowBatches(query.graph)
+        settings = ManagerSettings(
+            window=self.rng.choice((2, 4, 8)),
+            lead=self.rng.choice((0, 1, 3)),
+            warm_up=self.rng.random() < 0.5,
+            recovery_parallelism=self.rng.choice((1, 1, 1, 2, 3)),
+        )
+        self.manager = Manager(query.graph, query.parallelism, settings)
+        self._begin(faults)
+
+    def _checkpoint_settings(self) -> CheckpointSettings:
+        return CheckpointSettings(every=self.rng.choice((1, 2, 4, 9)), changed=self.rng.choice((None, None, 3)))
+
+    def _begin(self, faults: list[Fault]) -> None:
+        from seep.simulator.chaos import strike
+
+        for _ in range(self.rng.randint(2, 5)):
+            self.join()
+        self.perform(MANAGER, self.manager.launch())
+        for fault in faults:
+            self.at(fault.step, lambda fault=fault: strike(self, fault))  # type: ignore[misc]
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Takes steps until the query has finished or failed, and some more."""
+        while self.finished is None and self.lost is None:
+            if self.now > self.limits.steps:
+                raise Stuck(f"no end after {self.now} steps; {self._state()}")
+            self.step()
+        for _ in range(self.limits.after):
+            self.step()
+
+    def step(self) -> None:
+        """One thing happens, chosen at random among all that can."""
+        self.now += 1
+        while self._agenda and self._agenda[0][0] <= self.now:
+            heapq.heappop(self._agenda)[2]()
+        busy, choices = self.network.busy, len(self.network.busy) + len(self._streams)
+        if choices == 0 or self.rng.random() < 0.06:
+            self._pulse_or_skip(choices)
+            return
+        chosen = int(self.rng.random() * choices)
+        if chosen < len(busy):
+            self._deliver(busy[chosen])
+        else:
+            self._transmit(chosen - len(busy))
+
+    def _pulse_or_skip(self, choices: int) -> None:
+        effects = self.manager.pulse()
+        self.perform(MANAGER, effects)
+        if not effects and choices == 0 and self._agenda:
+            self.now = max(self.now, self._agenda[0][0] - 1)
+
+    def _deliver(self, channel: Channel) -> None:
+        target = channel.target
+        if target in self.frozen or (target in self.slow and self.rng.random() < 0.9):
+            return
+        if not self.network.is_up(channel.source, target):
+            return
+        item = self.network.take(channel)
+        if self.trace:
+            self.trace(f"{self.now}: {channel.source} -> {target}: {item}")
+        if target == STORE:
+            self._write(channel.source, item)
+        elif channel.lane is None:
+            self._receive(channel.source, target, item)
+        elif (node := self.nodes.get(target)) is not None:
+            effects = node.receive_stream(item) if channel.source != STORE else node.deliver(*item)
+            self.perform(target, effects)
+
+    def _receive(self, source: str, target: str, frame: Frame) -> None:
+        if target != MANAGER and target not in self.nodes:
+            return
+        courier = self._courier(target, source)
+        if courier.receive(frame):
+            receive = self.manager.receive if target == MANAGER else None
+            effects = receive(source, frame.body) if receive else self.nodes[target].receive(source, frame.version, frame.body)
+            self.perform(target, effects)
+        if (acknowledgement := courier.acknowledgement()) is not None:
+            self.network.send(Channel(target, source, None), acknowledgement)
+
+    def _transmit(self, place: int) -> None:
+        stream = self._streams[place]
+        sender, receiver, source, target = stream
+        if source in self.frozen:
+            return
+        node = self.nodes.get(source)
+        message = node.pull(sender, receiver) if node is not None and self.network.is_up(source, target) else None
+        if message is not None:
+            self.network.send(Channel(source, target, (sender, receiver)), message)
+        else:
+            self._streams[place] = self._streams[-1]
+            self._streams.pop()
+            self._waking.discard(stream)
+
+    def _write(self, source: str, effect: OpenSink | Commit) -> None:
+        answer: int
+        if isinstance(effect, OpenSink):
+            answer = SinkOpened(self.store.open(effect.sink))
+        else:
+            accepted = self.store.commit(effect.sink, effect.epoch, effect.inputs)
+            answer = CommitAccepted(effect.epoch) if accepted else CommitRefused(effect.epoch)
+        self.network.send(Channel(STORE, source, effect.sink), (effect.sink, answer))
+
+    # -- effects ------------------------------------------------------------------------------------------------------
+
+    def perform(self, process: str, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Post(to, body):
+                    self._post(process, to, body)
+                case Wake(sender, receiver, node):
+                    self._wake((sender, receiver, process, node))
+                case OpenSink(sink) | Commit(sink):
+                    self.network.send(Channel(process, STORE, sink), effect)
+                case LogOffsets(source, epoch, positions):
+                    self.offsets.setdefault(epoch, {}).setdefault(source.operator, {}).update(positions)
+                case Event(kind):
+                    self.tally.count(kind)
+                    if self.trace:
+                        self.trace(f"{self.now}: ** {kind} {effect.subject} {effect.detail}")
+                case Finished(epoch):
+                    self.finished = epoch
+                case StateLost():
+                    self.lost = effect
+
+    def _post(self, source: str, target: str, body: Any) -> None:
+        version = self.nodes[source].version if source in self.nodes else 0
+        self.network.send(Channel(source, target, None), self._courier(source, target).post(version, body))
+
+    def _wake(self, stream: Stream) -> None:
+        if stream not in self._waking:
+            self._waking.add(stream)
+            self._streams.append(stream)
+
+    def _courier(self, end: str, peer: str) -> Courier:
+        return self._couriers.setdefault((end, peer), Courier())
+
+    # -- processes and links ------------------------------------------------------------------------------------------
+
+    def at(self, step: int, action: Callable[[], None]) -> None:
+        """Puts something on the agenda."""
+        heapq.heappush(self._agenda, (step, len(self._agenda) + self._named * 100_000, action))
+        self._named += 1
+
+    def join(self) -> None:
+        """A fresh node registers."""
+        self._named += 1
+        name = f"n{self._named}"
+        self.nodes[name] = Node(name, self._operators, self._batches, self._settings)
+        self.perform(MANAGER, self.manager.node_joined(name))
+
+    def kill(self, name: str) -> None:
+        self.nodes.pop(name, None)
+        self.network.remove(name)
+
+    def give_up(self, name: str) -> None:
+        """The failure detector's word; a replacement is on its way."""
+        if name in self.manager.nodes:
+            self.perform(MANAGER, self.manager.node_lost(name))
+            self.at(self.now + self.rng.randint(0, 80), self.join)
+
+    def cut(self, a: str, b: str, delay: int) -> None:
+        if self.network.is_up(a, b):
+            self.network.cut(a, b)
+            self.at(self.now + delay, lambda: self._mend(a, b))
+
+    def _mend(self, a: str, b: str) -> None:
+        self.network.mend(a, b)
+        for end, peer in ((a, b), (b, a)):
+            for frame in self._courier(end, peer).again():
+                self.network.send(Channel(end, peer, None), frame)
+            if end in self.nodes:
+                self.perform(end, self.nodes[end].reconnect(peer))
+
+    def live(self) -> list[str]:
+        """The nodes that are there and not given up, in order of their joining."""
+        return [n for n in self.nodes if n in self.manager.nodes]
+
+    def has_backup(self, owner: InstanceId) -> bool:
+        """Whether any live node keeps a backup of the owner that is fit for a restore."""
+        return any((self.nodes[n].holder.store.epoch(owner) or -1) >= self.manager.safe.of(owner) for n in self.live())
+
+    def _state(self) -> str:
+        at = {str(i): instance.processed for node in self.live() for i, instance in self.nodes[node].instances.items()}
+        sinks = {str(i): self.manager.safe.of(i) for i in self.manager.placement if self.query.graph.kind(i.operator) is Kind.SINK}
+        return f"ticked {self.manager.ticked}, final {self.manager.final}, committed {sinks}, processed {at}, moves {self.manager.moves}"

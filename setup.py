@@ -1,0 +1,49 @@
+"""The distribution `seep`: its packages, what they need to run, and the extras (tool settings: pyproject.toml)."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+PACKAGES = ("primitives", "policies", "vmpool", "seep", "lrb", "nexmark")
+
+RUNTIME = [
+    "fastavro>=1.9",
+    "msgpack>=1.1",
+    "networkx>=3.2",
+    "numba>=0.61",
+    "numpy>=2.0",
+    "pyarrow>=21.0",
+    "pydantic>=2.7",
+    "pyspark>=4.0",
+]
+
+EXTRAS = {
+    "cloud": ["boto3>=1.34", "google-cloud-compute>=1.19"],
+    "dashboard": ["starlette>=0.40", "uvicorn>=0.30"],
+    "bench": ["matplotlib>=3.9"],
+    "dev": [
+        "hypothesis>=6.100",
+        "mypy>=1.15",
+        "packaging>=24.0",
+        "pip-tools>=7.4",
+        "pre-commit>=4.0",
+        "pytest>=8.2",
+        "pytest-xdist>=3.6",
+        "ruff>=0.12",
+    ],
+}
+
+setup(
+    name="seep",
+    version="0.1.0",
+    description="Stateful stream processing that can grow, shrink, heal and rebalance while it runs, hosted by Spark",
+    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.11",
+    packages=find_packages(include=[pattern for name in PACKAGES for pattern in (name, f"{name}.*")]),
+    package_data={name: ["py.typed"] for name in PACKAGES},
+    install_requires=RUNTIME,
+    extras_require=EXTRAS,
+    zip_safe=False,
+)

@@ -1,0 +1,143 @@
+"""Imports point one way, and the pure packages stay pure: held by reading every import of every module."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from importlib.util import resolve_name
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+#: The packages from the bottom up; a module may import its own package and any package of a lower rank.
+RANK = {"primitives": 0, "policies": 1, "vmpool": 2, "seep": 3, "lrb": 4, "nexmark": 4, "benchmarks": 5}
+
+SPARK_AND_SOCKETS = ("pyspark", "pyarrow.flight", "socket", "socketserver", "ssl", "asyncio", "http", "urllib.request")
+THREADS = ("threading", "_thread", "concurrent", "multiprocessing", "subprocess", "queue")
+CLOCK_AND_CHANCE = ("time", "datetime", "random", "secrets", "uuid")
+PICKLE = ("pickle", "cloudpickle", "dill", "marshal", "shelve")
+
+#: What a package, with all below it, must not import, and why.
+FORBIDDEN = [
+    *((package, SPARK_AND_SOCKETS, "it is pure: no Spark, no sockets") for package in ("primitives", "policies")),
+    ("seep.protocol", SPARK_AND_SOCKETS + THREADS, "it is sans-IO: no Spark, no sockets, no threads"),
+    ("seep.protocol", CLOCK_AND_CHANCE, "it is deterministic: a shell hands it the time, nothing is drawn"),
+    *((package, PICKLE, "loading state or messages must never run code from them") for package in RANK),
+]
+
+
+def within(name: str, package: str) -> bool:
+    """Whether the dotted `name` is `package` or lies below it."""
+    return name == package or name.startswith(package + ".")
+
+
+def imports_of(source: str, module: str, *, is_package: bool = False) -> Iterator[str]:
+    """Dotted names that `source` imports anywhere, inside functions too, relative ones resolved against `module`.
+
+    `from a import b` yields `a` and `a.b`, for `b` may be a module; so does a literal `import_module("a.b")`.
+    """
+    package = module if is_package else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names)
+            case ast.ImportFrom(module=origin, names=names, level=level):
+                base = resolve_name("." * level + (origin or ""), package)
+                yield from (base, *(f"{base}.{alias.name}" for alias in names))
+            case ast.Call(
+                func=ast.Name(id="__import__" | "import_module") | ast.Attribute(attr="import_module"),
+                args=[ast.Constant(value=str(name)), *_],
+            ):
+                yield name
+
+
+def violations(source: str, module: str, *, is_package: bool = False) -> list[str]:
+    """Every import of `source` that breaks a rule, in words; empty when all is well."""
+    return [
+        f"{module} imports {name}: {reason}"
+        for name in dict.fromkeys(imports_of(source, module, is_package=is_package))
+        for reason in broken_rules(module, name)
+    ]
+
+
+def broken_rules(module: str, imported: str) -> Iterator[str]:
+    """The reasons why `module` must not import `imported`."""
+    own, other = module.split(".")[0], imported.split(".")[0]
+    if other in RANK and other != own and RANK[other] >= RANK[own]:
+        yield f"{own} may import only packages below it"
+    if within(module, "seep.protocol") and imported.startswith("seep.") and not within(imported, "seep.protocol"):
+        yield "the shells drive the protocol; it knows none of them"
+    for package, names, reason in FORBIDDEN:
+        if within(module, package) and any(within(imported, name) for name in names):
+            yield reason
+
+
+def modules() -> Iterator[tuple[Path, str, bool]]:
+    """Path, dotted name and whether it is a package, of every module of the project."""
+    for path in sorted(path for package in RANK for path in (ROOT / package).rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        is_package = parts[-1] == "__init__"
+        yield path, ".".join(parts[:-1] if is_package else parts), is_package
+
+
+MODULES = list(modules())
+
+
+@pytest.mark.parametrize(("path", "module", "is_package"), MODULES, ids=[name for _, name, _ in MODULES])
+def test_a_module_imports_only_what_its_layer_allows(path: Path, module: str, is_package: bool) -> None:
+    assert violations(path.read_text(encoding="utf-8"), module, is_package=is_package) == []
+
+
+def test_every_layer_is_looked_at() -> None:
+    seen = {name for _, name, _ in MODULES}
+    assert seen >= {*RANK, "primitives.errors", "seep.protocol"} - {"benchmarks"}
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("primitives.slots", "import seep"),
+        ("primitives.slots", "from policies.balance import Balance"),
+        ("primitives.slots", "def lazily():\n    import vmpool.pool"),
+        ("primitives.slots", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from lrb import query"),
+        ("primitives.slots", "import pyspark.sql"),
+        ("primitives.slots", "from pyarrow import flight"),
+        ("primitives.slots", "import pyarrow.flight as transport"),
+        ("primitives.state.frame", "from socket import create_connection"),
+        ("policies.balance", "from importlib import import_module\nimport_module('vmpool.pool')"),
+        ("policies.balance", "__import__('pyspark')"),
+        ("lrb.query", "import nexmark.generator"),
+        ("nexmark.queries", "import benchmarks.harness"),
+        ("seep.protocol.manager", "from ..simulator import schedule"),
+        ("seep.protocol.manager", "from .. import simulator"),
+        ("seep.protocol.manager", "import threading"),
+        ("seep.protocol.manager", "from concurrent.futures import ThreadPoolExecutor"),
+        ("seep.protocol.manager", "from time import monotonic"),
+        ("seep.storage.files", "import pickle"),
+    ],
+)
+def test_a_forbidden_import_is_caught(module: str, source: str) -> None:
+    assert violations(source, module) != []
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("primitives.slots", "import pyarrow as pa\nimport numpy as np\nfrom primitives.errors import UserError"),
+        ("policies.balance", "from primitives.slots import SlotSet"),
+        ("seep.protocol.manager", "from .messages import Tick\nfrom . import messages\nfrom primitives import slots"),
+        ("seep.simulator.schedule", "import random\nfrom ..protocol import manager"),
+        ("seep.runtime.node", "import threading\nimport pyarrow.flight\nimport vmpool.pool"),
+        ("nexmark.queries", "import seep\nimport timeit"),
+    ],
+)
+def test_an_allowed_import_is_let_through(module: str, source: str) -> None:
+    assert violations(source, module) == []
+
+
+def test_a_relative_import_in_a_package_counts_from_the_package_itself() -> None:
+    source = "from .simulator import schedule"
+    assert list(imports_of(source, "seep", is_package=True)) == ["seep.simulator", "seep.simulator.schedule"]
+    assert list(imports_of(source, "seep.cli")) == ["seep.simulator", "seep.simulator.schedule"]

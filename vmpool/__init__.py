@@ -1,0 +1,1 @@
+"""The pool of pre-warmed nodes and the providers that fill it."""

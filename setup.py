@@ -12,7 +12,7 @@ RUNTIME = [
     "networkx>=3.2",
     "numba>=0.61",
     "numpy>=2.0",
-    "pyarrow>=21.0",
+    "pyarrow>=26.0",
     "pydantic>=2.7",
     "pyspark>=4.0",
 ]

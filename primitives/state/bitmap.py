@@ -55,6 +55,11 @@ class Bitmap:
         """A copy of the bits, in words of 64."""
         return self._words.array[: self._size].copy()
 
+    def common(self, words: Words) -> Words:
+        """The words of the members that are also in `words`."""
+        size = min(self._size, len(words))
+        return self._words.array[:size] & words[:size]
+
     def renumber(self, rows: Rows) -> None:
         """Keeps the members among `rows`, under their positions there as new numbers."""
         positions = np.flatnonzero(self.holds(rows))

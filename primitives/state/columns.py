@@ -23,7 +23,7 @@ from primitives.state.fixed import (
     to_numbers,
     validity,
 )
-from primitives.state.intrinsics import prefetch
+from primitives.state.intrinsics import pointer, prefetch
 from primitives.state.memory import Region
 from primitives.state.spans import Heap, Spans, assign, encode, release, starts_and_bytes, to_array
 
@@ -44,6 +44,14 @@ def check_type(label: str, kind: pa.DataType) -> None:
         raise UserError(
             f"{label} has type {kind}; declare an integer, float, bool, timestamp, date, time, duration, string or binary"
         )
+
+
+def default_of(kind: pa.DataType) -> pa.Scalar:
+    """What a column holds in a new row unless told otherwise: zero, false, or else null."""
+    if pa.types.is_boolean(kind):
+        return pa.scalar(False)
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_duration(kind)
+    return pa.scalar(0 if is_number else None, kind)
 
 
 def given_column(label: str, kind: pa.DataType, given: Any, rows: int | None = None) -> pa.Array:
@@ -95,8 +103,12 @@ class Column(ABC):
         """Writes values, in order, so the last one for a row stays."""
 
     @abstractmethod
+    def check_fold(self, name: str) -> None:
+        """Raises UserError unless the column can `fold` by that name, one of FOLDS."""
+
+    @abstractmethod
     def fold(self, name: str, rows: Rows, values: pa.Array) -> None:
-        """Combines what is there with values, by the fold of that name; see FOLDS."""
+        """Combines what is there with values. A null changes nothing, and gives way to any value."""
 
     @abstractmethod
     def to_arrow(self, rows: Selection) -> pa.Array:
@@ -153,9 +165,13 @@ class SpanColumn(Column):
         assign(self._spans, rows, words.reshape(-1), data, self._heap.region.array, self._heap.counts)
         self._write_nulls(rows, values)
 
+    def check_fold(self, name: str) -> None:
+        """See Column."""
+        raise UserError(f"{self._label} is {self.kind}, and there is no {name} for text; use put")
+
     def fold(self, name: str, rows: Rows, values: pa.Array) -> None:
         """Refused."""
-        raise UserError(f"{self._label} is {self.kind}, which has no {name}; use put")
+        self.check_fold(name)
 
     def to_arrow(self, rows: Selection) -> pa.Array:
         """See Column."""
@@ -191,7 +207,7 @@ class FixedColumn(Column):
     def __init__(self, label: str, kind: pa.DataType, default: pa.Scalar) -> None:
         super().__init__(label, kind, default)
         self._values: Region[Any] = Region(storage_type(kind))
-        self._initial = to_numbers(pa.array([default.as_py()], kind))[0] if default.is_valid else 0
+        self._initial = to_numbers(pa.repeat(default, 1))[0] if default.is_valid else 0
 
     def create(self, rows: Rows) -> None:
         """See Column."""
@@ -204,11 +220,14 @@ class FixedColumn(Column):
         self._values.array[rows] = to_numbers(values)
         self._write_nulls(rows, values)
 
+    def check_fold(self, name: str) -> None:
+        """See Column."""
+        if not FOLDS[name].accepts(self.kind):
+            raise UserError(f"{self._label} is {self.kind}; to {name} needs {FOLDS[name].needs}")
+
     def fold(self, name: str, rows: Rows, values: pa.Array) -> None:
-        """See Column. A null among `values` changes nothing; a null that is there gives way to any value."""
+        """See Column."""
         fold = FOLDS[name]
-        if not fold.accepts(self.kind):
-            raise UserError(f"{self._label} is {self.kind}; {name} needs {fold.needs}")
         numbers = to_numbers(values)
         if values.null_count:
             valid = ~null_mask(values)
@@ -266,9 +285,10 @@ def _sum_into(values: NDArray[Any], rows: Rows, addends: NDArray[Any]) -> None:
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _add(values: NDArray[Any], rows: Rows, addends: NDArray[Any]) -> None:
+    there = pointer(values)
     for at in range(len(rows)):
-        prefetch(values, rows[min(at + _AHEAD, len(rows) - 1)])
-        values[rows[at]] += addends[at]
+        prefetch(there, rows[min(at + _AHEAD, len(rows) - 1)])
+        there[rows[at]] += addends[at]
 
 
 #: Integers wrap around at 64 bits; NaN wins over any number, as in NumPy.

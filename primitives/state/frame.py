@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from primitives.chunk import Chunk
@@ -15,13 +16,14 @@ from primitives.errors import UserError
 from primitives.slots import DEFAULT_SLOT_BITS, SlotSet, check_slot_bits, slots_of
 from primitives.state.bitmap import Bitmap, rows_of, union
 from primitives.state.changes import Changes
-from primitives.state.columns import Column, check_type, given_column, new_column
+from primitives.state.columns import Column, check_type, default_of, given_column, new_column
 from primitives.state.container import check_fits
 from primitives.state.fixed import Selection, row_numbers
 from primitives.state.index import Index
 from primitives.state.keytable import MAX_KEY_COLUMNS
 
 Rows = NDArray[np.int64]
+Keys = Any  # a RecordBatch, Table or mapping with the key columns, or the only key column itself
 
 #: Rows that `size` looks at to estimate all.
 _SAMPLE = 64
@@ -78,7 +80,8 @@ class Frame:
         self.version = version
         self._check_declaration(keys, values, defaults or {})
         self._identity = pa.schema(list(keys.items()))
-        self._schema = pa.schema([*keys.items(), *values.items()])
+        self._value_schema = pa.schema(list(values.items()))
+        self._schema = pa.schema([*self._identity, *self._value_schema])
         self._index = Index(list(keys.values()))
         self._columns = {
             column: new_column(self._label(column), kind, self._default(column, kind, defaults or {}))
@@ -349,3 +352,97 @@ class Frame:
         if len(self._identity) > 1:
             raise UserError(f"state '{self.name}' has keys {self._identity.names}; give a batch or mapping with them")
         return {self._identity.names[0]: keys}
+
+    def _given(self, name: str, given: Any, rows: int) -> pa.Array:
+        return given_column(self._label(name), self._column(name).kind, given, rows)
+
+    def _column(self, name: str) -> Column:
+        if name not in self._columns:
+            raise UserError(f"state '{self.name}' has no value column '{name}', only {list(self._columns)}")
+        return self._columns[name]
+
+    def _checked(self, rows: Rows) -> Rows:
+        numbers = np.asarray(rows)
+        if numbers.dtype.kind not in "iu" or numbers.ndim != 1:
+            raise UserError(f"row numbers of state '{self.name}' are a list of integers; got {rows!r}")
+        numbers = numbers.astype(np.int64, copy=False)
+        held = self._index.live.holds(numbers)
+        if not held.all():
+            raise UserError(
+                f"state '{self.name}' has no row {numbers[~held][0]}: rows are numbered by locate, put and the like, "
+                "-1 stands for a key without a row, and a row that was deleted has no number"
+            )
+        return numbers
+
+    # --- declaration --------------------------------------------------------------------------------------------------
+
+    def _label(self, column: str) -> str:
+        return f"column '{column}' of state '{self.name}'"
+
+    def _check_declaration(
+        self, keys: Mapping[str, pa.DataType], values: Mapping[str, pa.DataType], defaults: Mapping[str, Any]
+    ) -> None:
+        if not 1 <= len(keys) <= MAX_KEY_COLUMNS:
+            raise UserError(f"state '{self.name}' has {len(keys)} key columns; declare 1 to {MAX_KEY_COLUMNS}")
+        for column, kind in [*keys.items(), *values.items()]:
+            check_type(self._label(column), kind)
+        for column in values:
+            if column in keys:
+                raise UserError(f"{self._label(column)} is declared both as a key and as a value; rename one of them")
+        for column in defaults:
+            if column not in values:
+                raise UserError(f"{self._label(column)} has a default, but is not among the values {list(values)}")
+
+    def _default(self, column: str, kind: pa.DataType, defaults: Mapping[str, Any]) -> pa.Scalar:
+        if column in defaults:
+            return given_column(f"the default of {self._label(column)}", kind, [defaults[column]])[0]
+        return default_of(kind)
+
+
+class ColumnView:
+    """A value column of a frame by row number: read with `view[rows]`, write with `view[rows] = values`.
+
+    >>> best = Frame("best", keys={"id": pa.int64()}, values={"score": pa.int64()})
+    >>> score, rows = best.column("score"), best.locate([7, 9])
+    >>> score[rows] = score[rows] + [10, 20]
+    >>> score[rows].tolist()
+    [10, 20]
+    """
+
+    __slots__ = ("_frame", "_name")
+
+    def __init__(self, frame: Frame, name: str) -> None:
+        self._frame = frame
+        self._name = name
+
+    def __getitem__(self, rows: Rows) -> NDArray[Any]:
+        """A copy of the values of rows, as Arrow converts them to NumPy: a null among integers makes floats with NaN."""
+        values: NDArray[Any] = self.to_arrow(rows).to_numpy(zero_copy_only=False)
+        return values
+
+    def __setitem__(self, rows: Rows, values: Any) -> None:
+        """Writes the values of rows, in order."""
+        checked = self._frame._checked(rows)
+        column = self._frame._given(self._name, values, len(checked))
+        self._frame._touch(checked)
+        self._frame._assign(self._name, checked, column)
+
+    def to_arrow(self, rows: Rows) -> pa.Array:
+        """A copy of the values of rows."""
+        return self._frame._columns[self._name].to_arrow(self._frame._checked(rows))
+
+
+def warm_up() -> None:
+    """Compiles what frames need, or loads it from Numba's cache, so that the first batch need not wait for it."""
+    values = {"n": pa.int64(), "x": pa.float64(), "s": pa.string()}
+    for keys in ({"k": pa.int64()}, {"k": pa.int64(), "t": pa.string()}):
+        frame = Frame("warm up", keys, values)
+        given = {"k": [1, 2], "t": ["a", "b" * 20]}
+        frame.mark(0)
+        frame.add(given, n=1, x=1.0)
+        frame.put(given, s="long" * 50_000)
+        frame.put(given, s="short")  # leaves garbage enough to rewrite the heap
+        frame.delete({"k": [2], "t": ["b" * 20]})
+        frame.column("n")[frame.locate(given)] = 3
+        frame.restore([frame.snapshot(SlotSet.full(frame.slot_bits), since) for since in (None, 0)])
+        frame._compact()

@@ -1,9 +1,9 @@
 """Index: a vectorised hash table that finds the rows of keys, and grows a segment at a time.
 
 It is extendible hashing. A key's *tag* is the low half of its hash (slots are its top bits). A directory maps the low
-bits of the tag to a segment of 2^12 places, and the top bits of the tag say at which of them to begin to look. A segment
-that is three quarters full is split in two: that takes microseconds, and no second copy of anything else. Keys that no
-split would separate, because their hashes are alike, overflow into further segments behind the one they belong to.
+bits of the tag to a segment of 2^12 places, and the top bits of the tag say at which of them to begin to look. A
+segment that is three quarters full is split in two: that takes microseconds, and no second copy of anything else. Keys
+that no split would separate, because their hashes are alike, overflow into further segments behind the one they are in.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from primitives.errors import EnvironmentFault
 from primitives.state.bitmap import Bitmap, rows_of
 from primitives.state.fixed import Selection
-from primitives.state.intrinsics import prefetch
-from primitives.state.keytable import KeyTable, Probe, Stored, same_key, store_key
+from primitives.state.intrinsics import pointer, prefetch
+from primitives.state.keytable import KeyTable, Probe, Stored, probe_pointers, same_key, store_key, stored_pointers
 from primitives.state.memory import Region
 
 Words = NDArray[np.uint64]
@@ -65,6 +65,7 @@ class _Table(NamedTuple):
     facts: NDArray[np.int32]
     free: Ints
     counts: Ints
+    room: int  #: for how many segments there is memory
 
 
 class Index:
@@ -129,7 +130,7 @@ class Index:
         _remove(self._table(), self._keys.hashes(rows), rows)
         self._keys.release(rows)
         self.live.discard(rows)
-        self._keys.tidy(self.rows)
+        self._keys.tidy(lambda: self.rows)
 
     def keys(self, rows: Selection) -> list[pa.Array]:
         """The key columns of rows."""
@@ -165,25 +166,38 @@ class Index:
 
     def _table(self) -> _Table:
         """What compiled code needs; not to be kept, as it holds views of regions."""
-        return _Table(self._places.array, self._directory.array, self._facts.array, self._free.array, self._counts)
+        return _Table(
+            self._places.array,
+            self._directory.array,
+            self._facts.array,
+            self._free.array,
+            self._counts,
+            len(self._places.array) // _PLACES,
+        )
 
 
 # --- finding ----------------------------------------------------------------------------------------------------------
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _locate(table: _Table, stored: Stored, probe: Probe, rows: Ints, created: Ints, first: Integer, create: bool) -> Integer:
+def _locate(
+    table: _Table, stored: Stored, probe: Probe, rows: Ints, created: Ints, first: Integer, create: bool
+) -> Integer:
     """Writes the rows of the keys from `first` on; returns how far it got before it ran out of segments."""
     guesses = np.empty(_BLOCK, np.int64)
+    table, stored, probe = _pointers(table), stored_pointers(stored), probe_pointers(probe)
     for start in range(first, len(rows), _BLOCK):
         end = min(start + _BLOCK, len(rows))
         _guess(table, stored, probe, start, end, guesses)
+        segments = table.counts[_SEGMENTS]
         for at in range(start, end):
-            row = guesses[at - start]
-            if row < 0 or not same_key(stored, row, probe, at):
-                row = _find(table, stored, probe, at)
+            unmoved = segments == table.counts[_SEGMENTS]
+            place = _search(
+                table, stored, probe, at, guesses[at - start] if unmoved else _home(table, probe.hashes[at])
+            )
+            row = _row_at(table, place)
             if row < 0 and create:
-                row = _create(table, stored, probe, at)
+                row = _create(table, stored, probe, at, place)
                 if row < 0:
                     return at
                 created[table.counts[_CREATED]] = at
@@ -194,33 +208,31 @@ def _locate(table: _Table, stored: Stored, probe: Probe, rows: Ints, created: In
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _guess(table: _Table, stored: Stored, probe: Probe, start: Integer, end: Integer, guesses: Ints) -> None:
-    """The first row with the right tag for each key of a block, or -1; and the rows' keys on their way to the cache."""
+    """The first place with the right tag, or with none, for each key of a block; fetches the keys of the rows there."""
     for at in range(start, end):
         prefetch(table.places, _home(table, probe.hashes[at]))
     for at in range(start, end):
         tag = probe.hashes[at] & _TAG
-        place = _home(table, probe.hashes[at])
+        place = _home(table, tag)
         while table.places[place] and table.places[place] >> _UPPER != tag:
             place = _next(place)
-        row = np.int64(table.places[place] & _TAG) - 1
-        guesses[at - start] = row
-        prefetch(stored.words, row * stored.width)
+        guesses[at - start] = place
+        prefetch(stored.words, _row_at(table, place) * stored.width)
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _find(table: _Table, stored: Stored, probe: Probe, at: Integer) -> Integer:
+def _search(table: _Table, stored: Stored, probe: Probe, at: Integer, place: Integer) -> Integer:
+    """The place of a key, looked for from a place on; or, if it has none, the empty one at which that is certain."""
     tag = probe.hashes[at] & _TAG
-    segment = _segment(table, tag)
     while True:
-        place = segment << _PLACE_BITS | _first_place(tag)
         while table.places[place]:
-            row = np.int64(table.places[place] & _TAG) - 1
-            if table.places[place] >> _UPPER == tag and same_key(stored, row, probe, at):
-                return row
+            if table.places[place] >> _UPPER == tag and same_key(stored, _row_at(table, place), probe, at):
+                return place
             place = _next(place)
-        segment = table.facts[segment * _FACTS + _OVERFLOW]
-        if not segment:
-            return -1
+        overflow = table.facts[(place >> _PLACE_BITS) * _FACTS + _OVERFLOW]
+        if not overflow:
+            return place
+        place = np.int64(overflow) << _PLACE_BITS | _first_place(tag)
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -250,12 +262,15 @@ def _next(place: Integer) -> Integer:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _create(table: _Table, stored: Stored, probe: Probe, at: Integer) -> Integer:
-    """The new row of a key, or -1 if the index needs another segment first."""
+def _create(table: _Table, stored: Stored, probe: Probe, at: Integer, place: Integer) -> Integer:
+    """The new row of a key, whose search ended at `place`; or -1 if the index needs another segment first."""
     free = table.counts[_FREE]
     row = table.free[free - 1] if free else table.counts[_ROWS]
-    if not _insert(table, probe.hashes[at], row):
-        return -1
+    if _is_full(table, place >> _PLACE_BITS):
+        if not _insert(table, probe.hashes[at], row):
+            return -1
+    else:
+        _occupy(table, place, _content(probe.hashes[at], row))
     table.counts[_FREE if free else _ROWS] += -1 if free else 1
     store_key(stored, row, probe, at)
     return np.int64(row)
@@ -264,6 +279,7 @@ def _create(table: _Table, stored: Stored, probe: Probe, at: Integer) -> Integer
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _insert_all(table: _Table, hashes: Words, first: Integer) -> Integer:
     """Inserts the rows from `first` on; returns how far it got before it ran out of segments."""
+    table = _pointers(table)
     for row in range(first, len(hashes)):
         if not _insert(table, hashes[row], row):
             return row
@@ -278,7 +294,7 @@ def _insert(table: _Table, key_hash: np.uint64, row: Integer) -> bool:
         while _is_full(table, segment) and table.facts[segment * _FACTS + _OVERFLOW]:
             segment = np.int64(table.facts[segment * _FACTS + _OVERFLOW])
         if not _is_full(table, segment):
-            _put(table, segment, tag << _UPPER | np.uint64(row + 1))
+            _put(table, segment, _content(tag, row))
             return True
         if not _add_segment(table, head, segment, tag):
             return False
@@ -294,8 +310,25 @@ def _put(table: _Table, segment: Integer, content: np.uint64) -> None:
     place = segment << _PLACE_BITS | np.int64(content >> _TO_PLACE)
     while table.places[place]:
         place = _next(place)
+    _occupy(table, place, content)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _occupy(table: _Table, place: Integer, content: np.uint64) -> None:
     table.places[place] = content
-    table.facts[segment * _FACTS + _FILL] += 1
+    table.facts[(place >> _PLACE_BITS) * _FACTS + _FILL] += 1
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _content(key_hash: np.uint64, row: Integer) -> np.uint64:
+    """What stands at the place of a row."""
+    return key_hash << _UPPER | np.uint64(row + 1)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _row_at(table: _Table, place: Integer) -> Integer:
+    """The row at a place, or -1 if it is empty."""
+    return np.int64(table.places[place] & _TAG) - 1
 
 
 # --- growing ----------------------------------------------------------------------------------------------------------
@@ -305,7 +338,7 @@ def _put(table: _Table, segment: Integer, content: np.uint64) -> None:
 def _add_segment(table: _Table, head: Integer, last: Integer, tag: np.uint64) -> bool:
     """Splits the full segment of a tag or, failing that, lets it overflow from the last one behind it."""
     added = table.counts[_SEGMENTS]
-    if (added + 1) * _PLACES > len(table.places):
+    if added == table.room:
         return False
     table.counts[_SEGMENTS] += 1
     if head == last and _deepen(table, table.facts[head * _FACTS + _LOCAL_DEPTH]):
@@ -323,7 +356,8 @@ def _deepen(table: _Table, local_depth: Integer) -> bool:
         return True
     if 2 * size > _ENTRIES_PER_SEGMENT * table.counts[_SEGMENTS]:
         return False
-    table.directory[size : 2 * size] = table.directory[:size]
+    for entry in range(size):
+        table.directory[size + entry] = table.directory[entry]
     table.counts[_DEPTH] += 1
     return True
 
@@ -337,9 +371,10 @@ def _split(table: _Table, old: Integer, new: Integer, tag: Integer) -> None:
         table.directory[entry] = new
     table.facts[old * _FACTS + _LOCAL_DEPTH] = table.facts[new * _FACTS + _LOCAL_DEPTH] = depth + 1
     table.facts[old * _FACTS + _FILL] = 0
-    start, end = old << _PLACE_BITS, (old + 1) << _PLACE_BITS
-    contents = table.places[start:end].copy()
-    table.places[start:end] = 0
+    contents = np.empty(_PLACES, np.uint64)
+    for place in range(_PLACES):
+        contents[place] = table.places[old << _PLACE_BITS | place]
+        table.places[old << _PLACE_BITS | place] = 0
     for content in contents:
         if content:
             _put(table, new if np.int64(content >> _UPPER) & bit else old, content)
@@ -358,7 +393,7 @@ def _remove(table: _Table, hashes: Words, rows: Ints) -> None:
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _take(table: _Table, tag: np.uint64, row: Integer) -> None:
-    content = tag << _UPPER | np.uint64(row + 1)
+    content = _content(tag, row)
     segment = _segment(table, tag)
     place = segment << _PLACE_BITS | _first_place(tag)
     while table.places[place] != content:
@@ -382,3 +417,8 @@ def _close_gap(table: _Table, gap: Integer) -> None:
             gap = place
         place = _next(place)
     table.places[gap] = 0
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _pointers(t: _Table) -> _Table:
+    return _Table(pointer(t.places), pointer(t.directory), pointer(t.facts), pointer(t.free), pointer(t.counts), t.room)

@@ -12,18 +12,31 @@ _FOR_WRITING, _KEEP_IN_ALL_CACHES, _DATA = ir.IntType(32)(1), ir.IntType(32)(3),
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def prefetch(_typing: Any, array: Any, _index: Any) -> Any:
-    """prefetch(array, index): asks for the cache line of an element ahead of its use; any index is harmless."""
+def pointer(_typing: Any, array: Any) -> Any:
+    """pointer(array): what an array's elements are at, to be indexed like it.
+
+    Numba counts references to arrays at each use of one within a tuple, which costs more than all the rest of a lookup.
+    A pointer is free of that; whoever makes it keeps the array alive.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        address = builder.bitcast(builder.gep(data, [arguments[1]]), cgutils.voidptr_t)
+        return context.make_array(signature.args[0])(context, builder, arguments[0]).data
+
+    return types.CPointer(array.dtype)(array), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def prefetch(_typing: Any, pointed: Any, _index: Any) -> Any:
+    """prefetch(pointer, index): asks for the cache line of an element ahead of its use; any index is harmless."""
+
+    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        address = builder.bitcast(builder.gep(arguments[0], [arguments[1]]), cgutils.voidptr_t)
         kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, *[ir.IntType(32)] * 3])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
         builder.call(function, [address, _FOR_WRITING, _KEEP_IN_ALL_CACHES, _DATA])
         return context.get_dummy_value()
 
-    return types.void(array, types.intp), generate
+    return types.void(pointed, types.intp), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from primitives.state.fixed import (
     to_numbers,
     validity,
 )
+from primitives.state.intrinsics import pointer
 from primitives.state.memory import Region
 from primitives.state.spans import Heap, Spans, copy_span, encode, release, same_span, starts_and_bytes, to_array
 
@@ -41,8 +42,9 @@ class Probe(NamedTuple):
 
     hashes: Words
     words: Words  #: those of the first key, of the second …
-    nulls: Nulls  #: for each key, a bit for each column; empty as long as no key ever had a null
+    nulls: Nulls  #: for each key, a bit for each column
     data: Bytes  #: of long spans
+    nullable: bool  #: as long as no key ever had a null it is false, and no nulls are looked at
 
 
 class Stored(NamedTuple):
@@ -90,7 +92,7 @@ class KeyTable:
         hashes = hash_keys(columns)
         self._nullable = self._nullable or any(column.null_count for column in columns)
         if not self._hashed:
-            return Probe(hashes, _to_words(columns[0]), self._null_masks(columns), _NO_BYTES)
+            return Probe(hashes, _to_words(columns[0]), self._null_masks(columns), _NO_BYTES, self._nullable)
         table = np.empty((len(hashes), self._width), np.uint64)
         table[:, 0] = hashes
         data: list[Bytes] = []
@@ -99,7 +101,7 @@ class KeyTable:
                 data.append(_encode_spans(array, table, column.head, shift=sum(map(len, data))))
             else:
                 table[:, column.head] = _to_words(array)
-        return Probe(hashes, read_only(table.reshape(-1)), self._null_masks(columns), _joined(data))
+        return Probe(hashes, read_only(table.reshape(-1)), self._null_masks(columns), _joined(data), self._nullable)
 
     def _null_masks(self, columns: Sequence[pa.Array]) -> Nulls:
         masks = np.zeros(len(columns[0]) if self._nullable else 0, np.uint32)
@@ -140,10 +142,10 @@ class KeyTable:
         for head in self._span_heads:
             release(self._spans(head), rows, self._heap.counts)
 
-    def tidy(self, rows: Selection) -> None:
-        """Rewrites the heap if that is due; `rows` are all that there are."""
+    def tidy(self, rows: Callable[[], Selection]) -> None:
+        """Leaves garbage behind if there is much; `rows` are all that there are."""
         if self._heap.wasteful:
-            self._heap.rewrite([self._spans(head) for head in self._span_heads], row_numbers(rows))
+            self._heap.rewrite([self._spans(head) for head in self._span_heads], row_numbers(rows()))
 
     def keep(self, rows: Ints) -> None:
         """Keeps these rows only, which ascend, and numbers them anew."""
@@ -203,7 +205,7 @@ def same_key(stored: Stored, row: int, probe: Probe, at: int) -> bool:
     for word in range(stored.fixed):
         if stored.words[mine + word] != probe.words[other + word]:
             return False
-    if len(probe.nulls) and stored.nulls[row] != probe.nulls[at]:
+    if probe.nullable and stored.nulls[row] != probe.nulls[at]:
         return False
     for word in range(stored.fixed, stored.width, 2):
         if not same_span(stored.words, mine + word, stored.heap, probe.words, other + word, probe.data):
@@ -217,7 +219,17 @@ def store_key(stored: Stored, row: int, probe: Probe, at: int) -> None:
     mine, other = row * stored.width, at * stored.width
     for word in range(stored.fixed):
         stored.words[mine + word] = probe.words[other + word]
-    if len(probe.nulls):
+    if probe.nullable:
         stored.nulls[row] = probe.nulls[at]
     for word in range(stored.fixed, stored.width, 2):
         copy_span(stored.words, mine + word, probe.words, other + word, probe.data, stored.heap, stored.heap_counts)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def probe_pointers(p: Probe) -> Probe:
+    return Probe(pointer(p.hashes), pointer(p.words), pointer(p.nulls), pointer(p.data), p.nullable)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def stored_pointers(s: Stored) -> Stored:
+    return Stored(pointer(s.words), pointer(s.nulls), pointer(s.heap), pointer(s.heap_counts), s.width, s.fixed)

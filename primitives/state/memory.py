@@ -18,8 +18,8 @@ _HUGE = 4 << 20
 class Region(Generic[Element]):
     """One-dimensional array in memory of its own, which the operating system extends by moving page tables (mremap).
 
-    Fresh elements are zero, and take memory only once they are written. While a view of `array` is held anywhere, the
-    region refuses to change its size (BufferError), so views must not be kept.
+    Fresh elements are zero, and take memory only once they are written. Views of `array` are not to be kept: one that
+    is held anywhere while the region grows forces a copy, and does not see what is written afterwards.
 
     >>> squares = Region(np.int64)
     >>> squares.reserve(1_000_000)
@@ -54,12 +54,9 @@ class Region(Generic[Element]):
         self._resize(length)
 
     def _resize(self, length: int) -> None:
-        size = _whole_pages(length * self._dtype.itemsize)
-        self.array = np.empty(0, self._dtype)
-        try:
-            self._memory = _resized(self._memory, size)
-        finally:
-            self.array = np.frombuffer(self._memory, self._dtype)
+        self.array = np.empty(0, self._dtype)  # lets go of the memory
+        self._memory = _resized(self._memory, _whole_pages(length * self._dtype.itemsize))
+        self.array = np.frombuffer(self._memory, self._dtype)
 
 
 def _whole_pages(size: int) -> int:
@@ -73,7 +70,7 @@ def _anonymous(size: int) -> mmap.mmap:
 def _resized(memory: mmap.mmap, size: int) -> mmap.mmap:
     try:
         memory.resize(size)
-    except SystemError:  # this platform has no mremap: copy
+    except (BufferError, SystemError):  # someone holds a view, or this platform has no mremap
         memory = _copied(memory, size)
     if size >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):  # a kernel without huge pages

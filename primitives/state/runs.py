@@ -18,7 +18,7 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 class Run:
     """Rows sorted by their first column, the time; they are removed one by one, or a prefix at once."""
 
-    __slots__ = ("_index", "alive", "born", "hashes", "head", "live", "newest", "rows", "times")
+    __slots__ = ("_index", "alive", "born", "hashes", "head", "live", "rows", "times")
 
     def __init__(self, rows: pa.RecordBatch, hashes: NDArray[np.uint64], born: NDArray[np.int64]) -> None:
         """Sorts `rows`, given the hash of each row's key and the epoch after which it was written."""
@@ -27,7 +27,6 @@ class Run:
         self.times: NDArray[np.int64] = self.rows.column(0).to_numpy()
         self.hashes = hashes[order]
         self.born = born[order]
-        self.newest = int(born.max())
         self.alive = np.ones(len(order), np.bool_)
         self.live = len(order)
         self.head = 0  #: nothing before it is alive

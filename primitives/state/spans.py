@@ -7,7 +7,7 @@ heap a long span begins. So equal short spans are equal words, and most others d
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,7 @@ from primitives.state.memory import Region
 Words = NDArray[np.uint64]
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
+Integer: TypeAlias = "int | np.integer[Any]"  # in compiled code, always 64 bits
 
 USED, GARBAGE = 0, 1
 
@@ -123,7 +124,7 @@ def copy_span(words: Words, at: int, values: Words, source: int, data: Bytes, he
     length = _long_length(values, source)
     if length:
         used, start = counts[USED], np.int64(values[source + 1])
-        heap[used : used + length] = data[start : start + length]
+        _copy_bytes(data, start, heap, used, length)
         words[at + 1] = used
         counts[USED] = used + length
 
@@ -153,7 +154,7 @@ def release(column: Spans, rows: Ints, counts: Ints) -> None:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _long_length(words: Words, at: int) -> np.integer[Any] | int:
+def _long_length(words: Words, at: int) -> Integer:
     """The bytes that a span has in the heap."""
     length = np.int64(words[at] & _LENGTH)
     return length if length > _INLINE else 0
@@ -174,7 +175,7 @@ def _copy(column: Spans, rows: Ints, heap: Bytes, starts: Ints, data: Bytes) -> 
         start, end = starts[row], starts[row + 1]
         if end - start > _INLINE:
             place = np.int64(column.words[at + 1])
-            data[start:end] = heap[place : place + end - start]
+            _copy_bytes(heap, place, data, start, end - start)
         else:
             _unpack(column.words[at] >> _UPPER, data, start, min(start + 4, end))
             _unpack(column.words[at + 1], data, start + 4, end)
@@ -193,6 +194,12 @@ def _move(column: Spans, rows: Ints, old: Bytes, new: Bytes, counts: Ints) -> No
         length = _long_length(column.words, at)
         if length:
             used, start = counts[USED], np.int64(column.words[at + 1])
-            new[used : used + length] = old[start : start + length]
+            _copy_bytes(old, start, new, used, length)
             column.words[at + 1] = used
             counts[USED] = used + length
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _copy_bytes(source: Bytes, start: Integer, target: Bytes, at: Integer, length: Integer) -> None:
+    for byte in range(length):  # a loop, since Numba takes seconds to compile an assignment of slices
+        target[at + byte] = source[start + byte]

@@ -233,13 +233,20 @@ class ManagerCore:
         return min(self.safe.of(sink) for sink in sinks)
 
     def _trim_outboxes(self) -> None:
-        for instance, epoch in self.safe.advance(self.topology, self.placement, self.ticked).items():
+        trimmed = self.safe.advance(self.topology, self.placement, self.ticked)
+        for instance, epoch in trimmed.items():
             if self.graph.kind(instance.operator) is Kind.SOURCE:
                 self.log.trim(instance, epoch)
             if self.placement[instance].node in self.nodes:
                 self._post(self.placement[instance].node, Trim(self._incarnation(instance), epoch))
-        for instance in [i for i in self.placement if self.safe.is_done(self.topology, i)]:
-            self._retire(instance)
+        for instance in self._emptied():
+            if self.safe.is_done(self.topology, instance):
+                self._retire(instance)
+
+    def _emptied(self) -> list[InstanceId]:
+        """Instances that own nothing in the latest version of their operator."""
+        changed = [o for o, history in self.topology.history.items() if len(history) > 1]
+        return [i for i in self.placement if i.operator in changed and self.topology.last_epoch(i) is not None]
 
     def _retire(self, instance: InstanceId) -> None:
         """It owns nothing any more and nobody can ask it for anything: stop it and forget its backup."""

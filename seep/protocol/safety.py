@@ -26,9 +26,12 @@ class SafeEpochs:
         self.trimmed: dict[InstanceId, int] = {}
         self._pins: dict[InstanceId, int] = {}
         self._retired: set[InstanceId] = set()
+        #: whether anything was recorded that `advance` has not looked at
+        self._news = True
 
     def born(self, instance: InstanceId, epoch: int) -> None:
         self._kept[instance] = self.trimmed[instance] = epoch
+        self._news = True
 
     def of(self, instance: InstanceId) -> int:
         """Everything up to this epoch can be lost by the instance's senders."""
@@ -41,6 +44,7 @@ class SafeEpochs:
     def kept(self, instance: InstanceId, epoch: int) -> None:
         """A backup or a commit was recorded."""
         self._kept[instance] = max(epoch, self._kept[instance])
+        self._news = True
 
     def pin(self, instance: InstanceId) -> None:
         """Until `unpin`, nothing after the present safe epoch may be lost: a split may have to go back to it."""
@@ -48,6 +52,7 @@ class SafeEpochs:
 
     def unpin(self, instance: InstanceId) -> None:
         self._pins.pop(instance, None)
+        self._news = True
 
     def set_back(self, instance: InstanceId, epoch: int) -> None:
         """A pinned instance goes on from an older backup than its newest: that of a split."""
@@ -56,9 +61,12 @@ class SafeEpochs:
     def retire(self, instance: InstanceId) -> None:
         """The instance owns nothing any more and all it sent is safe: nobody has to keep anything for it."""
         self._retired.add(instance)
+        self._news = True
 
     def advance(self, topology: Topology, instances: Iterable[InstanceId], ticked: int) -> dict[InstanceId, int]:
         """Works out how far each outbox may be trimmed now; returns those for which that is news."""
+        if not self._news:
+            return {}
         place = {operator: i for i, operator in enumerate(self._graph.order)}
         news: dict[InstanceId, int] = {}
         for instance in sorted(instances, key=lambda i: place[i.operator], reverse=True):
@@ -66,6 +74,7 @@ class SafeEpochs:
             now = safe_to_trim(topology, instance, before, self._limit(topology, instance, ticked), self.of)
             if now > before:
                 news[instance] = self.trimmed[instance] = now
+        self._news = bool(news)  # what was trimmed makes senders of stateless instances safe in turn
         return news
 
     def is_done(self, topology: Topology, instance: InstanceId) -> bool:

@@ -75,6 +75,22 @@ def _move(world: World, rng: random.Random, _: int) -> None:
     world.perform(MANAGER, effects)
 
 
+def _blind_move(world: World, rng: random.Random, delay: int) -> None:
+    """The one that cannot hear the manager must not go by the old topology when the plan takes effect."""
+    if nodes := world.live():
+        world.cut(MANAGER, rng.choice(nodes), delay)
+    _move(world, rng, delay)
+
+
+def _move_back(world: World, rng: random.Random, _: int) -> None:
+    changed = [o for o, history in world.manager.topology.history.items() if len(history) > 1]
+    if changed:
+        operator = rng.choice(changed)
+        before = world.manager.topology.history[operator][-2].assignment
+        _, effects = world.manager.move(operator, before.parts)
+        world.perform(MANAGER, effects)
+
+
 def _drain(world: World, rng: random.Random, _: int) -> None:
     """Scale in: one instance loses everything to another."""
     operator = rng.choice(world.query.graph.order)
@@ -122,6 +138,8 @@ _STRIKES: dict[What, Callable[[World, random.Random, int], None]] = {
     What.CUT: _cut,
     What.SLOW: _slow,
     What.MOVE: _move,
+    What.BLIND_MOVE: _blind_move,
+    What.MOVE_BACK: _move_back,
     What.DRAIN: _drain,
     What.SPLIT: _split,
     What.CHECKPOINT: _checkpoint,

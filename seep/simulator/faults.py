@@ -15,6 +15,8 @@ class What(StrEnum):
     CUT = "cut"  #: a link between two processes is lost, and restored later
     SLOW = "slow"  #: a node does most things late from now on
     MOVE = "move"  #: plan kind 1: some slots of an operator to another or a new instance
+    BLIND_MOVE = "blind move"  #: a move is planned while a node cannot hear the manager
+    MOVE_BACK = "move back"  #: plan kind 1: the latest change of an operator is undone
     DRAIN = "drain"  #: plan kind 1: all slots of an instance elsewhere
     SPLIT = "split"  #: plan kind 3
     CHECKPOINT = "checkpoint"  #: on demand
@@ -38,6 +40,8 @@ _WEIGHTS = {
     What.CUT: 5,
     What.SLOW: 2,
     What.MOVE: 7,
+    What.BLIND_MOVE: 3,
+    What.MOVE_BACK: 3,
     What.DRAIN: 2,
     What.SPLIT: 4,
     What.CHECKPOINT: 4,
@@ -46,8 +50,14 @@ _WEIGHTS = {
 
 
 def random_faults(rng: random.Random, most: int, steps: int) -> list[Fault]:
-    """A random schedule of faults over the first `steps` steps, in order; sometimes several close together."""
-    kinds, weights = list(_WEIGHTS), list(_WEIGHTS.values())
+    """A random schedule of faults over the first `steps` steps, in order; sometimes several close together.
+
+    Each schedule leaves some kinds out and favours others, so that rare combinations get their turn.
+    """
+    kinds = list(_WEIGHTS)
+    weights = [weight * rng.choice((0, 1, 1, 5)) for weight in _WEIGHTS.values()]
+    if not any(weights):
+        weights = list(_WEIGHTS.values())
     faults: list[Fault] = []
     for _ in range(rng.randint(1, most)):
         near = faults and rng.random() < 0.3

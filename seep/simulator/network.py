@@ -11,6 +11,9 @@ from collections import deque
 from typing import Any, NamedTuple
 
 
+_PACES = (1.0, 1.0, 1.0, 1.0, 0.5, 0.06)
+
+
 class Channel(NamedTuple):
     """From a process to another; `lane` tells the streams between the same two processes apart."""
 
@@ -29,6 +32,8 @@ class Network:
         self.busy: list[Channel] = []
         self._where: dict[Channel, int] = {}
         self.down: set[frozenset[str]] = set()
+        #: how likely a channel delivers when it is its turn: most at once, some only now and then
+        self._pace: dict[tuple[str, str], float] = {}
 
     def send(self, channel: Channel, item: Any) -> None:
         """Puts an item on its way; into a link that is down it is lost."""
@@ -47,6 +52,14 @@ class Network:
         if not queue:
             self._forget(channel)
         return item
+
+    def dawdles(self, channel: Channel) -> bool:
+        """Whether a channel lets its turn pass; some are slow for good, each direction by itself."""
+        ends = (channel.source, channel.target)
+        pace = self._pace.get(ends)
+        if pace is None:
+            pace = self._pace[ends] = self._rng.choice(_PACES)
+        return pace < 1.0 and self._rng.random() >= pace
 
     def is_up(self, a: str, b: str) -> bool:
         return frozenset((a, b)) not in self.down

@@ -146,7 +146,7 @@ class World:
         target = channel.target
         if target in self.frozen or (target in self.slow and self.rng.random() < 0.9):
             return
-        if not self.network.is_up(channel.source, target):
+        if self.network.dawdles(channel) or not self.network.is_up(channel.source, target):
             return
         item = self.network.take(channel)
         if self.trace:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from primitives.chunk import Chunk, merge_chunks, read_chunk, write_chunk
 from primitives.errors import EnvironmentFault, InternalError, UserError
@@ -58,6 +58,11 @@ class ValuesOfTwoInstances(RuleBasedStateMachine):
 
     def home(self, word: Any) -> Values:
         return self.here if slot_of_word(word) in self.owned else self.there
+
+    @initialize(some=st.lists(words, min_size=2))
+    def begin(self, some: list[Any]) -> None:
+        for word in some:
+            self.write(word, 0)
 
     @rule(word=words, number=st.integers(0, 9))
     def write(self, word: Any, number: int) -> None:
@@ -149,6 +154,7 @@ class ValuesOfTwoInstances(RuleBasedStateMachine):
             delta = self.here.snapshot(FULL, mark)
             assert restored(full, delta) == restored(merge_chunks([full, delta])) == dict(self.here.scan())
             assert self.here.changed(mark) == len(delta.rows) + len(delta.deleted)
+            assert not len(delta.select(delta.replaced).deleted)
 
     @invariant()
     def the_chain_of_deltas_is_the_last_mark(self) -> None:

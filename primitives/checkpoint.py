@@ -73,7 +73,8 @@ class Checkpoint:
 
     @property
     def nbytes(self) -> int:
-        return sum(chunk.nbytes for chunk in self.state) + sum(emission.nbytes for _, emission in self.buffer)
+        chunks = sum(int(chunk.nbytes) for chunk in self.state)
+        return chunks + sum(emission.nbytes for _, emission in self.buffer)
 
 
 def checkpoint_state(

@@ -31,11 +31,11 @@ class Batches(Protocol[Batch]):
     """How to take batches apart by slot. Arrow batches in the runtime, plain tuples in the simulator."""
 
     def split(self, edge: Edge, batch: Batch, assignment: Assignment) -> Mapping[int, Batch]:
-        """The rows for each owner (instance index of the edge's downstream operator); owners without rows are absent."""
+        """The rows for each owner (index of an instance of the edge's downstream operator) that gets any."""
         ...
 
     def select(self, edge: Edge, batch: Batch, slots: SlotSet) -> Batch | None:
-        """The rows whose slot, as the edge's downstream operator counts slots, is in `slots`; None if there are none."""
+        """The rows whose slot, as the edge's downstream operator counts slots, is in `slots`; None for no rows."""
         ...
 
     def concat(self, batches: Sequence[Batch]) -> Batch:

@@ -28,7 +28,7 @@ class InstanceId(NamedTuple):
     """One partitioned physical copy of an operator, written `counter[2]`."""
 
     operator: str
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody misses here
 
     def __str__(self) -> str:
         return f"{self.operator}[{self.index}]"

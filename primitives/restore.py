@@ -14,7 +14,7 @@ def restore_state(checkpoint: Checkpoint, state: ProcessingState, outbox: Outbox
     """Loads a full checkpoint into an empty operator and an empty outbox; returns the last epoch it has processed."""
     if checkpoint.base is not None:
         raise InternalError(
-            f"checkpoint {checkpoint.epoch} of {checkpoint.owner} is a delta of {checkpoint.base}; merge it with its base first"
+            f"checkpoint {checkpoint.epoch} of {checkpoint.owner} is a delta of {checkpoint.base}; merge them first"
         )
     state.restore(checkpoint.state)
     state.mark(checkpoint.epoch)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -203,9 +204,7 @@ class Topology:
     def last_epoch(self, instance: InstanceId) -> int | None:
         """The last epoch at which an instance owns anything, or None while no end is known."""
         history = self.history[instance.operator]
-        ends = (
-            later.first for v, later in zip(history, history[1:], strict=False) if instance.index in v.assignment.parts
-        )
+        ends = (later.first for v, later in pairwise(history) if instance.index in v.assignment.parts)
         return None if instance.index in history[-1].assignment.parts else max(ends, default=0) - 1
 
     def all_instances(self) -> tuple[InstanceId, ...]:
@@ -231,11 +230,11 @@ class Topology:
     # -- change ------------------------------------------------------------------------------------------------------
 
     def amended(self, operator: str, version: Version) -> Topology:
-        """A copy with one more version of an operator; its first epoch may lie in the past, but not before another version."""
+        """A copy with one more version of an operator; from a past epoch too, but not before another version."""
         history = self.history[operator]
         if version.first <= history[-1].first:
             raise InternalError(
-                f"{operator!r} already has a version from epoch {history[-1].first} on; it cannot be amended from {version.first}"
+                f"{operator!r} has a version from epoch {history[-1].first} on; one from {version.first} comes too late"
             )
         return Topology(self.graph, {**self.history, operator: (*history, version)})
 
@@ -280,7 +279,7 @@ def edges_between(graph: QueryGraph, upstream: str, downstream: str) -> tuple[Ed
 def _spread(operator: str, parallelism: int, slot_bits: int) -> Assignment:
     if not 1 <= parallelism <= 1 << slot_bits:
         raise UserError(
-            f"operator {operator!r} cannot have {parallelism} instances: it has {1 << slot_bits} slots (slot_bits {slot_bits})"
+            f"operator {operator!r} cannot have {parallelism} instances: it has {1 << slot_bits} slots ({slot_bits=})"
         )
     return Assignment.contiguous(parallelism, slot_bits)
 
@@ -301,8 +300,9 @@ def _check_history(graph: QueryGraph, operator: str, history: tuple[Version, ...
     for version in history:
         if version.assignment.slot_bits != slot_bits:
             raise InternalError(
-                f"operator {operator!r} has 2^{slot_bits} slots, its version at {version.first} has 2^{version.assignment.slot_bits}"
+                f"operator {operator!r} has 2^{slot_bits} slots, "
+                f"but 2^{version.assignment.slot_bits} in its version from epoch {version.first} on"
             )
     firsts = [version.first for version in history]
-    if any(later <= earlier for earlier, later in zip(firsts, firsts[1:], strict=False)):
+    if any(later <= earlier for earlier, later in pairwise(firsts)):
         raise InternalError(f"the versions of {operator!r} do not follow each other: {firsts}")

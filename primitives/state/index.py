@@ -371,13 +371,14 @@ def _split(table: _Table, old: Integer, new: Integer, tag: Integer) -> None:
         table.directory[entry] = new
     table.facts[old * _FACTS + _LOCAL_DEPTH] = table.facts[new * _FACTS + _LOCAL_DEPTH] = depth + 1
     table.facts[old * _FACTS + _FILL] = 0
-    contents = np.empty(_PLACES, np.uint64)
-    for place in range(_PLACES):
-        contents[place] = table.places[old << _PLACE_BITS | place]
-        table.places[old << _PLACE_BITS | place] = 0
-    for content in contents:
-        if content:
-            _put(table, new if np.int64(content >> _UPPER) & bit else old, content)
+    contents, taken = np.empty(_PLACES, np.uint64), 0
+    for place in range(old << _PLACE_BITS, (old + 1) << _PLACE_BITS):
+        contents[taken] = table.places[place]
+        taken += table.places[place] != 0  # no branch here nor below, as none could be foreseen
+        table.places[place] = 0
+    for content in contents[:taken]:
+        goes = (np.int64(content >> _UPPER) >> depth) & 1
+        _put(table, old + goes * (new - old), content)
 
 
 # --- removing ---------------------------------------------------------------------------------------------------------

@@ -41,14 +41,13 @@ class Run:
         """Positions of the rows that are alive in a mask."""
         return np.flatnonzero(self.alive & mask)
 
-    def find(self, times: NDArray[np.int64], hashes: NDArray[np.uint64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Positions of rows that probably have one of the given times and key hashes, and which one each.
+    def find(self, wanted: NDArray[np.uint64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Positions of rows that have one of the given signatures, and which one each.
 
-        Costs a binary search for each; the first call sorts an index.
+        Costs a binary search for each, quick if they are in order; the first call sorts an index.
         """
-        signatures, order = self._indexed()
-        wanted = _signatures(times, hashes)
-        first, last = np.searchsorted(signatures, wanted), np.searchsorted(signatures, wanted, side="right")
+        known, order = self._indexed()
+        first, last = np.searchsorted(known, wanted), np.searchsorted(known, wanted, side="right")
         which = np.repeat(np.arange(len(wanted)), last - first)
         offsets = np.arange(len(which)) - np.repeat(np.cumsum(last - first) - (last - first), last - first)
         positions = order[first[which] + offsets]
@@ -57,9 +56,9 @@ class Run:
 
     def _indexed(self) -> tuple[NDArray[np.uint64], NDArray[np.intp]]:
         if self._index is None:
-            signatures = _signatures(self.times, self.hashes)
-            order = np.argsort(signatures)
-            self._index = signatures[order], order
+            found = signatures(self.times, self.hashes)
+            order = np.argsort(found)
+            self._index = found[order], order
         return self._index
 
     def remove(self, positions: NDArray[np.intp]) -> None:
@@ -120,5 +119,6 @@ def _merged(runs: Sequence[Run]) -> Run:
     )
 
 
-def _signatures(times: NDArray[np.int64], hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def signatures(times: NDArray[np.int64], hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """One number for time and key hash, by which rows can be found; others may have the same."""
     return hashes + times.view(np.uint64) * _ODD

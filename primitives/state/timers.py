@@ -20,7 +20,7 @@ from primitives.state.changes import Changes
 from primitives.state.codec import Decode, Encode, ValueCodec
 from primitives.state.container import check_fits
 from primitives.state.keys import CONVERSION_ERRORS, Column, Key, KeyColumns, same_rows, to_array
-from primitives.state.runs import Run, Runs
+from primitives.state.runs import Run, Runs, signatures
 
 _NEVER_MARKED = -(2**63)  # what rows are born after while no mark is retained; before any epoch
 
@@ -179,11 +179,13 @@ class Timers:
         """Removes the rows that equal a row of `wanted` in its columns, and whose seq is below its end, if given."""
         if not len(wanted):
             return
-        times, hashes = wanted.column("time").to_numpy(), self._hashes(wanted)
+        searched = signatures(wanted.column("time").to_numpy(), self._hashes(wanted))
+        order = np.argsort(searched)
         for run in self._runs:
-            positions, which = run.find(times, hashes)
+            positions, which = run.find(searched[order])
             if not len(positions):
                 continue
+            which = order[which]
             rows = run.rows.take(pa.array(positions))
             same = same_rows(rows.select(wanted.schema.names).columns, wanted.take(pa.array(which)).columns)
             if ends is not None:
@@ -260,14 +262,10 @@ class Timers:
         self._changes.release(epoch)
 
     def snapshot(self, slots: SlotSet, since: int | None = None) -> Chunk:
-        """See `State.snapshot`. Costs a look at the slot of every row, and the rows that are in the chunk."""
+        """See `State.snapshot`. Costs a glance at every row (its slot, or its age), and the rows that are in the chunk."""
         self._settle()
         replaced = slots if since is None else self._changes.replaced_since(since)
-        wanted, whole = slots.mask(self.slot_bits), replaced.mask(self.slot_bits)
-        parts = [
-            run.take(run.where(self._changed_rows(run, whole, since) & wanted[self._slots(run.hashes)]))
-            for run in self._runs
-        ]
+        parts = [run.take(self._written(run, slots, replaced, since)) for run in self._runs]
         return Chunk(
             name=self.name,
             version=self.version,
@@ -276,18 +274,22 @@ class Timers:
             keys=self._keys.names,
             identity=tuple(self._identity.names),
             rows=_concat(parts, self._schema),
-            deleted=_concat([] if since is None else self._gone(wanted & ~whole, since), self._identity),
+            deleted=_concat([] if since is None else self._gone(slots - replaced, since), self._identity),
         )
 
-    def _changed_rows(self, run: Run, whole: NDArray[np.bool_], since: int | None) -> NDArray[np.bool_]:
-        """A mask of the rows of a run written since a mark, or in slots that are wanted whole."""
-        in_whole_slot = whole[self._slots(run.hashes)]
-        return in_whole_slot if since is None else in_whole_slot | (run.born >= since)
+    def _written(self, run: Run, slots: SlotSet, replaced: SlotSet, since: int | None) -> NDArray[np.intp]:
+        """Positions of the rows of a run in some slots: those written since a mark, and all in replaced slots."""
+        written = np.zeros(len(run.alive), np.bool_) if since is None else run.born >= since
+        if replaced:
+            written |= replaced.mask(self.slot_bits)[self._slots(run.hashes)]
+        positions = run.where(written)
+        return positions[slots.mask(self.slot_bits)[self._slots(run.hashes[positions])]]
 
-    def _gone(self, slots: NDArray[np.bool_], since: int) -> list[pa.RecordBatch]:
+    def _gone(self, slots: SlotSet, since: int) -> list[pa.RecordBatch]:
         """Identities of the rows that were in some slots at a mark and have been removed since."""
+        mask = slots.mask(self.slot_bits)
         return [
-            gone.identities.filter(pa.array(slots[gone.slots] & (gone.born < since)))
+            gone.identities.filter(pa.array(mask[gone.slots] & (gone.born < since)))
             for interval in self._changes.since(since)
             for gone in interval.log
         ]
@@ -324,9 +326,9 @@ class Timers:
     def changed(self, since: int) -> int:
         """See `State.changed`."""
         self._settle()
-        whole = self._changes.replaced_since(since).mask(self.slot_bits)
-        written = sum(len(run.where(self._changed_rows(run, whole, since))) for run in self._runs)
-        return written + sum(map(len, self._gone(~whole, since)))
+        full, replaced = SlotSet.full(self.slot_bits), self._changes.replaced_since(since)
+        written = sum(len(self._written(run, full, replaced, since)) for run in self._runs)
+        return written + sum(map(len, self._gone(full - replaced, since)))
 
 
 def _concat(parts: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:

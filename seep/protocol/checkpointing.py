@@ -45,7 +45,7 @@ class Checkpointing:
         self.serial = 0
 
     def on_view(self, view: View) -> None:
-        """Chooses the holder anew; where the old one is gone or no longer the choice, a full backup is wanted elsewhere."""
+        """Chooses the holder anew; if the old one is gone or not the choice any more, a full backup is wanted."""
         upstream = view.topology.graph.upstream[self._owner.operator]
         nodes = [
             seat.node

@@ -335,7 +335,7 @@ class ManagerCore:
             self.backups.pop(message.instance.instance, None)
             self._rebind(message.instance.instance)
 
-    # -- placement and views --------------------------------------------------------------------------------------------
+    # -- placement and views ------------------------------------------------------------------------------------------
 
     def _bear(self, instance: InstanceId, epoch: int) -> None:
         """A new instance, empty after `epoch`."""

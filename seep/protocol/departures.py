@@ -54,7 +54,7 @@ class Departures:
         """A new owner asks for its slots; says whether something is ready for it."""
         self._ready.pop(attach.receiver, None)
         self._asked[attach.receiver.instance] = attach
-        return any([self._serve(epoch, attach) for epoch in sorted(self.held)])
+        return sum(self._serve(epoch, attach) for epoch in sorted(self.held)) > 0
 
     def pull(self, receiver: Incarnation) -> StateMoved | None:
         ready = self._ready.get(receiver)

@@ -61,8 +61,9 @@ class Holder:
         self.store.fence(owner, number + 1)
         return [Post(MANAGER, BackupFound(message.owner, self.store.epoch(owner), self.store.order(owner)))]
 
-    def on_delete(self, message: DeleteBackup) -> None:
+    def on_delete(self, message: DeleteBackup) -> list[Effect]:
         delete_backup(self.store, message.owner, message.up_to)
+        return []
 
     def on_partition(self, message: PartitionBackup) -> list[Effect]:
         whole = retrieve_backup(self.store, message.owner)
@@ -71,13 +72,15 @@ class Holder:
         self.parts[message.plan] = partition_processing_state(whole, message.parts)
         return [Post(MANAGER, Partitioned(message.plan, whole.epoch))]
 
-    def on_adopt(self, message: AdoptParts) -> None:
-        """The view that fences the old owner has come, or comes next: from now on each part is its instance's backup."""
+    def on_adopt(self, message: AdoptParts) -> list[Effect]:
+        """The split is effective: from now on each part is its instance's backup."""
         for part in self.parts.pop(message.plan).values():
             adopt_backup(self.store, part)
+        return []
 
-    def on_drop_parts(self, message: DropParts) -> None:
+    def on_drop_parts(self, message: DropParts) -> list[Effect]:
         self.parts.pop(message.plan, None)
+        return []
 
     def _find(self, owner: InstanceId, plan: int | None) -> Checkpoint | None:
         return retrieve_backup(self.store, owner) if plan is None else self.parts.get(plan, {}).get(owner)

@@ -66,7 +66,7 @@ class Inbox:
         self.processed = epoch
 
     def discard(self, sender: InstanceId) -> None:
-        """Forgets what a sender said for epochs that are not being processed yet: its next incarnation says it again."""
+        """Forgets what a sender said for epochs that are not open yet: its next incarnation says it again."""
         for epoch, messages in self._data.items():
             messages[:] = [m for m in messages if m.sender.instance != sender]
             self._heard[epoch].discard(sender)

@@ -176,7 +176,7 @@ class Instance(ABC, Generic[Batch]):
         if epoch <= self.outbox.trimmed:
             return  # replayed for the state's sake; all receivers have this output already
         self.outbox.append(epoch, emission)
-        for receiver in self.outbox.receivers:
+        for receiver in self._receivers():
             self._wake(receiver)
 
     # -- what other kinds of operator do differently ---------------------------------------------------------------
@@ -203,6 +203,9 @@ class Instance(ABC, Generic[Batch]):
         # The request may be older than a trim: the receiver got that far in the meantime, or it would not be trimmed.
         replay_buffer_state(self.outbox, attach.receiver, max(attach.first, self.outbox.trimmed + 1))
         self._wake(attach.receiver)
+
+    def _receivers(self) -> list[Incarnation]:
+        return [receiver for receiver in self.outbox.receivers if isinstance(receiver, Incarnation)]
 
     def _wake(self, receiver: Incarnation) -> None:
         seat = self.view.placement.get(receiver.instance)
@@ -267,7 +270,7 @@ class Instance(ABC, Generic[Batch]):
         if view.is_fenced(self.me):
             self.halt()
         elif self.phase is Phase.RUNNING:
-            for receiver in self.outbox.receivers:
+            for receiver in self._receivers():
                 if not view.is_current(receiver):
                     self.outbox.detach(receiver)
             self._attach_to_senders()

@@ -9,7 +9,7 @@ from primitives.emission import Batches
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
 from seep.protocol.departures import Departures
-from seep.protocol.instance import Instance, Phase
+from seep.protocol.instance import Instance
 from seep.protocol.messages import Attach, Data, StateMoved, Trim
 from seep.protocol.view import Incarnation, View
 

@@ -66,7 +66,7 @@ class Manager(ManagerCore):
         return all(slots <= everything for slots in parts.values())
 
     def _conflict(self, operator: str, parts: Mapping[int, SlotSet]) -> Refusal | None:
-        """A slot that is on its way stays put until it has arrived for good; a backup that is being cut fixes them all."""
+        """A slot on its way cannot be moved again before it has arrived for good, nor any while one is split."""
         if any(split.origin.operator == operator for split in self.splits.values()):
             return Refusal.BUSY
         underway = [move.slots for move in self.moves.values() if move.operator == operator]

@@ -127,7 +127,7 @@ class StopInstance(NamedTuple):
 
 
 class ViewChanged(NamedTuple):
-    """A later view, and what the node has to start under it: both at once, so that no peer knows an instance too early."""
+    """A later view, and what the node starts under it: both at once, so that no peer knows an instance too early."""
 
     view: View
     starts: tuple[StartInstance, ...] = ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from primitives.emission import Batches
@@ -55,11 +54,6 @@ class Operators(Protocol[Batch]):
     def source(self, operator: str) -> SourceLogic[Batch]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSettings:
-    checkpoints: CheckpointSettings = CheckpointSettings()
-
-
 #: Which field of a letter names the instance that it is for.
 _ADDRESSEE: dict[type, Callable[[Any], Incarnation]] = {
     Attach: lambda m: m.sender,
@@ -80,7 +74,11 @@ class Node(Generic[Batch]):
     """One process of the query; named once, never again after it was given up."""
 
     def __init__(
-        self, name: str, operators: Operators[Batch], batches: Batches[Batch], settings: NodeSettings | None = None
+        self,
+        name: str,
+        operators: Operators[Batch],
+        batches: Batches[Batch],
+        settings: CheckpointSettings | None = None,
     ) -> None:
         self.name = name
         self.view: View | None = None
@@ -88,21 +86,21 @@ class Node(Generic[Batch]):
         self.holder = Holder()
         self._operators = operators
         self._batches = batches
-        self._settings = settings or NodeSettings()
+        self._settings = settings or CheckpointSettings()
         #: letters from peers that have seen a later view than this node
         self._deferred: list[tuple[str, int, Any]] = []
         self._to_node: dict[type, Callable[[str, Any], list[Effect]]] = {
             StartInstance: lambda _, m: self._start(m),
             StopInstance: lambda _, m: self._stop(m.identity),
             ViewChanged: lambda _, m: self._on_view(m.view, m.starts),
-            Fenced: lambda _, m: self._halt(),
+            Fenced: lambda _, __: self._halt(),
             StoreBackup: self.holder.on_store,
             Retrieve: self.holder.on_retrieve,
             FindBackup: lambda _, m: self.holder.on_find(m),
             PartitionBackup: lambda _, m: self.holder.on_partition(m),
-            DeleteBackup: lambda _, m: _done(self.holder.on_delete(m)),
-            AdoptParts: lambda _, m: _done(self.holder.on_adopt(m)),
-            DropParts: lambda _, m: _done(self.holder.on_drop_parts(m)),
+            DeleteBackup: lambda _, m: self.holder.on_delete(m),
+            AdoptParts: lambda _, m: self.holder.on_adopt(m),
+            DropParts: lambda _, m: self.holder.on_drop_parts(m),
         }
 
     @property
@@ -155,7 +153,7 @@ class Node(Generic[Batch]):
                 return StatelessInstance(me, self.name, view, self._batches, trimmed, self._operators.logic(operator))
             case Kind.STATEFUL:
                 logic = self._operators.logic(operator)
-                return StatefulInstance(me, self.name, view, self._batches, trimmed, logic, self._settings.checkpoints)
+                return StatefulInstance(me, self.name, view, self._batches, trimmed, logic, self._settings)
         raise InternalError(f"{me} is of no known kind")
 
     def _stop(self, identity: Incarnation) -> list[Effect]:
@@ -184,7 +182,3 @@ class Node(Generic[Batch]):
         ripe = [letter for letter in self._deferred if letter[1] <= self.version]
         self._deferred = [letter for letter in self._deferred if letter[1] > self.version]
         return [effect for letter in ripe for effect in self.receive(*letter)]
-
-
-def _done(_: None) -> list[Effect]:
-    return []

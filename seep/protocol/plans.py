@@ -1,4 +1,4 @@
-"""Plans: changes of topology with one effective epoch, and what the manager remembers of them until they are complete."""
+"""Plans: changes of topology with one effective epoch, as the manager remembers them until they are complete."""
 
 from __future__ import annotations
 

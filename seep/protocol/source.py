@@ -20,7 +20,7 @@ Batch = TypeVar("Batch")
 
 
 class SourceInstance(KeyedInstance[Batch]):
-    """Its slots are input partitions and its state is the position in each; healed by reading the logged epochs again."""
+    """Its slots are input partitions, its state the position in each; healed by reading the logged epochs again."""
 
     def __init__(
         self, me: Incarnation, node: str, view: View, batches: Batches[Batch], trimmed: int, logic: SourceLogic[Batch]

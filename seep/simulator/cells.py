@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from primitives.errors import InternalError
@@ -12,7 +12,7 @@ from primitives.hashing import hash_key
 from primitives.slots import SlotSet, slot_of
 
 
-@lru_cache(maxsize=None)
+@cache
 def slot_of_key(key: Any, slot_bits: int) -> int:
     return slot_of(hash_key(key), slot_bits)
 

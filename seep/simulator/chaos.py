@@ -55,7 +55,8 @@ def _isolate(world: World, rng: random.Random, delay: int) -> None:
 def _cut(world: World, rng: random.Random, delay: int) -> None:
     ends = [MANAGER, *world.live()]
     if len(ends) > 1:
-        world.cut(*rng.sample(ends, 2), delay)
+        a, b = rng.sample(ends, 2)
+        world.cut(a, b, delay)
 
 
 def _slow(world: World, rng: random.Random, delay: int) -> None:
@@ -71,7 +72,7 @@ def _move(world: World, rng: random.Random, _: int) -> None:
     bits = world.query.graph.operators[operator].slot_bits
     slots = SlotSet(rng.sample(range(1 << bits), rng.randint(1, 1 << bits)))
     target = rng.choice([*_indexes(world, operator), _fresh(world, operator)])
-    _, effects = world.manager.move(operator, {target: slots})
+    effects = world.manager.move(operator, {target: slots})[1]
     world.perform(MANAGER, effects)
 
 
@@ -87,7 +88,7 @@ def _move_back(world: World, rng: random.Random, _: int) -> None:
     if changed:
         operator = rng.choice(changed)
         before = world.manager.topology.history[operator][-2].assignment
-        _, effects = world.manager.move(operator, before.parts)
+        effects = world.manager.move(operator, before.parts)[1]
         world.perform(MANAGER, effects)
 
 
@@ -98,7 +99,7 @@ def _drain(world: World, rng: random.Random, _: int) -> None:
     if len(indexes) > 1:
         origin, target = rng.sample(indexes, 2)
         slots = world.manager.topology.history[operator][-1].assignment.slots_of(origin)
-        _, effects = world.manager.move(operator, {target: slots})
+        effects = world.manager.move(operator, {target: slots})[1]
         world.perform(MANAGER, effects)
 
 
@@ -109,7 +110,7 @@ def _split(world: World, rng: random.Random, _: int) -> None:
     rng.shuffle(owned)
     given, fresh = owned[: rng.randint(1, len(owned))], _fresh(world, operator)
     parts = {fresh: SlotSet(given[::2]), fresh + 1: SlotSet(given[1::2])}
-    _, effects = world.manager.split(origin, {i: slots for i, slots in parts.items() if slots})
+    effects = world.manager.split(origin, {i: slots for i, slots in parts.items() if slots})[1]
     world.perform(MANAGER, effects)
 
 

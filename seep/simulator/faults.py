@@ -1,4 +1,4 @@
-"""What can go wrong, or be asked for, in a schedule: plain data, so that a failing schedule can be cut down and printed."""
+"""What can go wrong, or be asked for, in a schedule: plain data, so that it can be cut down and printed."""
 
 from __future__ import annotations
 

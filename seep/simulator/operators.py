@@ -29,7 +29,8 @@ class RowBatches:
     def split(self, edge: Edge, batch: Rows, assignment: Assignment) -> Mapping[int, Rows]:
         if assignment.sole_owner is not None:
             return {assignment.sole_owner: batch}
-        bits, owners, parts = self._bits[edge.downstream], assignment.table, {}
+        bits, owners = self._bits[edge.downstream], assignment.table
+        parts: dict[int, list[Row]] = {}
         for row in batch:
             parts.setdefault(owners[slot_of_key(row[0], bits)], []).append(row)
         return {index: tuple(rows) for index, rows in parts.items()}
@@ -55,7 +56,7 @@ class Keyed:
 
     def process(self, piece: Piece[Rows]) -> Mapping[Edge, Rows]:
         rows = tuple(self.rows(piece))
-        return {edge: rows for edge in self.edges} if rows else {}
+        return dict.fromkeys(self.edges, rows) if rows else {}
 
     def rows(self, piece: Piece[Rows]) -> Sequence[Row]:
         raise NotImplementedError
@@ -133,7 +134,7 @@ class Join(Keyed):
 
     def _meet(self, key: int, left: list[int], right: list[int]) -> list[Row]:
         old_left, old_right = self.state.get(key, ((), ()))
-        met = [(l, r) for l in left for r in (*old_right, *right)] + [(l, r) for l in old_left for r in right]
+        met = [(a, b) for a in left for b in (*old_right, *right)] + [(a, b) for a in old_left for b in right]
         self.state.put(key, (tuple(sorted((*old_left, *left))), tuple(sorted((*old_right, *right)))))
         return [(key, a * 7 + b, 0) for a, b in met]
 
@@ -178,4 +179,10 @@ def watermark_of(rows: Rows, position: int) -> int:
 
 def make_data(rng: random.Random, slots: int, rows: int, keys: int) -> dict[int, Rows]:
     """The input of one source: for each partition, rows with rising times."""
-    return {slot: tuple((rng.randrange(keys), rng.randrange(50), i * 3 + rng.randrange(3)) for i in range(rng.randint(rows // 2, rows))) for slot in range(slots)}
+    return {
+        slot: tuple(
+            (rng.randrange(keys), rng.randrange(50), i * 3 + rng.randrange(3))
+            for i in range(rng.randint(rows // 2, rows))
+        )
+        for slot in range(slots)
+    }

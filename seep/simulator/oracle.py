@@ -25,7 +25,9 @@ class Reference:
         self._offsets = offsets
         self._last = last
         self._final = final
-        self._logic = {o: query.logic(o) for o in query.graph.of_kind(Kind.STATELESS) + query.graph.of_kind(Kind.STATEFUL)}
+        self._logic = {
+            o: query.logic(o) for o in query.graph.of_kind(Kind.STATELESS) + query.graph.of_kind(Kind.STATEFUL)
+        }
         self._positions = {source: dict.fromkeys(data, 0) for source, data in query.data.items()}
 
     def run(self) -> dict[str, dict[int, Counter[tuple[int, Row]]]]:
@@ -37,13 +39,15 @@ class Reference:
     def _epoch(self, epoch: int, sinks: dict[str, dict[int, Counter[tuple[int, Row]]]]) -> None:
         graph, streams, watermarks = self._query.graph, dict[Edge, Rows](), dict[str, int]()
         for operator in graph.order:
-            inputs = {port: batches for port, batches in self._inputs(operator, streams).items()}
+            inputs = self._inputs(operator, streams)
             watermark = min((watermarks[e.upstream] for e in graph.inputs[operator]), default=MAX_WATERMARK)
             if graph.kind(operator) is Kind.SOURCE:
                 rows, watermark = self._read(operator, epoch)
-                streams |= {edge: rows for edge in graph.outputs[operator]}
+                streams |= dict.fromkeys(graph.outputs[operator], rows)
             elif graph.kind(operator) is Kind.SINK:
-                sinks[operator][epoch] = Counter((p, row) for p, batches in inputs.items() for b in batches for row in b)
+                sinks[operator][epoch] = Counter(
+                    (p, row) for p, batches in inputs.items() for b in batches for row in b
+                )
             else:
                 everything = SlotSet.full(graph.operators[operator].slot_bits)
                 streams |= self._logic[operator].process(Piece(epoch, inputs, watermark, everything))
@@ -61,7 +65,9 @@ class Reference:
         for slot, end in self._offsets[epoch][source].items():
             rows += data[slot][positions[slot] : end]
             positions[slot] = end
-        watermark = MAX_WATERMARK if epoch == self._final else min(watermark_of(data[slot], positions[slot]) for slot in data)
+        watermark = (
+            MAX_WATERMARK if epoch == self._final else min(watermark_of(data[slot], positions[slot]) for slot in data)
+        )
         return tuple(rows), watermark
 
 
@@ -72,5 +78,6 @@ def differences(expected: Committed, found: Committed, epochs: int) -> list[str]
         for epoch in range(1, epochs + 1):
             want, have = by_epoch.get(epoch, Counter()), found.get(sink, {}).get(epoch, Counter())
             if want != have:
-                notes.append(f"sink {sink!r}, epoch {epoch}: missing {sorted((want - have).elements())}, too many {sorted((have - want).elements())}")
+                missing, extra = sorted((want - have).elements()), sorted((have - want).elements())
+                notes.append(f"sink {sink!r}, epoch {epoch}: missing {missing}, too many {extra}")
     return notes

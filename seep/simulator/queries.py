@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from primitives.graph import Edge, Kind, Operator, QueryGraph
 from seep.simulator.operators import Delay, Join, Keyed, Map, Route, Rows, Source, Sum, make_data
@@ -30,7 +31,7 @@ def _kind(logic: type[Keyed] | Kind) -> Kind:
 
 
 def _chain(*names: str) -> tuple[Edge, ...]:
-    return tuple(Edge(a, b) for a, b in zip(names, names[1:], strict=False))
+    return tuple(Edge(a, b) for a, b in pairwise(names))
 
 
 SHAPES = (
@@ -47,7 +48,14 @@ SHAPES = (
     Shape(
         "diamond",
         {"src": Kind.SOURCE, "route": Route, "sum": Sum, "map": Map, "join": Join, "out": Kind.SINK},
-        (Edge("src", "route"), Edge("route", "sum"), Edge("route", "map"), Edge("sum", "join", 0), Edge("map", "join", 1), Edge("join", "out")),
+        (
+            Edge("src", "route"),
+            Edge("route", "sum"),
+            Edge("route", "map"),
+            Edge("sum", "join", 0),
+            Edge("map", "join", 1),
+            Edge("join", "out"),
+        ),
     ),
     Shape(
         "two inputs",
@@ -56,8 +64,24 @@ SHAPES = (
     ),
     Shape(
         "fan out",
-        {"src": Kind.SOURCE, "route": Route, "sum": Sum, "delay": Delay, "a": Kind.SINK, "b": Kind.SINK, "c": Kind.SINK},
-        (Edge("src", "route"), Edge("route", "sum"), Edge("route", "delay"), Edge("route", "a"), Edge("sum", "b"), Edge("delay", "c"), Edge("sum", "c")),
+        {
+            "src": Kind.SOURCE,
+            "route": Route,
+            "sum": Sum,
+            "delay": Delay,
+            "a": Kind.SINK,
+            "b": Kind.SINK,
+            "c": Kind.SINK,
+        },
+        (
+            Edge("src", "route"),
+            Edge("route", "sum"),
+            Edge("route", "delay"),
+            Edge("route", "a"),
+            Edge("sum", "b"),
+            Edge("delay", "c"),
+            Edge("sum", "c"),
+        ),
     ),
 )
 
@@ -69,7 +93,9 @@ class Query:
         self.shape = shape
         self.graph = shape.graph(rng)
         sources = self.graph.of_kind(Kind.SOURCE)
-        self.data: dict[str, dict[int, Rows]] = {s: make_data(rng, 1 << self.graph.operators[s].slot_bits, rows, 9) for s in sources}
+        self.data: dict[str, dict[int, Rows]] = {
+            s: make_data(rng, 1 << self.graph.operators[s].slot_bits, rows, 9) for s in sources
+        }
         self.parallelism = {o: rng.randint(1, min(3, 1 << spec.slot_bits)) for o, spec in self.graph.operators.items()}
 
     def logic(self, operator: str) -> Keyed:

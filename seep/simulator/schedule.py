@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from seep.simulator.faults import Fault, random_faults
@@ -38,10 +38,12 @@ class Plan:
 
     most_faults: int = 8
     over_steps: int = 900
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
 
 
-def run_schedule(seed: int, plan: Plan | None = None, faults: list[Fault] | None = None, trace: Callable[[str], None] | None = None) -> Outcome:
+def run_schedule(
+    seed: int, plan: Plan | None = None, faults: list[Fault] | None = None, trace: Callable[[str], None] | None = None
+) -> Outcome:
     """Runs the schedule of a seed, with its own faults or with the given ones."""
     plan = plan or Plan()
     if faults is None:

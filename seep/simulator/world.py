@@ -14,7 +14,7 @@ from seep.protocol.core import ManagerSettings
 from seep.protocol.courier import Courier, Frame
 from seep.protocol.effects import Commit, Effect, Event, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
 from seep.protocol.manager import Manager
-from seep.protocol.node import Node, NodeSettings
+from seep.protocol.node import Node
 from seep.protocol.sink import CommitAccepted, CommitRefused, SinkOpened
 from seep.protocol.view import MANAGER, Incarnation
 from seep.simulator.faults import Fault
@@ -67,7 +67,9 @@ class Operators:
 class World:
     """Manager, nodes, network, sinks and faults of one schedule. The same seed and faults give the same run."""
 
-    def __init__(self, seed: int, query: Query, faults: list[Fault], limits: Limits, trace: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, seed: int, query: Query, faults: list[Fault], limits: Limits, trace: Callable[[str], None] | None = None
+    ) -> None:
         self.rng = random.Random(f"{seed} schedule")
         self.query, self.limits, self.trace = query, limits, trace
         self.network = Network(self.rng)
@@ -86,7 +88,7 @@ class World:
         self._waking: set[Stream] = set()
         self._agenda: list[tuple[int, int, Callable[[], None]]] = []
         self._named = 0
-        self._settings = NodeSettings(self._checkpoint_settings())
+        self._settings = self._checkpoint_settings()
         self._operators = Operators(query, self.rng, limits.bite)
         self._batches = RowBatches(query.graph)
         settings = ManagerSettings(
@@ -165,7 +167,11 @@ class World:
         courier = self._courier(target, source)
         if courier.receive(frame):
             receive = self.manager.receive if target == MANAGER else None
-            effects = receive(source, frame.body) if receive else self.nodes[target].receive(source, frame.version, frame.body)
+            effects = (
+                receive(source, frame.body)
+                if receive
+                else self.nodes[target].receive(source, frame.version, frame.body)
+            )
             self.perform(target, effects)
         if (acknowledgement := courier.acknowledgement()) is not None:
             self.network.send(Channel(target, source, None), acknowledgement)
@@ -274,5 +280,12 @@ class World:
 
     def _state(self) -> str:
         at = {str(i): instance.processed for node in self.live() for i, instance in self.nodes[node].instances.items()}
-        sinks = {str(i): self.manager.safe.of(i) for i in self.manager.placement if self.query.graph.kind(i.operator) is Kind.SINK}
-        return f"ticked {self.manager.ticked}, final {self.manager.final}, committed {sinks}, processed {at}, moves {self.manager.moves}"
+        sinks = {
+            str(i): self.manager.safe.of(i)
+            for i in self.manager.placement
+            if self.query.graph.kind(i.operator) is Kind.SINK
+        }
+        return (
+            f"ticked {self.manager.ticked}, final {self.manager.final}, committed {sinks}, processed {at}, "
+            f"moves {self.manager.moves}, splits {self.manager.splits}"
+        )

@@ -200,7 +200,8 @@ class ValueCodec:
         """As `stored`, but raises UserError if the column does not take it."""
         try:
             stored = self.stored(value)
-            pa.scalar(stored, self.type)
+            if self._packer is None and stored is not None:
+                pa.scalar(stored, self.type)
         except Exception as reason:
             raise UserError(
                 f"state '{self._container}' cannot store the {type(value).__name__} of key {key()!r} as "

@@ -29,7 +29,7 @@ _BITS = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
 
 CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
-#: Python values of these exact types are normal as they are.
+#: Python values of these exact types are normal as they are; so are ints in the range of an integer type.
 _PLAIN: dict[pa.DataType, type] = {
     pa.string(): str,
     pa.large_string(): str,
@@ -62,6 +62,7 @@ class KeyColumns:
         self._container = container
         self._slot_bits = check_slot_bits(slot_bits)
         self._plain = tuple(_PLAIN.get(kind) for kind in types.values())
+        self._ranges = tuple(map(_range_of, types.values()))
 
     # --- one key ------------------------------------------------------------------------------------------------------
 
@@ -74,7 +75,7 @@ class KeyColumns:
         return tuple(self._normal_value(at, value) for at, value in enumerate(key))
 
     def _normal_value(self, at: int, value: Any) -> Hashable:
-        if value is None or type(value) is self._plain[at]:
+        if value is None or type(value) is self._plain[at] or (type(value) is int and value in self._ranges[at]):
             return value
         kind = self.fields[at].type
         try:
@@ -174,6 +175,15 @@ def _check_column(container: str, name: str, kind: pa.DataType, reserved: Collec
             f"key column '{name}' of state '{container}' has type {kind}, finer than Python's datetime; "
             "declare timestamp('us'), or int64"
         )
+
+
+def _range_of(kind: pa.DataType) -> range:
+    """The values of an integer type; empty for others."""
+    if not pa.types.is_integer(kind):
+        return range(0)
+    if pa.types.is_signed_integer(kind):
+        return range(-(1 << kind.bit_width - 1), 1 << kind.bit_width - 1)
+    return range(1 << kind.bit_width)
 
 
 def _rank(value: Any) -> int:

@@ -22,6 +22,8 @@ from primitives.state.container import check_fits
 from primitives.state.keys import CONVERSION_ERRORS, Column, Key, KeyColumns, same_rows, to_array
 from primitives.state.runs import Run, Runs, signatures
 
+_TIMES = range(-(2**63), 2**63)
+
 _NEVER_MARKED = -(2**63)  # what rows are born after while no mark is retained; before any epoch
 
 
@@ -116,10 +118,10 @@ class Timers:
         return self._next_seq - count
 
     def _checked_time(self, time: Any) -> int:
-        try:
-            return int(pa.scalar(index(time), pa.int64()).as_py())
-        except CONVERSION_ERRORS as reason:
-            raise UserError(f"time {time!r} of state '{self.name}' is not a 64-bit integer") from reason
+        number = index(time) if hasattr(time, "__index__") else None
+        if number is None or number not in _TIMES:
+            raise UserError(f"time {time!r} of state '{self.name}' is not a 64-bit integer")
+        return number
 
     def _time_column(self, times: Column) -> pa.Array:
         try:
@@ -262,7 +264,7 @@ class Timers:
         self._changes.release(epoch)
 
     def snapshot(self, slots: SlotSet, since: int | None = None) -> Chunk:
-        """See `State.snapshot`. Costs a glance at every row (its slot, or its age), and the rows that are in the chunk."""
+        """See `State.snapshot`. Costs a glance at every row (its slot, or its age), and the rows in the chunk."""
         self._settle()
         replaced = slots if since is None else self._changes.replaced_since(since)
         parts = [run.take(self._written(run, slots, replaced, since)) for run in self._runs]

@@ -71,8 +71,8 @@ class StateLost(NamedTuple):
     def __str__(self) -> str:
         return (
             f"operator {self.instance.operator!r}: the state of {self.instance} after epoch {self.epoch} is lost, as "
-            "its node and the node with its backup failed together; start again from the sources, and keep backups on more "
-            "reliable nodes"
+            "its node and the node with its backup failed together; start again from the "
+            "sources, with backups on more reliable nodes"
         )
 
 

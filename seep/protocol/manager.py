@@ -86,19 +86,18 @@ class Manager(ManagerCore):
         first = max(self.ticked + 1 + self.settings.lead, before.first + 1)
         self.topology = partition_routing_state(self.topology, operator, parts, first, Arrival.HANDOVER)
         after = self.topology.at(operator, first)
-        changed = {
-            i for i in before.assignment.parts | after.parts if before.assignment.slots_of(i) != after.slots_of(i)
-        }
-        for index in sorted(changed - set(before.assignment.parts)):
-            self._bear_at(InstanceId(operator, index), first)
-        moved = SlotSet.empty()
-        for index, slots in parts.items():
-            moved |= slots - before.assignment.slots_of(index)
-        concerned = tuple(InstanceId(operator, i) for i in sorted(changed & set(after.parts)))
+        concerned = [i for i in after.parts if before.assignment.slots_of(i) != after.slots_of(i)]
+        for index in concerned:
+            if index not in before.assignment.parts:
+                self._bear_at(InstanceId(operator, index), first)
         self._plans += 1
         self._publish()
-        self.moves[self._plans] = Move(self._plans, operator, first, self.version, moved, concerned)
-        self._warm_up(concerned, first)
+        moved = _union({i: slots - before.assignment.slots_of(i) for i, slots in parts.items()})
+        move = Move(
+            self._plans, operator, first, self.version, moved, tuple(InstanceId(operator, i) for i in concerned)
+        )
+        self.moves[move.plan] = move
+        self._warm_up(move.concerned, first)
         self._effects.append(
             Event("move announced", operator, f"plan {self._plans} at epoch {first}: {len(moved)} slots")
         )

@@ -26,7 +26,7 @@ class Reference:
         self._last = last
         self._final = final
         self._logic = {
-            o: query.logic(o) for o in query.graph.of_kind(Kind.STATELESS) + query.graph.of_kind(Kind.STATEFUL)
+            o: query.plain_logic(o) for o in query.graph.of_kind(Kind.STATELESS) + query.graph.of_kind(Kind.STATEFUL)
         }
         self._positions = {source: dict.fromkeys(data, 0) for source, data in query.data.items()}
 

@@ -6,9 +6,12 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any, Protocol
 
+from primitives.emission import Batches
 from primitives.graph import Edge, Kind, Operator, QueryGraph
-from seep.simulator.operators import Delay, Join, Keyed, Map, Route, Rows, Source, Sum, make_data
+from seep.protocol.logic import Logic, SourceLogic
+from seep.simulator.operators import Delay, Join, Keyed, Map, Route, RowBatches, Rows, Source, Sum, make_data
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +89,44 @@ SHAPES = (
 )
 
 
-class Query:
-    """A shape with its data: makes the logic of every instance, and of the reference run."""
+class Medium(Protocol):
+    """What batches and state are made of in a run: plain tuples and dictionaries, or Arrow and the real containers."""
 
-    def __init__(self, shape: Shape, rng: random.Random, rows: int) -> None:
+    def batches(self, graph: QueryGraph) -> Batches[Any]: ...
+
+    def logic(self, graph: QueryGraph, operator: str, kind: type[Keyed]) -> Logic[Any]:
+        """An operator that does what the plain one of that kind does."""
+        ...
+
+    def source(self, plain: Source) -> SourceLogic[Any]:
+        """A source that reads what the plain one reads."""
+        ...
+
+    def rows(self, batch: Any) -> Rows: ...
+
+
+class Plain:
+    """Tuples and dictionaries: quick, for thousands of schedules."""
+
+    def batches(self, graph: QueryGraph) -> RowBatches:
+        return RowBatches(graph)
+
+    def logic(self, graph: QueryGraph, operator: str, kind: type[Keyed]) -> Keyed:
+        return kind(graph, operator)
+
+    def source(self, plain: Source) -> Source:
+        return plain
+
+    def rows(self, batch: Rows) -> Rows:
+        return batch
+
+
+class Query:
+    """A shape with its data: makes the logic of every instance, and the plain one of the reference run."""
+
+    def __init__(self, shape: Shape, rng: random.Random, rows: int, medium: Medium | None = None) -> None:
         self.shape = shape
+        self.medium = medium or Plain()
         self.graph = shape.graph(rng)
         sources = self.graph.of_kind(Kind.SOURCE)
         self.data: dict[str, dict[int, Rows]] = {
@@ -98,10 +134,16 @@ class Query:
         }
         self.parallelism = {o: rng.randint(1, min(3, 1 << spec.slot_bits)) for o, spec in self.graph.operators.items()}
 
-    def logic(self, operator: str) -> Keyed:
-        made = self.shape.logic[operator]
-        assert isinstance(made, type)
-        return made(self.graph, operator)
+    def plain_logic(self, operator: str) -> Keyed:
+        return self._kind(operator)(self.graph, operator)
 
-    def source(self, operator: str, bite: Callable[[], int]) -> Source:
-        return Source(self.graph, operator, self.data[operator], bite)
+    def logic(self, operator: str) -> Logic[Any]:
+        return self.medium.logic(self.graph, operator, self._kind(operator))
+
+    def source(self, operator: str, bite: Callable[[], int]) -> SourceLogic[Any]:
+        return self.medium.source(Source(self.graph, operator, self.data[operator], bite))
+
+    def _kind(self, operator: str) -> type[Keyed]:
+        kind = self.shape.logic[operator]
+        assert isinstance(kind, type)
+        return kind

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from seep.simulator.faults import Fault, random_faults
 from seep.simulator.oracle import Reference, differences
-from seep.simulator.queries import SHAPES, Query
+from seep.simulator.queries import SHAPES, Medium, Query
 from seep.simulator.world import Limits, World
 
 
@@ -39,6 +39,7 @@ class Plan:
     most_faults: int = 8
     over_steps: int = 900
     limits: Limits = field(default_factory=Limits)
+    medium: Medium | None = None  #: plain tuples, unless said otherwise
 
 
 def run_schedule(
@@ -78,7 +79,7 @@ def minimise(outcome: Outcome, plan: Plan | None = None) -> Outcome:
 
 def _query(seed: int, plan: Plan) -> Query:
     rng = random.Random(f"{seed} query")
-    return Query(rng.choice(SHAPES), rng, plan.limits.rows)
+    return Query(rng.choice(SHAPES), rng, plan.limits.rows, plan.medium)
 
 
 def _judge(world: World) -> list[str]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 from primitives.errors import InternalError
 from primitives.graph import InstanceId
@@ -26,13 +25,13 @@ class SinkStore:
         self._open[sink.instance] = max(sink.number, self._open.get(sink.instance, 0))
         return self._committed.get(sink.instance, 0)
 
-    def commit(self, sink: Incarnation, epoch: int, inputs: Mapping[int, tuple[Any, ...]]) -> bool:
+    def commit(self, sink: Incarnation, epoch: int, inputs: Mapping[int, Iterable[Row]]) -> bool:
         if sink.number < self._open[sink.instance]:
             return False
         if epoch <= self._committed.get(sink.instance, 0):
             raise InternalError(f"{sink} commits epoch {epoch} a second time")
         self._committed[sink.instance] = epoch
         rows = self.rows.setdefault(sink.instance.operator, {}).setdefault(epoch, Counter())
-        for port, batches in inputs.items():
-            rows.update((port, row) for batch in batches for row in batch)
+        for port, of_port in inputs.items():
+            rows.update((port, row) for row in of_port)
         return True

@@ -13,13 +13,13 @@ from seep.protocol.checkpointing import CheckpointSettings
 from seep.protocol.core import ManagerSettings
 from seep.protocol.courier import Courier, Frame
 from seep.protocol.effects import Commit, Effect, Event, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
+from seep.protocol.logic import Logic, SourceLogic
 from seep.protocol.manager import Manager
 from seep.protocol.node import Node
 from seep.protocol.sink import CommitAccepted, CommitRefused, SinkOpened
 from seep.protocol.view import MANAGER, Incarnation
 from seep.simulator.faults import Fault
 from seep.simulator.network import Channel, Network
-from seep.simulator.operators import Keyed, RowBatches, Rows, Source
 from seep.simulator.queries import Query
 from seep.simulator.store import SinkStore
 
@@ -57,10 +57,10 @@ class Operators:
     def __init__(self, query: Query, rng: random.Random, bite: int) -> None:
         self._query, self._rng, self._bite = query, rng, bite
 
-    def logic(self, operator: str) -> Keyed:
+    def logic(self, operator: str) -> Logic[Any]:
         return self._query.logic(operator)
 
-    def source(self, operator: str) -> Source:
+    def source(self, operator: str) -> SourceLogic[Any]:
         return self._query.source(operator, lambda: self._rng.randint(0, self._bite))
 
 
@@ -80,7 +80,7 @@ class World:
         self.lost: StateLost | None = None
         #: epoch -> source operator -> slot -> position after the epoch: the durable source log
         self.offsets: dict[int, dict[str, dict[int, int]]] = {}
-        self.nodes: dict[str, Node[Rows]] = {}
+        self.nodes: dict[str, Node[Any]] = {}
         self.frozen: set[str] = set()
         self.slow: set[str] = set()
         self._couriers: dict[tuple[str, str], Courier] = {}
@@ -90,7 +90,7 @@ class World:
         self._named = 0
         self._settings = self._checkpoint_settings()
         self._operators = Operators(query, self.rng, limits.bite)
-        self._batches = RowBatches(query.graph)
+        self._batches = query.medium.batches(query.graph)
         settings = ManagerSettings(
             window=self.rng.choice((2, 4, 8)),
             lead=self.rng.choice((0, 1, 3)),
@@ -195,7 +195,11 @@ class World:
         if isinstance(effect, OpenSink):
             answer = SinkOpened(self.store.open(effect.sink))
         else:
-            accepted = self.store.commit(effect.sink, effect.epoch, effect.inputs)
+            rows = {
+                port: [row for b in batches for row in self.query.medium.rows(b)]
+                for port, batches in effect.inputs.items()
+            }
+            accepted = self.store.commit(effect.sink, effect.epoch, rows)
             answer = CommitAccepted(effect.epoch) if accepted else CommitRefused(effect.epoch)
         self.network.send(Channel(STORE, source, effect.sink), (effect.sink, answer))
 

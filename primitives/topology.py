@@ -118,6 +118,8 @@ class Topology:
         for operator in graph.order:
             _check_history(graph, operator, self.history.get(operator, ()))
         self._moves: dict[tuple[str, int], dict[tuple[int, int], SlotSet]] = {}
+        self._eras = sorted({e for h in self.history.values() for v in h for e in (v.first, v.first + 1)})
+        self._senders: dict[tuple[str, int], tuple[InstanceId, ...]] = {}
         self._receivers: dict[tuple[InstanceId, int], tuple[InstanceId, ...]] = {}
 
     @classmethod
@@ -162,20 +164,26 @@ class Topology:
 
     def senders(self, instance: InstanceId, epoch: int) -> tuple[InstanceId, ...]:
         """Whose data an owner of slots waits for at an epoch."""
-        return tuple(s for operator in self.graph.upstream[instance.operator] for s in self.instances(operator, epoch))
+        key = (instance.operator, self._era(epoch))
+        known = self._senders.get(key)
+        if known is None:
+            upstream = self.graph.upstream[instance.operator]
+            known = self._senders[key] = tuple(s for operator in upstream for s in self.instances(operator, epoch))
+        return known
 
     def receivers(self, instance: InstanceId, epoch: int) -> tuple[InstanceId, ...]:
         """Who needs something of an instance at an epoch: its data, or the state of slots that leave it."""
-        known = self._receivers.get((instance, epoch))
+        key = (instance, self._era(epoch))
+        known = self._receivers.get(key)
         if known is None:
-            found: list[InstanceId] = []
-            if self.owns(instance, epoch):
-                found += (
-                    r for operator in self.graph.downstream[instance.operator] for r in self.instances(operator, epoch)
-                )
-            found += self.departures(instance, epoch)
-            known = self._receivers[instance, epoch] = tuple(found)
+            downstream = self.graph.downstream[instance.operator] if self.owns(instance, epoch) else ()
+            data = (r for operator in downstream for r in self.instances(operator, epoch))
+            known = self._receivers[key] = (*data, *self.departures(instance, epoch))
         return known
+
+    def _era(self, epoch: int) -> int:
+        """Epochs of the same era have the same senders and receivers; slots change hands in an era of one epoch."""
+        return bisect_right(self._eras, epoch)
 
     # -- slots that change hands -------------------------------------------------------------------------------------
 
@@ -216,12 +224,14 @@ class Topology:
         )
 
     def _moves_at(self, operator: str, epoch: int) -> dict[tuple[int, int], SlotSet]:
-        if len(self.history[operator]) == 1 or not self._keeps_state(operator):
+        history = self.history[operator]
+        if len(history) == 1 or not self._keeps_state(operator):
+            return {}
+        now = self.version_at(operator, epoch)
+        if now.first != epoch or now.arrival is not Arrival.HANDOVER or now is history[0]:
             return {}
         if (operator, epoch) not in self._moves:
-            now = self.version_at(operator, epoch)
-            changed = now.first == epoch and now.arrival is Arrival.HANDOVER and now is not self.history[operator][0]
-            self._moves[operator, epoch] = _moves(self.at(operator, epoch - 1), now.assignment) if changed else {}
+            self._moves[operator, epoch] = _moves(self.at(operator, epoch - 1), now.assignment)
         return self._moves[operator, epoch]
 
     def _keeps_state(self, operator: str) -> bool:

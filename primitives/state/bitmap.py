@@ -118,8 +118,11 @@ def _is_set(words: Words, row: int) -> bool:
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _unpack(words: Words, rows: Rows) -> None:
-    found = 0
+    some, count, found = np.empty(len(words), np.int64), 0, 0
     for at in range(len(words)):
+        some[count] = at
+        count += words[at] != 0  # no branch, as it could not be foreseen
+    for at in some[:count]:
         word = words[at]
         while word:
             rows[found] = 64 * at + trailing_zeros(word)

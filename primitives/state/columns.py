@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from primitives.errors import UserError
 from primitives.state.fixed import (
+    AHEAD,
     Selection,
     from_numbers,
     is_span,
@@ -28,9 +29,6 @@ from primitives.state.memory import Region
 from primitives.state.spans import Heap, Spans, assign, encode, release, starts_and_bytes, to_array
 
 Rows = NDArray[np.int64]
-
-#: How many rows ahead `_add` asks for memory.
-_AHEAD = 32
 
 _CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
@@ -287,7 +285,7 @@ def _sum_into(values: NDArray[Any], rows: Rows, addends: NDArray[Any]) -> None:
 def _add(values: NDArray[Any], rows: Rows, addends: NDArray[Any]) -> None:
     there = pointer(values)
     for at in range(len(rows)):
-        prefetch(there, rows[min(at + _AHEAD, len(rows) - 1)])
+        prefetch(there, rows[min(at + AHEAD, len(rows) - 1)])
         there[rows[at]] += addends[at]
 
 

@@ -44,7 +44,7 @@ _ENTRIES_PER_SEGMENT = 16
 _MAX_ROWS = 2**32 - 1
 
 #: Keys looked up at the same time, so that they wait for memory together.
-_BLOCK = 64
+_BLOCK = 128
 
 _TAG = np.uint64(0xFFFFFFFF)
 _UPPER = np.uint64(32)

@@ -8,7 +8,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-_FOR_WRITING, _KEEP_IN_ALL_CACHES, _DATA = ir.IntType(32)(1), ir.IntType(32)(3), ir.IntType(32)(1)
+_READ, _SECOND_LEVEL, _DATA = ir.IntType(32)(1), ir.IntType(32)(2), ir.IntType(32)(1)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -33,7 +33,7 @@ def prefetch(_typing: Any, pointed: Any, _index: Any) -> Any:
         address = builder.bitcast(builder.gep(arguments[0], [arguments[1]]), cgutils.voidptr_t)
         kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, *[ir.IntType(32)] * 3])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(function, [address, _FOR_WRITING, _KEEP_IN_ALL_CACHES, _DATA])
+        builder.call(function, [address, _READ, _SECOND_LEVEL, _DATA])
         return context.get_dummy_value()
 
     return types.void(pointed, types.intp), generate

@@ -76,7 +76,7 @@ class KeyColumns:
 
     def _normal_value(self, at: int, value: Any) -> Hashable:
         if value is None or type(value) is self._plain[at] or (type(value) is int and value in self._ranges[at]):
-            return value
+            return self._checked_unicode(at, value) if type(value) is str else value
         kind = self.fields[at].type
         try:
             exact = index(value) if pa.types.is_integer(kind) else value  # for Arrow would cut off a fraction
@@ -88,12 +88,17 @@ class KeyColumns:
     def _wrong(self, at: int, problem: str) -> UserError:
         return UserError(f"key column '{self.names[at]}' of state '{self._container}': {problem}")
 
+    def _checked_unicode(self, at: int, value: str) -> str:
+        if not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError as reason:
+                raise self._wrong(at, f"{value!r} is not valid Unicode: {reason}") from reason
+        return value
+
     def slot(self, key: Key) -> int:
         """The slot of a normal key."""
-        try:
-            return slot_of(hash_key(*self._values(key)), self._slot_bits)
-        except UnicodeEncodeError as reason:
-            raise UserError(f"key {key!r} of state '{self._container}' is not valid Unicode: {reason}") from reason
+        return slot_of(hash_key(*self._values(key)), self._slot_bits)
 
     def sort_key(self, key: Key) -> tuple[tuple[int, Any], ...]:
         """What sorts normal keys as Arrow does: by value, then NaN, then null."""

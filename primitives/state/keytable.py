@@ -125,7 +125,7 @@ class KeyTable:
 
     def hashes(self, rows: Selection) -> Words:
         """The hash of the key of each row."""
-        return pick(self._word(0), rows) if self._hashed else hash_keys(self.to_arrow(rows))
+        return self._pick(0, rows) if self._hashed else hash_keys(self.to_arrow(rows))
 
     def to_arrow(self, rows: Selection) -> list[pa.Array]:
         """The key columns of rows, in the declared order."""
@@ -135,7 +135,7 @@ class KeyTable:
         valid = validity(pick(self._nulls.array, rows) & column.bit != 0) if self._nullable else None
         if is_span(column.kind):
             return to_array(self._spans(column.head), row_numbers(rows), self._heap, column.kind, valid)
-        return from_numbers(column.kind, _from_words(column.kind, pick(self._word(column.head), rows)), valid)
+        return from_numbers(column.kind, _from_words(column.kind, self._pick(column.head, rows)), valid)
 
     def release(self, rows: Ints) -> None:
         """Lets go of the long spans of rows that are deleted."""
@@ -159,9 +159,8 @@ class KeyTable:
     def _spans(self, head: int) -> Spans:
         return Spans(self._words.array, self._width, head)
 
-    def _word(self, at: int) -> Words:
-        """One of the words of every row."""
-        return self._words.array[at :: self._width]
+    def _pick(self, word: int, rows: Selection) -> Words:
+        return pick(self._words.array, rows, self._width, word)
 
 
 _NO_BYTES = read_only(np.empty(0, np.uint8))

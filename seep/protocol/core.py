@@ -173,8 +173,7 @@ class ManagerCore:
         return (self.final is None or self.ticked < self.final) and self._window_is_open()
 
     def _window_is_open(self) -> bool:
-        sinks = [i for i in self.placement if self.graph.kind(i.operator) is Kind.SINK]
-        return self.ticked + 1 - min(self.safe.of(sink) for sink in sinks) <= self.settings.window
+        return self.ticked + 1 - min(self.safe.of(sink) for sink in self._sinks()) <= self.settings.window
 
     def _tick(self) -> None:
         self.ticked += 1
@@ -223,14 +222,18 @@ class ManagerCore:
             self._finish_if_done()
 
     def _finish_if_done(self) -> None:
-        if self.final is not None and self._lowest_commit() >= self.final:
+        if self.final is not None and all(self._has_committed_all(sink) for sink in self._sinks()):
             self.phase = Phase.FINISHED
             self._effects.append(Finished(self.final))
 
-    def _lowest_commit(self) -> int:
+    def _has_committed_all(self, sink: InstanceId) -> bool:
+        """Up to the final epoch, or up to the last one at which it owned anything."""
         assert self.final is not None
-        sinks = (i for o in self.graph.of_kind(Kind.SINK) for i in self.topology.instances(o, self.final))
-        return min(self.safe.of(sink) for sink in sinks)
+        last = self.topology.last_epoch(sink)
+        return self.safe.of(sink) >= (self.final if last is None else min(last, self.final))
+
+    def _sinks(self) -> list[InstanceId]:
+        return [i for i in self.placement if self.graph.kind(i.operator) is Kind.SINK]
 
     def _trim_outboxes(self) -> None:
         trimmed = self.safe.advance(self.topology, self.placement, self.ticked)

@@ -95,4 +95,5 @@ class Departures:
 
     def _changes(self, slots: SlotSet, base: int | None) -> tuple[int | None, tuple[object, ...]]:
         usable = base if base in self._state.marks else None
-        return usable, tuple(self._state.snapshot(slots, usable))
+        # A delta also names other slots that were replaced here since its base: none of the new owner's business.
+        return usable, tuple(chunk.select(slots) for chunk in self._state.snapshot(slots, usable))

@@ -84,13 +84,18 @@ class StatefulInstance(KeyedInstance[Batch]):
     def _restore(self, checkpoint: Checkpoint | None) -> None:
         assert self._origin is not None
         if checkpoint is None:
-            self._post(MANAGER, RestoreFailed(self.me))
+            self._fail_to_restore()
             return
         self.inbox.processed = restore_state(checkpoint, self.state, self.outbox)
         self._restored = checkpoint.slots
         self._post(MANAGER, Restored(self.me, checkpoint.epoch, self._origin.holder, self._origin.part))
         self.phase = Phase.STANDBY
         self._run_if_current()
+
+    def _fail_to_restore(self) -> None:
+        """This incarnation ends: a late answer, from a holder that was given up, must not bring it to life again."""
+        self._post(MANAGER, RestoreFailed(self.me))
+        self.halt()
 
     def _run_if_current(self) -> None:
         """A part of a split waits here until the view names it; anyone else is in the view already."""
@@ -184,7 +189,7 @@ class StatefulInstance(KeyedInstance[Batch]):
         elif self.phase is Phase.RESTORING:
             assert self._origin is not None
             if self._origin.holder not in view.nodes:
-                self._post(MANAGER, RestoreFailed(self.me))
+                self._fail_to_restore()
         elif self.phase is Phase.RUNNING:
             self.checkpointing.on_view(view)
             self._checkpoint_if_due()

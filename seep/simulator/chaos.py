@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def strike(world: World, fault: Fault) -> None:
     """Carries a fault out on what is there at this moment; one that finds no victim does nothing."""
     if world.trace:
-        world.trace(f"{world.now}: !! {fault}")
+        world.trace(world.now, f"fault: {fault.what} (delay {fault.delay}, pick {fault.pick})", True)
     _STRIKES[fault.what](world, random.Random(fault.pick), fault.delay)
     world.tally.count(fault.what)
 

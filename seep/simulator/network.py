@@ -10,7 +10,7 @@ import random
 from collections import deque
 from typing import Any, NamedTuple
 
-_PACES = (1.0, 1.0, 1.0, 1.0, 0.5, 0.06)
+_PACES = (1.0, 1.0, 1.0, 1.0, 0.5, 0.1)
 
 
 class Channel(NamedTuple):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from seep.simulator.faults import Fault, random_faults
 from seep.simulator.oracle import Reference, differences
 from seep.simulator.queries import SHAPES, Medium, Query
-from seep.simulator.world import Limits, World
+from seep.simulator.world import Limits, Trace, World
 
 
 class Verdict(StrEnum):
@@ -37,13 +36,13 @@ class Plan:
     """How many faults, over how many steps."""
 
     most_faults: int = 8
-    over_steps: int = 900
+    over_steps: int = 700
     limits: Limits = field(default_factory=Limits)
     medium: Medium | None = None  #: plain tuples, unless said otherwise
 
 
 def run_schedule(
-    seed: int, plan: Plan | None = None, faults: list[Fault] | None = None, trace: Callable[[str], None] | None = None
+    seed: int, plan: Plan | None = None, faults: list[Fault] | None = None, trace: Trace | None = None
 ) -> Outcome:
     """Runs the schedule of a seed, with its own faults or with the given ones."""
     plan = plan or Plan()

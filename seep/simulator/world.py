@@ -24,6 +24,8 @@ from seep.simulator.queries import Query
 from seep.simulator.store import SinkStore
 
 STORE = "store"
+#: Told of each step: when, what, and whether it is an event rather than a message.
+Trace = Callable[[int, str, bool], None]
 Stream = tuple[Incarnation, Incarnation, str, str]
 
 
@@ -35,7 +37,7 @@ class Stuck(AssertionError):
 class Limits:
     """How large a schedule is."""
 
-    rows: int = 14  #: per source partition, at most
+    rows: int = 10  #: per source partition, at most
     bite: int = 2  #: rows per partition and epoch, at most
     steps: int = 60_000
     after: int = 60  #: steps that go on after the end, to see what zombies do
@@ -68,7 +70,7 @@ class World:
     """Manager, nodes, network, sinks and faults of one schedule. The same seed and faults give the same run."""
 
     def __init__(
-        self, seed: int, query: Query, faults: list[Fault], limits: Limits, trace: Callable[[str], None] | None = None
+        self, seed: int, query: Query, faults: list[Fault], limits: Limits, trace: Trace | None = None
     ) -> None:
         self.rng = random.Random(f"{seed} schedule")
         self.query, self.limits, self.trace = query, limits, trace
@@ -152,7 +154,7 @@ class World:
             return
         item = self.network.take(channel)
         if self.trace:
-            self.trace(f"{self.now}: {channel.source} -> {target}: {item}")
+            self.trace(self.now, f"{channel.source} -> {target}: {item}", False)
         if target == STORE:
             self._write(channel.source, item)
         elif channel.lane is None:
@@ -219,7 +221,7 @@ class World:
                 case Event(kind):
                     self.tally.count(kind)
                     if self.trace:
-                        self.trace(f"{self.now}: ** {kind} {effect.subject} {effect.detail}")
+                        self.trace(self.now, f"{kind}: {effect.subject} {effect.detail}".rstrip(), True)
                 case Finished(epoch):
                     self.finished = epoch
                 case StateLost():

@@ -397,6 +397,7 @@ def test_a_batch_that_does_not_fit_is_refused_by_column(columns: Any, message: s
         (("1", "a", 1), "time '1' of state 'windows' is not a 64-bit integer"),
         ((2**63, "a", 1), "is not a 64-bit integer"),
         ((1, 7, 1), "key column 'user' of state 'windows': 7 of type int"),
+        ((1, "\ud800", 1), "key column 'user' of state 'windows': .* is not valid Unicode"),
         ((1, "a", "x"), "state 'windows' cannot store the str of key 'a' as int64"),
     ],
 )

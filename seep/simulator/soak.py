@@ -1,0 +1,86 @@
+"""Many schedules on all cores: progress while it runs, a table at the end, a minimal schedule for each violation."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from seep.simulator.schedule import Outcome, Verdict, minimise, run_schedule
+
+#: Violations that are cut down and printed; more would only repeat them.
+MOST_SHOWN = 3
+
+
+@dataclass(slots=True)
+class Summary:
+    """What a number of schedules came to."""
+
+    verdicts: Counter[Verdict] = field(default_factory=Counter)
+    events: Counter[str] = field(default_factory=Counter)
+    steps: int = 0
+    epochs: int = 0
+    seconds: float = 0.0
+    violations: list[Outcome] = field(default_factory=list)
+
+    def add(self, outcome: Outcome) -> None:
+        self.verdicts[outcome.verdict] += 1
+        self.events.update(outcome.events)
+        self.steps += outcome.steps
+        self.epochs += outcome.epochs
+        if outcome.verdict is Verdict.VIOLATION:
+            self.violations.append(outcome)
+
+    @property
+    def schedules(self) -> int:
+        return sum(self.verdicts.values())
+
+
+def soak(seeds: Iterable[int], jobs: int | None = None, progress: bool = False) -> Summary:
+    """Runs the schedules of all seeds; the same seeds give the same summary, whatever the number of jobs."""
+    summary, began, shown = Summary(), time.monotonic(), 0.0
+    for outcome in _outcomes(list(seeds), jobs or os.cpu_count() or 1):
+        summary.add(outcome)
+        summary.seconds = time.monotonic() - began
+        if progress and summary.seconds - shown > 5:
+            shown = summary.seconds
+            _tell(summary)
+    return summary
+
+
+def _outcomes(seeds: list[int], jobs: int) -> Iterator[Outcome]:
+    if jobs == 1:
+        yield from map(run_schedule, seeds)
+        return
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        yield from pool.imap_unordered(run_schedule, seeds, chunksize=50)
+
+
+def _tell(summary: Summary) -> None:
+    rate = summary.schedules / summary.seconds
+    line = (
+        f"{summary.schedules} schedules in {summary.seconds:.0f} s ({rate:.0f}/s), {len(summary.violations)} violations"
+    )
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+
+
+def report(summary: Summary) -> str:
+    """The summary as a table."""
+    lines = [f"{summary.schedules} schedules, {summary.seconds:.1f} s"]
+    lines += [f"  {verdict.value:<24}{summary.verdicts[verdict]:>10}" for verdict in Verdict]
+    lines += [f"  {'epochs':<24}{summary.epochs:>10}", f"  {'steps':<24}{summary.steps:>10}", "what happened in them"]
+    lines += [f"  {kind:<24}{count:>10}" for kind, count in summary.events.most_common()]
+    return "\n".join(lines + [_story(violation) for violation in summary.violations[:MOST_SHOWN]])
+
+
+def _story(violation: Outcome) -> str:
+    """A violation with the fewest faults that still cause it, and how to see it again."""
+    least = minimise(violation)
+    faults = "\n".join(f"    {fault}" for fault in least.faults)
+    again = f"python -m seep.simulator replay {least.seed}"
+    return f"VIOLATION with seed {least.seed}: {least.note}\n  fewest faults:\n{faults}\n  again: {again}"

@@ -6,13 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 from numpy.typing import NDArray
-
-from primitives.state.intrinsics import pointer, prefetch
-
-#: How many rows ahead compiled loops ask for memory that they read at random.
-AHEAD = 128
 
 #: Rows of a container: their numbers, or all up to one.
 Selection = NDArray[np.int64] | slice
@@ -71,27 +65,6 @@ def validity(nulls: NDArray[np.bool_]) -> pa.Buffer | None:
     return pa.py_buffer(np.packbits(~nulls, bitorder="little")) if nulls.any() else None
 
 
-def pick(numbers: NDArray[Any], rows: Selection, width: int = 1, at: int = 0) -> NDArray[Any]:
-    """A copy of the elements of rows, where each row has `width` elements of which the one at `at` is meant."""
-    if not isinstance(rows, np.ndarray):
-        return numbers[at::width][rows].copy()
-    if numbers.itemsize != 8:
-        return numbers[rows * width + at]
-    picked = np.empty(len(rows), numbers.dtype)
-    _gather(numbers.view(np.uint64), width, at, rows, picked.view(np.uint64))
-    return picked
-
-
 def row_numbers(rows: Selection) -> NDArray[np.int64]:
     """The numbers of rows."""
     return rows if isinstance(rows, np.ndarray) else np.arange(rows.stop)
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _gather(
-    words: NDArray[np.uint64], width: int, at: int, rows: NDArray[np.int64], picked: NDArray[np.uint64]
-) -> None:
-    there = pointer(words)
-    for row in range(len(rows)):
-        prefetch(there, rows[min(row + AHEAD, len(rows) - 1)] * width + at)
-        picked[row] = there[rows[row] * width + at]

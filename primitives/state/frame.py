@@ -16,11 +16,12 @@ from primitives.errors import UserError
 from primitives.slots import DEFAULT_SLOT_BITS, SlotSet, check_slot_bits, slots_of
 from primitives.state.bitmap import Bitmap, rows_of, union
 from primitives.state.changes import Changes
-from primitives.state.columns import Column, check_type, default_of, given_column, new_column
+from primitives.state.columns import check_type, default_of, given_column
 from primitives.state.container import check_fits
 from primitives.state.fixed import Selection, row_numbers
+from primitives.state.folds import FOLDS
 from primitives.state.index import Index
-from primitives.state.keytable import MAX_KEY_COLUMNS
+from primitives.state.table import MAX_COLUMNS, Column, Table
 
 Rows = NDArray[np.int64]
 Keys = Any  # a RecordBatch, Table or mapping with the key columns, or the only key column itself
@@ -82,11 +83,10 @@ class Frame:
         self._identity = pa.schema(list(keys.items()))
         self._value_schema = pa.schema(list(values.items()))
         self._schema = pa.schema([*self._identity, *self._value_schema])
-        self._index = Index(list(keys.values()))
-        self._columns = {
-            column: new_column(self._label(column), kind, self._default(column, kind, defaults or {}))
-            for column, kind in values.items()
-        }
+        default_values = [self._default(column, kind, defaults or {}) for column, kind in values.items()]
+        self._table = Table(list(keys.values()), list(values.values()), default_values)
+        self._columns = dict(zip(values, self._table.values, strict=True))
+        self._index = Index(self._table)
         self._rows_in_slot = np.zeros(1 << slot_bits, np.int64)
         self._changes: Changes[_Log] = Changes(name, _Log)
 
@@ -138,7 +138,7 @@ class Frame:
         """The values of keys, null for a key without a row; and which keys have one."""
         rows = self.locate(keys, create=False)
         found = rows >= 0
-        values = [column.to_arrow(np.maximum(rows, 0)) for column in self._columns.values()]
+        values = self._table.to_arrow(self._table.values, np.maximum(rows, 0))
         if not found.all():
             values = [pc.if_else(pa.array(found), array, pa.scalar(None, array.type)) for array in values]
         return pa.record_batch(values, schema=self._value_schema), found
@@ -148,7 +148,7 @@ class Frame:
         rows = self._index.distinct(self.locate(keys, create=False))
         interval = self._changes.current
         if interval is not None and len(rows):
-            interval.log.deleted.append(self._index.keys(rows))
+            interval.log.deleted.append(self._table.to_arrow(self._table.keys, rows))
         self._forget(rows)
         return len(rows)
 
@@ -233,9 +233,6 @@ class Frame:
         located = self._index.locate(columns, create=True)
         rows = located.rows[located.created]
         if len(rows):
-            for column in self._columns.values():
-                column.reserve(self._index.end)
-                column.create(rows)
             np.add.at(self._rows_in_slot, slots_of(located.hashes[located.created], self.slot_bits), 1)
             self._touch(rows)
         return located.rows
@@ -250,24 +247,20 @@ class Frame:
 
     def _fold(self, fold: str, keys: Keys, values: Mapping[str, Any]) -> Rows:
         for name in values:
-            self._column(name).check_fold(fold)
+            if not FOLDS[fold].accepts(self._column(name).kind):
+                raise UserError(f"{self._label(name)} is {self._column(name).kind}; {fold} needs {FOLDS[fold].needs}")
         rows, columns = self._open(keys, values)
         for name, column in columns.items():
-            self._columns[name].fold(fold, rows, column)
+            self._table.fold(self._columns[name], fold, rows, column)
         return rows
 
     def _assign(self, name: str, rows: Rows, values: pa.Array) -> None:
-        column = self._columns[name]
-        column.assign(rows, values)
-        column.tidy(lambda: self._index.rows)
+        self._table.assign(self._columns[name], rows, values)
+        self._table.tidy(lambda: self._index.rows)
 
     def _forget(self, rows: Rows) -> None:
-        np.subtract.at(self._rows_in_slot, slots_of(self._index.hashes(rows), self.slot_bits), 1)
-        for column in self._columns.values():
-            column.release(rows)
+        np.subtract.at(self._rows_in_slot, slots_of(self._table.hashes(rows), self.slot_bits), 1)
         self._index.remove(rows)
-        for column in self._columns.values():
-            column.tidy(lambda: self._index.rows)
 
     def _touch(self, rows: Rows) -> None:
         interval = self._changes.current
@@ -281,8 +274,6 @@ class Frame:
     def _compact(self) -> None:
         """Numbers all rows anew, without gaps, and gives memory back."""
         rows = self._index.compact()
-        for column in self._columns.values():
-            column.keep(rows)
         for mark in self.marks[:1]:
             for interval in self._changes.since(mark):
                 interval.log.written.renumber(rows)
@@ -299,7 +290,7 @@ class Frame:
         """Those of the rows that are in `slots`."""
         if self._count_in(slots) == len(self):
             return rows
-        mask = slots.mask(self.slot_bits)[slots_of(self._index.hashes(rows), self.slot_bits)]
+        mask = slots.mask(self.slot_bits)[slots_of(self._table.hashes(rows), self.slot_bits)]
         return np.flatnonzero(mask) if isinstance(rows, slice) else rows[mask]
 
     def _written_since(self, since: int) -> Rows:
@@ -312,7 +303,7 @@ class Frame:
         if not logged:
             return self._no_keys()
         columns = [pa.concat_arrays(arrays) for arrays in zip(*logged, strict=True)]
-        distinct = Index(self._identity.types).locate(columns, create=True)
+        distinct = Index(Table(self._identity.types)).locate(columns, create=True)
         gone = self._index.locate(columns, create=False).rows[distinct.created] < 0
         mine = slots.mask(self.slot_bits)[slots_of(distinct.hashes[distinct.created], self.slot_bits)]
         return [column.take(pa.array(distinct.created[gone & mine])) for column in columns]
@@ -320,8 +311,8 @@ class Frame:
     # --- batches ------------------------------------------------------------------------------------------------------
 
     def _batch(self, rows: Selection) -> pa.RecordBatch:
-        values = [column.to_arrow(rows) for column in self._columns.values()]
-        return pa.record_batch([*self._index.keys(rows), *values], schema=self._schema)
+        columns = [*self._table.keys, *self._table.values]
+        return pa.record_batch(self._table.to_arrow(columns, rows), schema=self._schema)
 
     def _chunk(self, replaced: SlotSet, rows: Selection, deleted: Sequence[pa.Array]) -> Chunk:
         return Chunk(
@@ -382,8 +373,10 @@ class Frame:
     def _check_declaration(
         self, keys: Mapping[str, pa.DataType], values: Mapping[str, pa.DataType], defaults: Mapping[str, Any]
     ) -> None:
-        if not 1 <= len(keys) <= MAX_KEY_COLUMNS:
-            raise UserError(f"state '{self.name}' has {len(keys)} key columns; declare 1 to {MAX_KEY_COLUMNS}")
+        if not keys:
+            raise UserError(f"state '{self.name}' needs at least one key column, for example keys={{'id': pa.int64()}}")
+        if len(keys) + len(values) > MAX_COLUMNS:
+            raise UserError(f"state '{self.name}' has more than {MAX_COLUMNS} columns; use several frames")
         for column, kind in [*keys.items(), *values.items()]:
             check_type(self._label(column), kind)
         for column in values:
@@ -429,7 +422,8 @@ class ColumnView:
 
     def to_arrow(self, rows: Rows) -> pa.Array:
         """A copy of the values of rows."""
-        return self._frame._columns[self._name].to_arrow(self._frame._checked(rows))
+        column = self._frame._column(self._name)
+        return self._frame._table.to_arrow([column], self._frame._checked(rows))[0]
 
 
 def warm_up() -> None:

@@ -22,7 +22,7 @@ def pointer(_typing: Any, array: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return context.make_array(signature.args[0])(context, builder, arguments[0]).data
 
-    return types.CPointer(array.dtype)(array), generate
+    return types.CPointer(array.dtype)(array), generate  # type: ignore[attr-defined]
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from primitives.errors import UserError
 from primitives.state.fixed import read_only
+from primitives.state.intrinsics import pointer
 from primitives.state.memory import Region
 
 Words = NDArray[np.uint64]
@@ -75,8 +76,8 @@ def starts_and_bytes(array: pa.Array) -> tuple[Ints, Bytes]:
     return read_only(starts), read_only(np.frombuffer(data or b"", np.uint8)[starts[0] : starts[-1]])
 
 
-def to_array(column: Spans, rows: Ints, heap: Heap, kind: pa.DataType, valid: pa.Buffer | None) -> pa.Array:
-    """The spans of rows as an Arrow array of a string or binary type."""
+def spans_to_arrow(kind: pa.DataType, column: Spans, rows: Ints, heap: Heap, valid: pa.Buffer | None) -> pa.Array:
+    """The spans of rows as an array of a string or binary type."""
     starts = np.empty(len(rows) + 1, np.int64)
     _measure(column, rows, starts)
     data = np.empty(starts[-1], np.uint8)
@@ -88,49 +89,91 @@ def to_array(column: Spans, rows: Ints, heap: Heap, kind: pa.DataType, valid: pa
     return pa.Array.from_buffers(kind, len(rows), [valid, pa.py_buffer(starts), pa.py_buffer(data)])
 
 
+# --- compiled ---------------------------------------------------------------------------------------------------------
+
+
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def encode(starts: Ints, data: Bytes, shift: int, column: Spans) -> None:
     """Writes the values of `starts_and_bytes` as spans, the long ones with their place in `data`, plus `shift`."""
+    words, there = pointer(column.words), pointer(data)
     for row in range(len(starts) - 1):
         start, length = starts[row] - starts[0], starts[row + 1] - starts[row]
         at = row * column.width + column.head
-        column.words[at] = np.uint64(length) | _word(data, start, min(length, 4)) << _UPPER
-        long = length > _INLINE
-        column.words[at + 1] = np.uint64(start + shift) if long else _word(data, start + 4, max(length - 4, 0))
+        words[at] = np.uint64(length) | _pack(there, start, min(length, 4)) << _UPPER
+        is_long = length > _INLINE
+        words[at + 1] = np.uint64(start + shift) if is_long else _pack(there, start + 4, max(length - 4, 0))
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _word(data: Bytes, start: int, length: int) -> np.uint64:
-    word = np.uint64(0)
-    for byte in range(length):
-        word |= np.uint64(data[start + byte]) << np.uint64(8 * byte)
-    return word
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def assign(column: Spans, rows: Ints, values: Words, data: Bytes, heap: Bytes, counts: Ints) -> None:
+def store(column: Spans, rows: Ints, values: Words, data: Bytes, heap: Bytes, counts: Ints) -> None:
     """Overwrites the spans of rows with those of a batch, in order."""
+    words, source, bytes_in, bytes_out = pointer(column.words), pointer(values), pointer(data), pointer(heap)
     for row in range(len(rows)):
         at = rows[row] * column.width + column.head
-        counts[GARBAGE] += _long_length(column.words, at)
-        copy_span(column.words, at, values, 2 * row, data, heap, counts)
+        counts[GARBAGE] += _long_length(words, at)
+        copy_span(words, at, source, 2 * row, bytes_in, bytes_out, counts)
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def copy_span(words: Words, at: int, values: Words, source: int, data: Bytes, heap: Bytes, counts: Ints) -> None:
+def release(column: Spans, rows: Ints, counts: Ints) -> None:
+    """Counts the bytes of spans that are about to be overwritten as garbage."""
+    words = pointer(column.words)
+    for row in rows:
+        counts[GARBAGE] += _long_length(words, row * column.width + column.head)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _measure(column: Spans, rows: Ints, starts: Ints) -> None:
+    words = pointer(column.words)
+    starts[0] = 0
+    for at in range(len(rows)):
+        starts[at + 1] = starts[at] + np.int64(words[rows[at] * column.width + column.head] & _LENGTH)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _copy(column: Spans, rows: Ints, heap: Bytes, starts: Ints, data: Bytes) -> None:
+    words, source, target = pointer(column.words), pointer(heap), pointer(data)
+    for row in range(len(rows)):
+        at = rows[row] * column.width + column.head
+        start, end = starts[row], starts[row + 1]
+        if end - start > _INLINE:
+            _copy_bytes(source, np.int64(words[at + 1]), target, start, end - start)
+        else:
+            _unpack(words[at] >> _UPPER, target, start, min(start + 4, end))
+            _unpack(words[at + 1], target, start + 4, end)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _move(column: Spans, rows: Ints, old: Bytes, new: Bytes, counts: Ints) -> None:
+    words, source, target = pointer(column.words), pointer(old), pointer(new)
+    for row in rows:
+        at = row * column.width + column.head
+        length = _long_length(words, at)
+        if length:
+            _copy_bytes(source, np.int64(words[at + 1]), target, counts[USED], length)
+            words[at + 1] = counts[USED]
+            counts[USED] += length
+
+
+# What follows is given pointers for arrays.
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def copy_span(
+    words: Words, at: Integer, values: Words, source: Integer, data: Bytes, heap: Bytes, counts: Ints
+) -> None:
     """Copies one span from a batch, its bytes from `data` to the end of `heap` if it is long."""
     words[at] = values[source]
     words[at + 1] = values[source + 1]
     length = _long_length(values, source)
     if length:
-        used, start = counts[USED], np.int64(values[source + 1])
-        _copy_bytes(data, start, heap, used, length)
-        words[at + 1] = used
-        counts[USED] = used + length
+        _copy_bytes(data, np.int64(values[source + 1]), heap, counts[USED], length)
+        words[at + 1] = counts[USED]
+        counts[USED] += length
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def same_span(words: Words, at: int, heap: Bytes, others: Words, other: int, data: Bytes) -> bool:
+def same_span(words: Words, at: Integer, heap: Bytes, others: Words, other: Integer, data: Bytes) -> bool:
     """Whether a span in the state, at `at`, is one in a batch, at `other`."""
     if words[at] != others[other]:
         return False
@@ -144,62 +187,27 @@ def same_span(words: Words, at: int, heap: Bytes, others: Words, other: int, dat
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def release(column: Spans, rows: Ints, counts: Ints) -> None:
-    """Empties the spans of rows."""
-    for row in rows:
-        at = row * column.width + column.head
-        counts[GARBAGE] += _long_length(column.words, at)
-        column.words[at] = 0
-        column.words[at + 1] = 0
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _long_length(words: Words, at: int) -> Integer:
+def _long_length(words: Words, at: Integer) -> Integer:
     """The bytes that a span has in the heap."""
     length = np.int64(words[at] & _LENGTH)
     return length if length > _INLINE else 0
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _measure(column: Spans, rows: Ints, starts: Ints) -> None:
-    starts[0] = 0
-    for at in range(len(rows)):
-        word = column.words[rows[at] * column.width + column.head]
-        starts[at + 1] = starts[at] + np.int64(word & _LENGTH)
+def _pack(data: Bytes, start: Integer, length: Integer) -> np.uint64:
+    word = np.uint64(0)
+    for byte in range(length):
+        word |= np.uint64(data[start + byte]) << np.uint64(8 * byte)
+    return word
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _copy(column: Spans, rows: Ints, heap: Bytes, starts: Ints, data: Bytes) -> None:
-    for row in range(len(rows)):
-        at = rows[row] * column.width + column.head
-        start, end = starts[row], starts[row + 1]
-        if end - start > _INLINE:
-            place = np.int64(column.words[at + 1])
-            _copy_bytes(heap, place, data, start, end - start)
-        else:
-            _unpack(column.words[at] >> _UPPER, data, start, min(start + 4, end))
-            _unpack(column.words[at + 1], data, start + 4, end)
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _unpack(word: np.uint64, data: Bytes, start: int, end: int) -> None:
+def _unpack(word: np.uint64, data: Bytes, start: Integer, end: Integer) -> None:
     for at in range(start, end):
         data[at] = np.uint8(word >> np.uint64(8 * (at - start)))
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _move(column: Spans, rows: Ints, old: Bytes, new: Bytes, counts: Ints) -> None:
-    for row in rows:
-        at = row * column.width + column.head
-        length = _long_length(column.words, at)
-        if length:
-            used, start = counts[USED], np.int64(column.words[at + 1])
-            _copy_bytes(old, start, new, used, length)
-            column.words[at + 1] = used
-            counts[USED] = used + length
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _copy_bytes(source: Bytes, start: Integer, target: Bytes, at: Integer, length: Integer) -> None:
-    for byte in range(length):  # a loop, since Numba takes seconds to compile an assignment of slices
+    for byte in range(length):
         target[at + byte] = source[start + byte]

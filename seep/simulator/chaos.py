@@ -104,8 +104,25 @@ def _drain(world: World, rng: random.Random, _: int) -> None:
 
 
 def _split(world: World, rng: random.Random, _: int) -> None:
+    _split_up(world, rng, _any_stateful(world, rng))
+
+
+def _blind_split(world: World, rng: random.Random, delay: int) -> None:
+    """What the origin sends after the split is effective must not count."""
+    origin = _any_stateful(world, rng)
+    if (node := world.manager.placement[origin].node) in world.live():
+        world.cut(MANAGER, node, delay)
+    _split_up(world, rng, origin)
+
+
+def _any_stateful(world: World, rng: random.Random) -> InstanceId:
     operator = rng.choice(world.query.graph.of_kind(Kind.STATEFUL))
-    origin = InstanceId(operator, rng.choice(_indexes(world, operator)))
+    return InstanceId(operator, rng.choice(_indexes(world, operator)))
+
+
+def _split_up(world: World, rng: random.Random, origin: InstanceId) -> None:
+    """Gives some of the slots of an instance to one or two new ones."""
+    operator = origin.operator
     owned = list(world.manager.topology.history[operator][-1].assignment.slots_of(origin.index))
     rng.shuffle(owned)
     given, fresh = owned[: rng.randint(1, len(owned))], _fresh(world, operator)
@@ -143,6 +160,7 @@ _STRIKES: dict[What, Callable[[World, random.Random, int], None]] = {
     What.MOVE_BACK: _move_back,
     What.DRAIN: _drain,
     What.SPLIT: _split,
+    What.BLIND_SPLIT: _blind_split,
     What.CHECKPOINT: _checkpoint,
     What.JOIN: _join,
 }

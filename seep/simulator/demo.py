@@ -20,9 +20,12 @@ def demo(say: Say) -> int:
     query = Query(SHAPES[0], random.Random(1), rows=60)
     query.parallelism = dict.fromkeys(query.graph.operators, 1)
     say("A query of four operators, src -> map -> sum -> out, one instance each, on simulated nodes.")
-    world = World(
-        1, query, [], Limits(rows=60), trace=lambda step, text, loud: say(f"{step:>6}  {text}") if loud else None
-    )
+
+    def trace(step: int, text: str, is_event: bool) -> None:
+        if is_event:
+            say(f"{step:>6}  {text}")
+
+    world = World(1, query, [], Limits(rows=60), trace)
     world.at(400, lambda: _kill(world, say))
     world.at(1_400, lambda: _scale_out(world, say))
     world.run()

@@ -19,6 +19,7 @@ class What(StrEnum):
     MOVE_BACK = "move back"  #: plan kind 1: the latest change of an operator is undone
     DRAIN = "drain"  #: plan kind 1: all slots of an instance elsewhere
     SPLIT = "split"  #: plan kind 3
+    BLIND_SPLIT = "blind split"  #: the same while the origin cannot hear the manager, and so goes on for a while
     CHECKPOINT = "checkpoint"  #: on demand
     JOIN = "join"  #: a fresh node
 
@@ -44,20 +45,21 @@ _WEIGHTS = {
     What.MOVE_BACK: 3,
     What.DRAIN: 2,
     What.SPLIT: 4,
+    What.BLIND_SPLIT: 3,
     What.CHECKPOINT: 4,
     What.JOIN: 1,
 }
 
 
-def random_faults(rng: random.Random, most: int, steps: int) -> list[Fault]:
+def random_faults(rng: random.Random, most: int, steps: int, only: tuple[What, ...] = ()) -> list[Fault]:
     """A random schedule of faults over the first `steps` steps, in order; sometimes several close together.
 
     Each schedule leaves some kinds out and favours others, so that rare combinations get their turn.
     """
-    kinds = list(_WEIGHTS)
-    weights = [weight * rng.choice((0, 1, 1, 5)) for weight in _WEIGHTS.values()]
+    kinds = list(only or _WEIGHTS)
+    weights = [_WEIGHTS[kind] * rng.choice((0, 1, 1, 5)) for kind in kinds]
     if not any(weights):
-        weights = list(_WEIGHTS.values())
+        weights = [_WEIGHTS[kind] for kind in kinds]
     faults: list[Fault] = []
     for _ in range(rng.randint(1, most)):
         near = faults and rng.random() < 0.3

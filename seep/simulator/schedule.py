@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from seep.simulator.faults import Fault, random_faults
+from seep.simulator.faults import Fault, What, random_faults
 from seep.simulator.oracle import Reference, differences
 from seep.simulator.queries import SHAPES, Medium, Query
 from seep.simulator.world import Limits, Trace, World
@@ -38,6 +38,7 @@ class Plan:
     most_faults: int = 8
     over_steps: int = 700
     limits: Limits = field(default_factory=Limits)
+    only: tuple[What, ...] = ()  #: kinds of fault; all, unless said otherwise
     medium: Medium | None = None  #: plain tuples, unless said otherwise
 
 
@@ -47,7 +48,7 @@ def run_schedule(
     """Runs the schedule of a seed, with its own faults or with the given ones."""
     plan = plan or Plan()
     if faults is None:
-        faults = random_faults(random.Random(f"{seed} faults"), plan.most_faults, plan.over_steps)
+        faults = random_faults(random.Random(f"{seed} faults"), plan.most_faults, plan.over_steps, plan.only)
     world = None
     try:
         world = World(seed, _query(seed, plan), faults, plan.limits, trace)

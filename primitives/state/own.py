@@ -1,0 +1,168 @@
+"""OwnState: a structure of the operator's own as its state, by overriding SEEP's get- and set-processing-state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from primitives.chunk import Chunk
+from primitives.errors import UserError
+from primitives.hashing import hash_keys
+from primitives.slots import DEFAULT_SLOT_BITS, SlotSet, check_slot_bits, slots_of
+from primitives.state.changes import Changes
+from primitives.state.codec import Decode, Encode, ValueCodec
+from primitives.state.container import check_fits
+
+_KEYS = ("slot_key",)
+
+
+class OwnProcessingState(Protocol):
+    """What an operator implements to keep its state as it likes; it must know the slot of all that it keeps.
+
+    The slot of a key is `slots_of(hash_keys(…), slot_bits)`, or of a single one `slot_of(hash_key(…), slot_bits)`.
+    """
+
+    def get_processing_state(self, slots: SlotSet) -> Mapping[int, Any]:
+        """The state of each of `slots`, as plain data; those without any state may be left out."""
+        ...
+
+    def set_processing_state(self, state: Mapping[int, Any]) -> None:
+        """Takes in what `get_processing_state` once returned, for slots that hold nothing now."""
+        ...
+
+    def drop_processing_state(self, slots: SlotSet) -> None:
+        """Forgets the state of `slots`."""
+        ...
+
+
+class OwnState:
+    """A container around state that an operator keeps by itself; beside others, it goes into `Containers`.
+
+    It cannot tell what changed: a snapshot carries the slots completely, also as a delta. So it is for small state, or
+    for structures that no container offers. The state of a slot is stored as a value is in `Values`: as msgpack, or as
+    the Arrow type `value`; `encode` and `decode` turn other objects into such values and back.
+
+    >>> class Clicks:
+    ...     total = {0: 5, 3: 8}  # by slot
+    ...
+    ...     def get_processing_state(self, slots):
+    ...         return {slot: count for slot, count in self.total.items() if slot in slots}
+    ...
+    ...     def set_processing_state(self, state):
+    ...         self.total |= state
+    ...
+    ...     def drop_processing_state(self, slots):
+    ...         self.total = {slot: count for slot, count in self.total.items() if slot not in slots}
+    >>> clicks = Clicks()
+    >>> state = OwnState("clicks", clicks, slot_bits=2)
+    >>> chunk = state.snapshot(SlotSet([2, 3]))
+    >>> state.drop(SlotSet.full(2))
+    >>> state.restore([chunk])
+    >>> clicks.total
+    {3: 8}
+    """
+
+    def __init__(
+        self,
+        name: str,
+        operator: OwnProcessingState,
+        *,
+        slot_bits: int = DEFAULT_SLOT_BITS,
+        value: pa.DataType | None = None,
+        encode: Encode | None = None,
+        decode: Decode | None = None,
+        version: int = 0,
+    ) -> None:
+        self.name = name
+        self.slot_bits = check_slot_bits(slot_bits)
+        self.version = version
+        self._operator = operator
+        self._codec = ValueCodec(name, value, encode, decode)
+        self._identity = pa.schema([pa.field(key, pa.int64()) for key in _KEYS])
+        self._schema = self._identity.append(pa.field("value", self._codec.type))
+        self._changes: Changes[None] = Changes(name, lambda: None)
+
+    def __len__(self) -> int:
+        """Number of slots that hold state. Costs getting all of it."""
+        return len(self._get(SlotSet.full(self.slot_bits)))
+
+    @property
+    def marks(self) -> tuple[int, ...]:
+        """See `State.marks`."""
+        return self._changes.marks
+
+    def mark(self, epoch: int) -> None:
+        """See `State.mark`."""
+        self._changes.mark(epoch)
+
+    def release(self, epoch: int) -> None:
+        """See `State.release`."""
+        self._changes.release(epoch)
+
+    def snapshot(self, slots: SlotSet, since: int | None = None) -> Chunk:
+        """See `State.snapshot`; it always replaces `slots`, with all that they hold."""
+        state = self._get(slots)
+        keys = pa.array(_key_in_each_slot(self.slot_bits)[list(state)])
+        values = self._codec.column(list(state.values()), lambda at: f"slot {list(state)[at]}")
+        return Chunk(
+            name=self.name,
+            version=self.version,
+            slot_bits=self.slot_bits,
+            replaced=slots if since is None else slots | self._changes.replaced_since(since),
+            keys=_KEYS,
+            identity=_KEYS,
+            rows=pa.record_batch([keys, values], schema=self._schema),
+            deleted=pa.RecordBatch.from_pylist([], self._identity),
+        )
+
+    def restore(self, chunks: Iterable[Chunk]) -> None:
+        """See `State.restore`."""
+        for chunk in chunks:
+            check_fits(chunk, self, self.version, _KEYS, self._schema)
+            self.drop(chunk.replaced)
+            values = self._codec.values(chunk.rows.column("value"))
+            self._operator.set_processing_state(dict(zip(chunk.slots_of_rows().tolist(), values, strict=True)))
+
+    def drop(self, slots: SlotSet) -> None:
+        """See `State.drop`."""
+        self._operator.drop_processing_state(slots)
+        self._changes.replace(slots)
+
+    def size(self, slots: SlotSet | None = None) -> int:
+        """See `State.size`. Costs a snapshot."""
+        return self.snapshot(SlotSet.full(self.slot_bits) if slots is None else slots).nbytes
+
+    def changed(self, since: int) -> int:
+        """Number of slots that hold state: any of them may have changed since."""
+        self._changes.since(since)
+        return len(self)
+
+    def _get(self, slots: SlotSet) -> dict[int, Any]:
+        state = self._operator.get_processing_state(slots)
+        if extra := SlotSet(state) - slots:
+            raise UserError(
+                f"state '{self.name}': get_processing_state was asked for {slots}, and returned {extra} as well; "
+                "return only what is asked for, as the other slots may belong to another instance"
+            )
+        return {slot: state[slot] for slot in sorted(state)}
+
+
+@cache
+def _key_in_each_slot(slot_bits: int) -> NDArray[np.int64]:
+    """The first of 0, 1, 2, … that is in each slot: the key under which chunks know the slot, since they hash keys.
+
+    It takes about slot_bits looks at as many numbers as there are slots, until the last slot is hit.
+    """
+    keys = np.full(1 << slot_bits, -1)
+    numbers = np.arange(1 << slot_bits)
+    while (keys < 0).any():
+        slots = slots_of(hash_keys([numbers]), slot_bits)
+        hits = np.flatnonzero(keys[slots] < 0)[::-1]  # backwards, so that of several numbers the first remains
+        keys[slots[hits]] = numbers[hits]
+        numbers += len(numbers)
+    return keys

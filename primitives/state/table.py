@@ -1,0 +1,402 @@
+"""Table: the columns of a container's rows, kept row by row as 64-bit words.
+
+Columns come in and go out, but batches of keys touch rows at random: with its words side by side a row costs one wait
+for memory, not one for each column. And one compiled comparison serves keys of all types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numba import njit
+from numpy.typing import NDArray
+
+from primitives.hashing import hash_keys
+from primitives.state.fixed import (
+    Selection,
+    from_numbers,
+    is_span,
+    null_mask,
+    read_only,
+    row_numbers,
+    storage_type,
+    to_numbers,
+    validity,
+)
+from primitives.state.folds import FOLDS
+from primitives.state.intrinsics import pointer, prefetch
+from primitives.state.memory import Region
+from primitives.state.spans import (
+    Heap,
+    Integer,
+    Spans,
+    copy_span,
+    encode,
+    release,
+    same_span,
+    spans_to_arrow,
+    starts_and_bytes,
+    store,
+)
+
+Words = NDArray[np.uint64]
+Bytes = NDArray[np.uint8]
+Ints = NDArray[np.int64]
+
+#: Bits in a row's mask of nulls.
+MAX_COLUMNS = 64
+
+#: How many rows ahead compiled loops ask for memory.
+_AHEAD = 128
+
+#: Rows whose words are taken apart at a time; they fit into the first-level cache.
+_BLOCK = 512
+
+
+class Probe(NamedTuple):
+    """The keys of a batch, in words as in the table."""
+
+    hashes: Words
+    words: Words
+    nulls: Words  #: for each key, a bit for each column
+    data: Bytes  #: of long spans
+    nullable: bool  #: as long as no value ever was null it is false, and no nulls are looked at
+
+
+class Stored(NamedTuple):
+    """The rows of a table, for compiled code; not to be kept, as it holds views of regions."""
+
+    words: Words
+    nulls: Words
+    heap: Bytes
+    heap_counts: Ints
+    width: int  #: words in a row
+    key_width: int  #: how many of them, the first ones, are the key
+    plain: int  #: how many of these, again the first ones, are compared as they are; the others are spans
+    key_bits: np.uint64  #: those of the key columns in a mask of nulls
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column's type and its place in each row."""
+
+    kind: pa.DataType
+    head: int  #: its first word, or only one
+    bit: np.uint64  #: in the mask of nulls
+
+    @property
+    def is_span(self) -> bool:
+        return is_span(self.kind)
+
+
+class Table:
+    """Rows of key columns and value columns.
+
+    In a row's words, the key comes first. A key that is a single fixed-width column is one word. Any other key is its
+    hash, then a word for each fixed-width column, then two for each span. Value columns follow, of one or two words. A
+    null is zero, and a bit in a mask beside the words that takes no memory before the first null. Rows that are not in
+    use are all zeros.
+    """
+
+    def __init__(
+        self, keys: Sequence[pa.DataType], values: Sequence[pa.DataType] = (), defaults: Sequence[pa.Scalar] = ()
+    ) -> None:
+        self._hashed = len(keys) > 1 or is_span(keys[0])
+        self._plain = self._hashed + sum(not is_span(kind) for kind in keys)
+        self._key_width = self._plain + 2 * sum(map(is_span, keys))
+        columns, self._width = _lay_out(keys, values, int(self._hashed))
+        self.keys, self.values = columns[: len(keys)], columns[len(keys) :]
+        self._defaults = dict(zip(self.values, defaults, strict=True))
+        self._words: Region[np.uint64] = Region(np.uint64)
+        self._nulls: Region[np.uint64] = Region(np.uint64)
+        self._nullable = not all(default.is_valid for default in defaults)
+        self._heap = Heap()
+
+    # --- keys ---------------------------------------------------------------------------------------------------------
+
+    def probe(self, keys: Sequence[pa.Array]) -> Probe:
+        """The keys of a batch, given as columns of the declared types."""
+        hashes = hash_keys(keys)
+        self._nullable = self._nullable or any(array.null_count for array in keys)
+        nulls = self._null_masks(keys)
+        if not self._hashed:
+            return Probe(hashes, _to_words(keys[0]), nulls, _NO_BYTES, self._nullable)
+        words = np.empty((len(hashes), self._key_width), np.uint64)
+        words[:, 0] = hashes
+        data: list[Bytes] = []
+        for column, array in zip(self.keys, keys, strict=True):
+            if column.is_span:
+                data.append(_encode_spans(array, words, column.head, shift=sum(map(len, data))))
+            else:
+                words[:, column.head] = _to_words(array)
+        return Probe(hashes, read_only(words.reshape(-1)), nulls, _joined(data), self._nullable)
+
+    def _null_masks(self, keys: Sequence[pa.Array]) -> Words:
+        masks = np.zeros(len(keys[0]) if self._nullable else 0, np.uint64)
+        for column, array in zip(self.keys, keys, strict=True):
+            if array.null_count:
+                masks |= np.where(null_mask(array), column.bit, np.uint64(0))
+        return masks
+
+    def hashes(self, rows: Selection) -> Words:
+        """The hash of the key of each row."""
+        return self._gather([0], rows)[0] if self._hashed else hash_keys(self.to_arrow(self.keys, rows))
+
+    # --- rows ---------------------------------------------------------------------------------------------------------
+
+    def reserve(self, rows: int, data: int) -> None:
+        """Makes room for so many rows in all, and for so many bytes of long spans more."""
+        self._words.reserve(rows * self._width)
+        self._nulls.reserve(rows)
+        self._heap.reserve(data)
+
+    def stored(self) -> Stored:
+        """What compiled code needs."""
+        heap = self._heap
+        return Stored(
+            self._words.array,
+            self._nulls.array,
+            heap.region.array,
+            heap.counts,
+            self._width,
+            self._key_width,
+            self._plain,
+            np.uint64((1 << len(self.keys)) - 1),
+        )
+
+    def set_defaults(self, rows: Ints) -> None:
+        """Gives new rows the default of each value column."""
+        for column, default in self._defaults.items():
+            if not default.is_valid:
+                self._nulls.array[rows] |= column.bit
+            elif not _is_zero(default):
+                self.assign(column, rows, pa.repeat(default, len(rows)))
+
+    def clear(self, rows: Ints) -> None:
+        """Makes rows unused."""
+        for spans in self._all_spans():
+            release(spans, rows, self._heap.counts)
+        self._matrix()[rows] = 0
+        if self._nullable:
+            self._nulls.array[rows] = 0
+
+    def keep(self, rows: Ints) -> None:
+        """Keeps these rows only, which ascend, and numbers them anew."""
+        self._words.keep(rows, self._width)
+        self._nulls.keep(rows)
+
+    def tidy(self, rows: Callable[[], Selection]) -> None:
+        """Leaves garbage behind if there is much; `rows` are all that are in use."""
+        if self._heap.wasteful:
+            self._heap.rewrite(self._all_spans(), row_numbers(rows()))
+
+    # --- columns ------------------------------------------------------------------------------------------------------
+
+    def to_arrow(self, columns: Sequence[Column], rows: Selection) -> list[pa.Array]:
+        """A copy of the given columns of rows."""
+        words = iter(self._gather([column.head for column in columns if not column.is_span], rows))
+        masks = self._nulls.array[rows] if self._nullable else None
+        arrays = []
+        for column in columns:
+            valid = None if masks is None else validity(masks & column.bit != 0)
+            if column.is_span:
+                arrays.append(spans_to_arrow(column.kind, self._spans(column), row_numbers(rows), self._heap, valid))
+            else:
+                arrays.append(from_numbers(column.kind, _from_words(column.kind, next(words)), valid))
+        return arrays
+
+    def assign(self, column: Column, rows: Ints, values: pa.Array) -> None:
+        """Writes values, in order, so the last one for a row stays."""
+        if column.is_span:
+            self._assign_spans(column, rows, values)
+        else:
+            self._numbers(column)[rows] = to_numbers(values)
+        self._nullable = self._nullable or values.null_count > 0
+        if self._nullable:
+            masks = self._nulls.array[rows]
+            self._nulls.array[rows] = np.where(null_mask(values), masks | column.bit, masks & ~column.bit)
+
+    def _assign_spans(self, column: Column, rows: Ints, values: pa.Array) -> None:
+        words = np.empty((len(rows), 2), np.uint64)
+        data = _encode_spans(values, words, head=0, shift=0)
+        self._heap.reserve(len(data))
+        store(self._spans(column), rows, words.reshape(-1), data, self._heap.region.array, self._heap.counts)
+
+    def fold(self, column: Column, name: str, rows: Ints, values: pa.Array) -> None:
+        """Combines, in order, what is there with values, by one of FOLDS that accepts the type.
+
+        A null among the values changes nothing; a null that is there gives way to any value.
+        """
+        numbers = to_numbers(values)
+        if values.null_count:
+            valid = ~null_mask(values)
+            rows, numbers = rows[valid], numbers[valid]
+        if self._nullable:
+            empty = rows[self._nulls.array[rows] & column.bit != 0]
+            self._numbers(column)[empty] = FOLDS[name].identity(numbers.dtype)
+            self._nulls.array[empty] &= ~column.bit
+        if name == "add":
+            self._add(column, rows, numbers)
+        else:
+            FOLDS[name].combine.at(self._numbers(column), rows, numbers)
+
+    def _add(self, column: Column, rows: Ints, addends: NDArray[Any]) -> None:
+        kind = np.float64 if addends.dtype == np.float64 else np.int64  # unsigned integers add like signed ones
+        _add(self._words.array.view(kind), self._width, column.head, rows, addends.view(kind))
+
+    # --- words --------------------------------------------------------------------------------------------------------
+
+    def _matrix(self) -> NDArray[np.uint64]:
+        words = self._words.array
+        return words[: len(words) // self._width * self._width].reshape(-1, self._width)
+
+    def _numbers(self, column: Column) -> NDArray[Any]:
+        """A fixed-width column in place; of its words, narrow types are the low bytes."""
+        kind = _storage(column.kind)
+        numbers = self._words.array.view(kind)
+        parts = 8 // kind.itemsize
+        return numbers[column.head * parts :: self._width * parts]
+
+    def _spans(self, column: Column) -> Spans:
+        return Spans(self._words.array, self._width, column.head)
+
+    def _all_spans(self) -> list[Spans]:
+        return [self._spans(column) for column in (*self.keys, *self.values) if column.is_span]
+
+    def _gather(self, heads: Sequence[int], rows: Selection) -> NDArray[np.uint64]:
+        """A copy of the words at each of `heads` in turn."""
+        places = np.array(heads, np.int64)
+        if isinstance(rows, slice):
+            copies = np.empty((len(heads), rows.stop), np.uint64)
+            _copy_first(self._words.array, self._width, places, copies)
+        else:
+            copies = np.empty((len(heads), len(rows)), np.uint64)
+            _copy_rows(self._words.array, self._width, places, rows, copies)
+        return copies
+
+
+_NO_BYTES = read_only(np.empty(0, np.uint8))
+
+
+def _lay_out(keys: Sequence[pa.DataType], values: Sequence[pa.DataType], first: int) -> tuple[tuple[Column, ...], int]:
+    """Where columns are in a row, and how many words it has."""
+    kinds = [*keys, *values]
+    key_order = sorted(range(len(keys)), key=lambda at: is_span(kinds[at]))
+    heads = {}
+    for at in [*key_order, *range(len(keys), len(kinds))]:
+        heads[at] = first
+        first += 2 if is_span(kinds[at]) else 1
+    return tuple(Column(kind, heads[at], np.uint64(1 << at)) for at, kind in enumerate(kinds)), first
+
+
+def _storage(kind: pa.DataType) -> np.dtype[Any]:
+    storage = storage_type(kind)
+    assert storage is not None
+    return storage
+
+
+def _is_zero(value: pa.Scalar) -> bool:
+    return not is_span(value.type) and not to_numbers(pa.repeat(value, 1)).view(np.uint8).any()
+
+
+def _to_words(array: pa.Array) -> Words:
+    """The values of a fixed-width key column, zero for null; floats normalised, so that equal keys are equal words."""
+    numbers = to_numbers(array)
+    if numbers.dtype.kind == "f":
+        numbers = np.where(np.isnan(numbers), numbers.dtype.type(np.nan), numbers + numbers.dtype.type(0))
+    words = numbers.view(f"u{numbers.itemsize}").astype(np.uint64, copy=False)
+    return read_only(np.where(null_mask(array), np.uint64(0), words) if array.null_count else words)
+
+
+def _from_words(kind: pa.DataType, words: Words) -> NDArray[Any]:
+    storage = _storage(kind)
+    return words.astype(f"u{storage.itemsize}", copy=False).view(storage)
+
+
+def _encode_spans(array: pa.Array, words: NDArray[np.uint64], head: int, shift: int) -> Bytes:
+    """Writes an array as one column of spans, and returns the bytes of the long ones."""
+    starts, data = starts_and_bytes(array)
+    encode(starts, data, shift, Spans(words.reshape(-1), words.shape[1], head))
+    if array.null_count:
+        words[null_mask(array), head : head + 2] = 0
+    return data
+
+
+def _joined(data: Sequence[Bytes]) -> Bytes:
+    return data[0] if len(data) == 1 else read_only(np.concatenate([_NO_BYTES, *data]))
+
+
+# --- compiled ---------------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def probe_pointers(p: Probe) -> Probe:
+    """The probe with pointers for arrays."""
+    return Probe(pointer(p.hashes), pointer(p.words), pointer(p.nulls), pointer(p.data), p.nullable)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def stored_pointers(s: Stored) -> Stored:
+    """The rows with pointers for arrays."""
+    words, nulls, heap, counts = pointer(s.words), pointer(s.nulls), pointer(s.heap), pointer(s.heap_counts)
+    return Stored(words, nulls, heap, counts, s.width, s.key_width, s.plain, s.key_bits)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def same_key(stored: Stored, row: Integer, probe: Probe, at: Integer) -> bool:
+    """Whether the key of a row is the one at `at` in a batch."""
+    mine, other = row * stored.width, at * stored.key_width
+    for word in range(stored.plain):
+        if stored.words[mine + word] != probe.words[other + word]:
+            return False
+    if probe.nullable and stored.nulls[row] & stored.key_bits != probe.nulls[at]:
+        return False
+    for word in range(stored.plain, stored.key_width, 2):
+        if not same_span(stored.words, mine + word, stored.heap, probe.words, other + word, probe.data):
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def store_key(stored: Stored, row: Integer, probe: Probe, at: Integer) -> None:
+    """Writes the key at `at` in a batch as that of a row."""
+    mine, other = row * stored.width, at * stored.key_width
+    for word in range(stored.plain):
+        stored.words[mine + word] = probe.words[other + word]
+    if probe.nullable:
+        stored.nulls[row] = probe.nulls[at]
+    for word in range(stored.plain, stored.key_width, 2):
+        copy_span(stored.words, mine + word, probe.words, other + word, probe.data, stored.heap, stored.heap_counts)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _add(values: NDArray[Any], width: int, head: int, rows: Ints, addends: NDArray[Any]) -> None:
+    there = pointer(values)
+    for at in range(len(rows)):
+        prefetch(there, rows[min(at + _AHEAD, len(rows) - 1)] * width + head)
+        there[rows[at] * width + head] += addends[at]
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _copy_rows(words: Words, width: int, heads: Ints, rows: Ints, copies: NDArray[np.uint64]) -> None:
+    there = pointer(words)
+    for at in range(len(rows)):
+        ahead = rows[min(at + _AHEAD, len(rows) - 1)] * width
+        for word in range(0, width, 8):  # one in each cache line
+            prefetch(there, ahead + word)
+        for column in range(len(heads)):
+            copies[column, at] = there[rows[at] * width + heads[column]]
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _copy_first(words: Words, width: int, heads: Ints, copies: NDArray[np.uint64]) -> None:
+    """In blocks, so that each row is read from memory once."""
+    there, count = pointer(words), copies.shape[1]
+    for start in range(0, count, _BLOCK):
+        for column in range(len(heads)):
+            for row in range(start, min(start + _BLOCK, count)):
+                copies[column, row] = there[row * width + heads[column]]

@@ -1,0 +1,211 @@
+"""The second medium of the simulator: Arrow batches, the real state containers, and outboxes that spill to disk.
+
+Every operator here does exactly what its namesake in `operators.py` does with tuples and dictionaries. The reference
+run uses those, so each Arrow schedule also compares the containers with plain dictionaries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from primitives.arrow_batches import ArrowBatches
+from primitives.chunk import Chunk, read_chunk, write_chunk
+from primitives.emission import Emission
+from primitives.emission_codec import EMISSIONS
+from primitives.graph import Edge, QueryGraph
+from primitives.outbox import Outbox
+from primitives.slots import SlotSet
+from primitives.spill import SpillStore
+from primitives.state.container import State
+from primitives.state.frame import Frame
+from primitives.state.own import OwnState
+from primitives.state.processing import Containers
+from primitives.state.timers import Timers
+from primitives.state.values import Values
+from seep.protocol.logic import Logic, Piece, Reading, SourceLogic
+from seep.protocol.messages import Positions
+from seep.simulator import operators as plain
+from seep.simulator.operators import Row, Rows
+
+Batch = pa.RecordBatch
+Numbers = NDArray[np.int64]
+
+KEYS = {"key": pa.int64()}
+SCHEMA = pa.schema([("key", pa.int64()), ("value", pa.int64()), ("time", pa.int64())])
+NOTHING = pa.RecordBatch.from_pylist([], SCHEMA)
+
+
+class Shipped(Containers):
+    """Containers whose chunks go through bytes, as on a wire, so that nobody shares memory with them."""
+
+    def snapshot(self, slots: SlotSet, since: int | None = None) -> tuple[Chunk, ...]:
+        return tuple(read_chunk(write_chunk(chunk)) for chunk in super().snapshot(slots, since))
+
+
+class Vectorised:
+    """The base of all: state in containers, the same output on every edge."""
+
+    def __init__(self, graph: QueryGraph, name: str) -> None:
+        self.edges = graph.outputs[name]
+        self.state = Shipped(*self.containers(graph.operators[name].slot_bits))
+
+    def containers(self, slot_bits: int) -> tuple[State, ...]:  # noqa: ARG002
+        return ()
+
+    def process(self, piece: Piece[Batch]) -> Mapping[Edge, Batch]:
+        batch = self.batch(piece)
+        return dict.fromkeys(self.edges, batch) if batch.num_rows else {}
+
+    def batch(self, piece: Piece[Batch]) -> Batch:
+        raise NotImplementedError
+
+    def changed(self, since: int) -> int:
+        return self.state.changed(since)
+
+
+class Map(Vectorised):
+    def batch(self, piece: Piece[Batch]) -> Batch:
+        key, value, time = columns(piece)
+        kept = value % 5 != 0
+        return make_batch(((key * 5 + value) % 11)[kept], (value * 3 + 1)[kept], time[kept])
+
+
+class Route(Vectorised):
+    def process(self, piece: Piece[Batch]) -> Mapping[Edge, Batch]:
+        key, value, time = columns(piece)
+        way = (key + value) % len(self.edges)
+        shares = {edge: make_batch(key[way == i], value[way == i], time[way == i]) for i, edge in enumerate(self.edges)}
+        return {edge: share for edge, share in shares.items() if share.num_rows}
+
+
+class Sum(Vectorised):
+    def containers(self, slot_bits: int) -> tuple[State, ...]:
+        self.totals = Frame("totals", KEYS, {"total": pa.int64()}, slot_bits=slot_bits)
+        return (self.totals,)
+
+    def batch(self, piece: Piece[Batch]) -> Batch:
+        key, value, time = columns(piece)
+        keys, group = np.unique(key, return_inverse=True)
+        latest = np.zeros(len(keys), np.int64)
+        np.maximum.at(latest, group, time)
+        self.totals.add(key, total=value)
+        totals = self.totals.column("total")[self.totals.locate(keys, create=False)]
+        self.totals.delete(keys[totals % 4 == 3])
+        return make_batch(keys, totals, latest)
+
+
+class Delay(Vectorised):
+    def containers(self, slot_bits: int) -> tuple[State, ...]:
+        self.waiting = Timers("waiting", KEYS, value=pa.int64(), slot_bits=slot_bits)
+        return (self.waiting,)
+
+    def batch(self, piece: Piece[Batch]) -> Batch:
+        key, value, time = columns(piece)
+        self.waiting.schedule_batch(time + plain.Delay.PATIENCE, [key], value)
+        return self.waiting.pop(piece.watermark, piece.slots).select(SCHEMA.names)
+
+
+class Join(Vectorised):
+    """Row by row, with a container for each side whose lists are changed in place."""
+
+    def containers(self, slot_bits: int) -> tuple[State, ...]:
+        self.sides = tuple(Values(side, KEYS, slot_bits=slot_bits) for side in ("left", "right"))
+        return self.sides
+
+    def batch(self, piece: Piece[Batch]) -> Batch:
+        met: list[tuple[int, int]] = []
+        for port, side in enumerate(self.sides):
+            other = self.sides[1 - port]
+            key, value, _ = columns(piece, port)
+            for k, v in zip(key.tolist(), (value % 7).tolist(), strict=True):
+                met += [(k, v * 7 + o if port == 0 else o * 7 + v) for o in other.peek(k, ())]
+                side.setdefault(k, []).append(v)
+        keys, values = np.array(met, np.int64).reshape(-1, 2).T
+        return make_batch(keys, values, np.zeros(len(met), np.int64))
+
+
+class Source:
+    """Puts out as Arrow what a plain source reads; its positions are state of its own."""
+
+    def __init__(self, source: plain.Source) -> None:
+        self._source = source
+        self.state = Shipped(OwnState("positions", self, slot_bits=source.state.slot_bits))
+
+    def seek(self, positions: Positions) -> None:
+        self._source.seek(positions)
+
+    def read(self, epoch: int, slots: SlotSet) -> Reading[Batch]:
+        return _as_arrow(self._source.read(epoch, slots))
+
+    def reread(self, epoch: int, slots: SlotSet, positions: Positions) -> Reading[Batch]:
+        return _as_arrow(self._source.reread(epoch, slots, positions))
+
+    def get_processing_state(self, slots: SlotSet) -> dict[int, int]:
+        positions = {slot: self._source.state.get_in(slot, "position") for slot in slots}
+        return {slot: position for slot, position in positions.items() if position is not None}
+
+    def set_processing_state(self, state: Mapping[int, int]) -> None:
+        self._source.seek(state)
+
+    def drop_processing_state(self, slots: SlotSet) -> None:
+        self._source.state.drop(slots)
+
+
+def _as_arrow(reading: Reading[Rows]) -> Reading[Batch]:
+    return reading._replace(outputs={edge: from_rows(rows) for edge, rows in reading.outputs.items()})
+
+
+# --- batches ----------------------------------------------------------------------------------------------------------
+
+
+def from_rows(rows: Rows) -> Batch:
+    return make_batch(*np.array(rows, np.int64).reshape(-1, 3).T)
+
+
+def make_batch(*numbers: Numbers) -> Batch:
+    return pa.record_batch([pa.array(column) for column in numbers], schema=SCHEMA)
+
+
+def columns(piece: Piece[Batch], port: int = 0) -> tuple[Numbers, Numbers, Numbers]:
+    """Keys, values and times of all rows on a port."""
+    batch = pa.concat_batches([*piece.inputs.get(port, ()), NOTHING])
+    key, value, time = (column.to_numpy() for column in batch.columns)
+    return key, value, time
+
+
+def to_rows(batch: Batch) -> tuple[Row, ...]:
+    return tuple(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+
+
+# --- the medium -------------------------------------------------------------------------------------------------------
+
+_NAMESAKES: dict[type[plain.Keyed], type[Vectorised]] = {
+    plain.Map: Map,
+    plain.Route: Route,
+    plain.Sum: Sum,
+    plain.Delay: Delay,
+    plain.Join: Join,
+}
+
+
+class Arrow:
+    """Arrow batches and the real containers."""
+
+    def batches(self, graph: QueryGraph) -> ArrowBatches:
+        return ArrowBatches(graph, {edge: ["key"] for edge in graph.edges})
+
+    def logic(self, graph: QueryGraph, operator: str, kind: type[plain.Keyed]) -> Logic[Batch]:
+        return _NAMESAKES[kind](graph, operator)
+
+    def source(self, source: plain.Source) -> SourceLogic[Batch]:
+        return Source(source)
+
+    def rows(self, batch: Batch) -> Rows:
+        return to_rows(batch)

@@ -1,0 +1,151 @@
+"""Each rule of the protocol, switched off, makes the simulator fail: the rules matter, and the simulator sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from primitives.graph import InstanceId
+from primitives.partition import partition_buffer_state
+from primitives.trim import safe_to_trim
+from seep.protocol import core, instance, keyed, safety, source
+from seep.protocol.core import ManagerCore
+from seep.protocol.departures import Departures
+from seep.protocol.inbox import Inbox
+from seep.protocol.instance import Instance
+from seep.protocol.manager import Manager
+from seep.protocol.messages import FromNothing, Logged
+from seep.protocol.node import Node
+from seep.simulator.faults import What
+from seep.simulator.schedule import Outcome, Plan, Verdict, minimise, run_schedule
+from seep.simulator.world import Limits
+
+#: A schedule that cannot end shows it early enough: runs that follow all rules stay far below this.
+LIMITS = Limits(steps=20_000)
+
+
+def skip_the_duplicate_drop() -> AbstractContextManager[Any]:
+    return patch.object(Inbox, "is_duplicate", lambda _self, _epoch, _sender: False)
+
+
+def trim_one_epoch_early() -> AbstractContextManager[Any]:
+    def too_far(
+        topology: Any, sender: InstanceId, trimmed: int, limit: int, safe_epoch: Callable[[InstanceId], int]
+    ) -> int:
+        return safe_to_trim(topology, sender, trimmed, limit, lambda receiver: safe_epoch(receiver) + 1)
+
+    return patch.object(safety, "safe_to_trim", too_far)
+
+
+def accept_what_zombies_say() -> AbstractContextManager[Any]:
+    return patch.object(Instance, "_is_attached", lambda self, sender: sender.instance in self._attached)
+
+
+def drop_departed_state_before_the_targets_backup() -> AbstractContextManager[Any]:
+    begin = Departures.begin
+
+    def begin_and_drop(self: Departures, epoch: int, targets: Mapping[InstanceId, Any]) -> Any:
+        receivers = begin(self, epoch, targets)
+        for slots in targets.values():
+            self._state.drop(slots)
+        return receivers
+
+    return patch.object(Departures, "begin", begin_and_drop)
+
+
+def route_one_epoch_with_the_wrong_topology() -> AbstractContextManager[Any]:
+    def late(emission: Any, topology: Any, epoch: int, sender: Any, receiver: InstanceId, batches: Any) -> Any:
+        is_first = topology.version_at(receiver.operator, epoch).first == epoch
+        return partition_buffer_state(emission, topology, epoch - is_first, sender, receiver, batches)
+
+    return patch.object(instance, "partition_buffer_state", late)
+
+
+def tick_before_a_plan_is_acknowledged() -> AbstractContextManager[Any]:
+    return patch.object(Manager, "_may_tick", ManagerCore._may_tick)
+
+
+def let_data_leave_a_source_before_it_is_logged() -> AbstractContextManager[Any]:
+    deliver = source.SourceInstance._deliver
+
+    def deliver_at_once(self: Any, work: Any) -> None:
+        deliver(self, work)
+        self._on_logged(Logged(self.me, work.epoch))
+
+    return patch.object(source.SourceInstance, "_deliver", deliver_at_once)
+
+
+def read_letters_from_the_future() -> AbstractContextManager[Any]:
+    receive = Node.receive
+    return patch.object(Node, "receive", lambda self, sender, _version, body: receive(self, sender, 0, body))
+
+
+def let_a_split_forget_what_it_will_replay() -> AbstractContextManager[Any]:
+    return patch.object(safety.SafeEpochs, "pin", lambda _self, _instance: None)
+
+
+def leave_departed_slots_out_of_checkpoints() -> AbstractContextManager[Any]:
+    def owned(self: Any) -> Any:
+        return self.view.topology.slots(self.me.instance, self.processed)
+
+    return patch.object(keyed.KeyedInstance, "_slots_kept", owned)
+
+
+def begin_empty_where_state_is_lost() -> AbstractContextManager[Any]:
+    def begin_empty(self: Any, lost: InstanceId) -> None:
+        if self.nodes:
+            self._seat(lost, self._pick_node(), FromNothing(self.safe.of(lost)))
+
+    return patch.object(core.ManagerCore, "_search", begin_empty)
+
+
+def give_up_without_asking_for_unrecorded_copies() -> AbstractContextManager[Any]:
+    return patch.object(core.ManagerCore, "_search", core.ManagerCore._fail)
+
+
+ALL: tuple[What, ...] = ()
+
+#: The rule that is broken, the kinds of fault that show it soonest, and how many schedules may pass unnoticed.
+BROKEN: dict[Callable[[], AbstractContextManager[Any]], tuple[tuple[What, ...], int]] = {
+    skip_the_duplicate_drop: (ALL, 400),
+    trim_one_epoch_early: (ALL, 20),
+    accept_what_zombies_say: ((What.BLIND_SPLIT,), 1_000),
+    drop_departed_state_before_the_targets_backup: (ALL, 200),
+    route_one_epoch_with_the_wrong_topology: (ALL, 50),
+    tick_before_a_plan_is_acknowledged: ((What.BLIND_MOVE,), 500),
+    let_data_leave_a_source_before_it_is_logged: (ALL, 200),
+    read_letters_from_the_future: (ALL, 50),
+    let_a_split_forget_what_it_will_replay: ((What.SPLIT, What.CHECKPOINT), 500),
+    leave_departed_slots_out_of_checkpoints: (ALL, 200),
+    begin_empty_where_state_is_lost: (ALL, 200),
+    give_up_without_asking_for_unrecorded_copies: (ALL, 1_000),
+}
+
+
+def first_violation(plan: Plan, within: int) -> Outcome | None:
+    outcomes = (run_schedule(seed, plan) for seed in range(within))
+    return next((outcome for outcome in outcomes if outcome.verdict is Verdict.VIOLATION), None)
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda rule: rule.__name__)
+def test_the_simulator_notices_a_broken_rule(broken: Callable[[], AbstractContextManager[Any]]) -> None:
+    kinds, within = BROKEN[broken]
+    with broken():
+        assert first_violation(Plan(only=kinds, limits=LIMITS), within) is not None
+
+
+def test_a_violation_is_cut_down_to_faults_that_all_matter() -> None:
+    plan = Plan(limits=LIMITS)
+    with drop_departed_state_before_the_targets_backup():
+        found = first_violation(plan, within=200)
+        assert found is not None
+        least = minimise(found, plan)
+        assert least.verdict is Verdict.VIOLATION
+        assert len(least.faults) <= len(found.faults)
+        for i in range(len(least.faults)):
+            fewer = [*least.faults[:i], *least.faults[i + 1 :]]
+            assert run_schedule(least.seed, plan, fewer).verdict is not Verdict.VIOLATION

@@ -1,0 +1,97 @@
+"""The protocol under random schedules: every run ends, and every sink holds each row exactly once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from seep.simulator.__main__ import main
+from seep.simulator.faults import Fault, What
+from seep.simulator.schedule import Outcome, Plan, Verdict, run_schedule
+from seep.simulator.soak import Summary, report, soak
+
+SCHEDULES = 5_000
+
+
+@pytest.fixture(scope="module")
+def summary() -> Summary:
+    return soak(range(1_000_000, 1_000_000 + SCHEDULES))
+
+
+def test_thousands_of_schedules_with_faults_are_exact(summary: Summary) -> None:
+    assert summary.schedules == SCHEDULES
+    assert not summary.violations, report(summary)
+
+
+def test_hardly_any_schedule_ends_because_state_is_lost(summary: Summary) -> None:
+    """Losing an instance and its backup together ends a run early; were that common, little would be tested."""
+    assert 0 < summary.verdicts[Verdict.STATE_LOST] < SCHEDULES / 8
+
+
+@pytest.mark.parametrize("what", list(What))
+def test_every_kind_of_fault_strikes_often(summary: Summary, what: What) -> None:
+    assert summary.events[what] >= SCHEDULES / 50
+
+
+@pytest.mark.parametrize(
+    "kind", ["move complete", "retired", "restored", "split effective", "split aborted", "rebound"]
+)
+def test_every_kind_of_plan_is_carried_out(summary: Summary, kind: str) -> None:
+    assert summary.events[kind] >= SCHEDULES / 50
+
+
+def test_a_seed_replays_exactly_in_another_process() -> None:
+    """Neither the process nor its hash seed has a say in what happens."""
+    program = "from seep.simulator.schedule import run_schedule; print(repr(run_schedule(7)))"
+    elsewhere = [
+        subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": h}
+        ).stdout
+        for h in ("1", "2")
+    ]
+    assert elsewhere == [f"{run_schedule(7)!r}\n"] * 2
+
+
+def test_a_run_without_faults_is_exact() -> None:
+    outcomes = [run_schedule(seed, faults=[]) for seed in range(25)]
+    assert {outcome.verdict for outcome in outcomes} == {Verdict.EXACT}
+
+
+def test_the_loss_of_all_nodes_with_state_is_reported_not_papered_over() -> None:
+    """Two at once, again and again: some runs must end with the error, and none with a wrong result."""
+    faults = [Fault(step, What.KILL_PAIR, step, 5) for step in range(150, 600, 50)]
+    verdicts = {run_schedule(seed, faults=faults).verdict for seed in range(40)}
+    assert verdicts == {Verdict.EXACT, Verdict.STATE_LOST}
+
+
+def test_replay_shows_the_events_of_a_seed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", "3"]) == 0
+    assert "exact after" in capsys.readouterr().out
+
+
+def test_demo_loses_a_node_scales_out_and_differs_in_no_row(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo"]) == 0
+    shown = capsys.readouterr().out
+    assert "node lost" in shown
+    assert "move complete" in shown
+    assert "0 differences" in shown
+
+
+def test_soak_ends_with_one_json_object_if_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["soak", "--schedules", "20", "--jobs", "1", "--json"]) == 0
+    assert '"violation": 0' in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_a_count_that_is_not_positive_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["soak", "--schedules", "0"])
+    assert "not a positive number" in capsys.readouterr().err
+
+
+def test_an_outcome_tells_its_seed_and_faults() -> None:
+    outcome = run_schedule(11, Plan(most_faults=3))
+    assert isinstance(outcome, Outcome)
+    assert outcome.seed == 11
+    assert 1 <= len(outcome.faults) <= 3

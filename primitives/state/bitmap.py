@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from primitives.state.intrinsics import trailing_zeros
+from primitives.state.intrinsics import ones, trailing_zeros
 from primitives.state.memory import Region
 
 Words = NDArray[np.uint64]
@@ -24,7 +24,7 @@ class Bitmap:
     >>> rows.add(np.array([3, 70, 3]))
     >>> rows.discard(np.array([70, 71, -1])).tolist()
     [70]
-    >>> rows_of(rows.words()).tolist()
+    >>> rows.rows().tolist()
     [3]
     """
 
@@ -51,14 +51,9 @@ class Bitmap:
         _test(self._words.array, 64 * self._size, rows, held)
         return held
 
-    def words(self) -> Words:
-        """A copy of the bits, in words of 64."""
-        return self._words.array[: self._size].copy()
-
-    def common(self, words: Words) -> Words:
-        """The words of the members that are also in `words`."""
-        size = min(self._size, len(words))
-        return self._words.array[:size] & words[:size]
+    def rows(self) -> Rows:
+        """The members, ascending. Costs a look at every 64 numbers, and a step for each member."""
+        return common_rows(self, [self])
 
     def renumber(self, rows: Rows) -> None:
         """Keeps the members among `rows`, under their positions there as new numbers."""
@@ -71,21 +66,23 @@ class Bitmap:
         self._size = max(self._size, count // 64 + 1)
         self._words.reserve(self._size)
 
-
-def union(bitmaps: Sequence[Bitmap]) -> Words:
-    """The words of all bitmaps, combined by or."""
-    words = [bitmap.words() for bitmap in bitmaps]
-    both = max(words, key=len)
-    for other in words:
-        both[: len(other)] |= other
-    return both
+    def _used(self) -> Words:
+        return self._words.array[: self._size]
 
 
-def rows_of(words: Words) -> Rows:
-    """The rows whose bits are set, ascending. Costs a look at each word, and a step for each row."""
-    rows = np.empty(int(np.bitwise_count(words).sum()), np.int64)
-    _unpack(words, rows)
+def common_rows(bitmap: Bitmap, others: Sequence[Bitmap]) -> Rows:
+    """The members of one that are also members of any of the others, ascending."""
+    words = others[0]._used() if len(others) == 1 else _union(others)
+    size = min(bitmap._size, len(words))
+    rows: Rows = _common_rows(bitmap._used()[:size], words[:size])
     return rows
+
+
+def _union(bitmaps: Sequence[Bitmap]) -> Words:
+    words = np.zeros(max(bitmap._size for bitmap in bitmaps), np.uint64)
+    for bitmap in bitmaps:
+        words[: bitmap._size] |= bitmap._used()
+    return words
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -117,14 +114,17 @@ def _is_set(words: Words, row: int) -> bool:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _unpack(words: Words, rows: Rows) -> None:
-    some, count, found = np.empty(len(words), np.int64), 0, 0
-    for at in range(len(words)):
-        some[count] = at
-        count += words[at] != 0  # no branch, as it could not be foreseen
-    for at in some[:count]:
-        word = words[at]
+def _common_rows(words: Words, others: Words) -> Rows:
+    some, places, count, size = np.empty(len(words), np.uint64), np.empty(len(words), np.int64), 0, 0
+    for place in range(len(words)):
+        some[count], places[count] = words[place] & others[place], place
+        size += ones(some[count])
+        count += some[count] != 0  # no branch, as it could not be foreseen
+    rows, found = np.empty(size, np.int64), 0
+    for at in range(count):
+        word = some[at]
         while word:
-            rows[found] = 64 * at + trailing_zeros(word)
+            rows[found] = 64 * places[at] + trailing_zeros(word)
             found += 1
             word &= word - _ONE
+    return rows

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from primitives.chunk import Chunk
 from primitives.errors import UserError
 from primitives.slots import DEFAULT_SLOT_BITS, SlotSet, check_slot_bits, slots_of
-from primitives.state.bitmap import Bitmap, rows_of, union
+from primitives.state.bitmap import Bitmap, common_rows
 from primitives.state.changes import Changes
 from primitives.state.columns import check_type, default_of, given_column
 from primitives.state.container import check_fits
@@ -294,8 +294,7 @@ class Frame:
         return np.flatnonzero(mask) if isinstance(rows, slice) else rows[mask]
 
     def _written_since(self, since: int) -> Rows:
-        words = union([interval.log.written for interval in self._changes.since(since)])
-        return rows_of(self._index.live.common(words))
+        return common_rows(self._index.live, [interval.log.written for interval in self._changes.since(since)])
 
     def _deleted_since(self, since: int, slots: SlotSet) -> list[pa.Array]:
         """The keys in `slots` that were deleted and are not there again, each once."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from primitives.errors import EnvironmentFault
-from primitives.state.bitmap import Bitmap, rows_of
+from primitives.state.bitmap import Bitmap
 from primitives.state.fixed import Selection
 from primitives.state.memory import Region
 from primitives.state.segments import (
@@ -75,7 +75,7 @@ class Index:
     @property
     def rows(self) -> Selection:
         """All rows."""
-        return rows_of(self.live.words()) if self._counts[FREE] else slice(0, self.end)
+        return self.live.rows() if self._counts[FREE] else slice(0, self.end)
 
     def locate(self, keys: Sequence[pa.Array], *, create: bool) -> Located:
         """The row of each key, given as columns of the declared types; with `create`, there is one for every key."""
@@ -108,7 +108,7 @@ class Index:
 
     def compact(self) -> NDArray[np.int64]:
         """Numbers all rows anew, without gaps, and gives memory back; returns the old number of each."""
-        rows = rows_of(self.live.words())
+        rows = self.live.rows()
         self._table.keep(rows)
         self.live.renumber(rows)
         self._free.truncate(0)

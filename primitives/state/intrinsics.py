@@ -1,4 +1,4 @@
-"""Two machine instructions that NumPy and Numba do not offer: prefetch, and the number of trailing zeros."""
+"""What Numba does not offer: plain pointers, prefetch, and the counting of bits."""
 
 from __future__ import annotations
 
@@ -45,5 +45,15 @@ def trailing_zeros(_typing: Any, _word: Any) -> Any:
 
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.IntType(1)(1))
+
+    return types.int64(types.uint64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def ones(_typing: Any, _word: Any) -> Any:
+    """ones(word): the number of bits that are set in a word."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
 
     return types.int64(types.uint64), generate

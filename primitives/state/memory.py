@@ -11,8 +11,9 @@ from numpy.typing import DTypeLike, NDArray
 
 Element = TypeVar("Element", bound=np.generic)
 
-#: From this size on, huge pages are worth asking for.
-_HUGE = 4 << 20
+#: What a region of some size is made of: huge pages, which also need their size as alignment; the kernel sees to that
+#: if the size of the region is a multiple of it.
+_HUGE_PAGE = 2 << 20
 
 
 class Region(Generic[Element]):
@@ -60,7 +61,8 @@ class Region(Generic[Element]):
 
 
 def _whole_pages(size: int) -> int:
-    return max(-(-size // mmap.PAGESIZE), 1) * mmap.PAGESIZE
+    page = _HUGE_PAGE if size > _HUGE_PAGE else mmap.PAGESIZE
+    return max(-(-size // page), 1) * page
 
 
 def _anonymous(size: int) -> mmap.mmap:
@@ -72,7 +74,7 @@ def _resized(memory: mmap.mmap, size: int) -> mmap.mmap:
         memory.resize(size)
     except (BufferError, SystemError):  # someone holds a view, or this platform has no mremap
         memory = _copied(memory, size)
-    if size >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+    if size > _HUGE_PAGE and hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):  # a kernel without huge pages
             memory.madvise(mmap.MADV_HUGEPAGE)
     return memory

@@ -383,20 +383,20 @@ def _add(values: NDArray[Any], width: int, head: int, rows: Ints, addends: NDArr
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _copy_rows(words: Words, width: int, heads: Ints, rows: Ints, copies: NDArray[np.uint64]) -> None:
-    there = pointer(words)
-    for at in range(len(rows)):
-        ahead = rows[min(at + _AHEAD, len(rows) - 1)] * width
+    there, out, count = pointer(words), pointer(copies), len(rows)
+    for at in range(count):
+        ahead = rows[min(at + _AHEAD, count - 1)] * width
         for word in range(0, width, 8):  # one in each cache line
             prefetch(there, ahead + word)
         for column in range(len(heads)):
-            copies[column, at] = there[rows[at] * width + heads[column]]
+            out[column * count + at] = there[rows[at] * width + heads[column]]
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _copy_first(words: Words, width: int, heads: Ints, copies: NDArray[np.uint64]) -> None:
     """In blocks, so that each row is read from memory once."""
-    there, count = pointer(words), copies.shape[1]
+    there, out, count = pointer(words), pointer(copies), copies.shape[1]
     for start in range(0, count, _BLOCK):
         for column in range(len(heads)):
             for row in range(start, min(start + _BLOCK, count)):
-                copies[column, row] = there[row * width + heads[column]]
+                out[column * count + row] = there[row * width + heads[column]]

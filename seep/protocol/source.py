@@ -33,6 +33,8 @@ class SourceInstance(KeyedInstance[Batch]):
         self._records: dict[int, Positions] = {}
         #: what was read in pieces of the epoch that is being processed
         self._readings: list[Reading[Batch]] = []
+        #: the last epoch that the source log is known to have
+        self._logged = 0
         #: processed epochs that the source log has not confirmed: they may not leave
         self._unlogged: deque[tuple[int, Emission[Batch]]] = deque()
         self._handlers |= {Tick: self._on_tick, Logged: self._on_logged}
@@ -40,6 +42,7 @@ class SourceInstance(KeyedInstance[Batch]):
     def start(self, origin: FromLog) -> list[Effect]:
         self._ticked, self._final = origin.ticked, origin.final
         self._records = dict(origin.records)
+        self._logged = origin.epoch
         self._logic.seek(origin.positions)
         self._begin(origin.epoch)
         return self._drain()
@@ -57,6 +60,7 @@ class SourceInstance(KeyedInstance[Batch]):
             self.state.drop(SlotSet.full(self.view.topology.graph.operators[self.me.instance.operator].slot_bits))
             self._logic.seek(self._records[message.epoch])
             self._records = {epoch: positions for epoch, positions in self._records.items() if epoch > message.epoch}
+            self._logged = message.epoch
             self.work, self._readings = None, []
             self.inbox.skip_to(message.epoch)
             self._advance()
@@ -78,6 +82,7 @@ class SourceInstance(KeyedInstance[Batch]):
         watermark = MAX_WATERMARK if work.epoch == self._final else min(r.watermark for r in readings)
         emission = Emission(self._combined(work.outputs), watermark, work.created)
         if self._records.pop(work.epoch, None) is not None:
+            self._logged = work.epoch
             self._emit(work.epoch, emission)
             return
         self._unlogged.append((work.epoch, emission))
@@ -86,4 +91,12 @@ class SourceInstance(KeyedInstance[Batch]):
 
     def _on_logged(self, message: Logged) -> None:
         while self._unlogged and self._unlogged[0][0] <= message.epoch:
+            self._logged = self._unlogged[0][0]
             self._emit(*self._unlogged.popleft())
+        for epoch in self.view.topology.boundaries(self.me.instance.operator, after=self._left):
+            self._depart(epoch)
+
+    def _depart(self, epoch: int) -> None:
+        """Positions may leave no sooner than data: another incarnation might read on from elsewhere."""
+        if epoch <= self._logged + 1:
+            super()._depart(epoch)

@@ -195,8 +195,16 @@ _NAMESAKES: dict[type[plain.Keyed], type[Vectorised]] = {
 }
 
 
+#: So little that most outboxes have to spill.
+BUDGET = 150
+
+
 class Arrow:
-    """Arrow batches and the real containers."""
+    """Arrow batches and the real containers; with a directory, outboxes that spill to files there."""
+
+    def __init__(self, spill_to: Path | None = None) -> None:
+        self._spill_to = spill_to
+        self._outboxes = count()
 
     def batches(self, graph: QueryGraph) -> ArrowBatches:
         return ArrowBatches(graph, {edge: ["key"] for edge in graph.edges})
@@ -209,3 +217,9 @@ class Arrow:
 
     def rows(self, batch: Batch) -> Rows:
         return to_rows(batch)
+
+    def outbox(self, trimmed: int) -> Outbox[Emission[Batch]]:
+        if self._spill_to is None:
+            return Outbox(trimmed=trimmed)
+        store = SpillStore(self._spill_to / f"outbox-{next(self._outboxes)}", EMISSIONS)
+        return Outbox(budget=BUDGET, spill=store, trimmed=trimmed)

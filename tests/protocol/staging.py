@@ -79,12 +79,16 @@ def node_of(instance: InstanceId) -> str:
 
 
 def view_of(
-    topology: Topology, version: int = 1, seats: Mapping[InstanceId, Seat] | None = None, lost: Iterable[str] = ()
+    topology: Topology,
+    version: int = 1,
+    seats: Mapping[InstanceId, Seat] | None = None,
+    idle: Iterable[str] = (),
+    lost: Iterable[str] = (),
 ) -> View:
     """All instances of a topology in their first incarnation, each on its own node, but for the given `seats`."""
     placement = {i: Seat(node_of(i), 0) for i in topology.all_instances()} | dict(seats or {})
-    nodes = {node_of(i) for i in placement} | {seat.node for seat in placement.values()}
-    return View(version, topology, placement, frozenset(nodes - set(lost)))
+    nodes = {seat.node for seat in placement.values()}.union(idle).difference(lost)
+    return View(version, topology, placement, frozenset(nodes))
 
 
 def data(

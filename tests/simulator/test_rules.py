@@ -79,6 +79,10 @@ def let_data_leave_a_source_before_it_is_logged() -> AbstractContextManager[Any]
     return patch.object(source.SourceInstance, "_deliver", deliver_at_once)
 
 
+def let_positions_leave_a_source_before_they_are_logged() -> AbstractContextManager[Any]:
+    return patch.object(source.SourceInstance, "_depart", keyed.KeyedInstance._depart)
+
+
 def read_letters_from_the_future() -> AbstractContextManager[Any]:
     receive = Node.receive
     return patch.object(Node, "receive", lambda self, sender, _version, body: receive(self, sender, 0, body))
@@ -118,6 +122,7 @@ BROKEN: dict[Callable[[], AbstractContextManager[Any]], tuple[tuple[What, ...], 
     route_one_epoch_with_the_wrong_topology: (ALL, 50),
     tick_before_a_plan_is_acknowledged: ((What.BLIND_MOVE,), 500),
     let_data_leave_a_source_before_it_is_logged: (ALL, 200),
+    let_positions_leave_a_source_before_they_are_logged: ((What.DRAIN, What.ISOLATE, What.KILL), 500),
     read_letters_from_the_future: (ALL, 50),
     let_a_split_forget_what_it_will_replay: ((What.SPLIT, What.CHECKPOINT), 500),
     leave_departed_slots_out_of_checkpoints: (ALL, 200),

@@ -48,9 +48,7 @@ def _updates(rows: int, label: str, keys: Keys | None = None, frame: Frame | Non
     random = np.random.default_rng(2)
     batches = [keys[random.integers(0, rows, BATCH)] for _ in range(BATCHES)]
     ones = np.ones(BATCH, np.int64)
-    by_frame, by_kernel = _best_in_turn(
-        [lambda batch: frame.add(batch, n=ones), kernel.count], batches * PASSES
-    )
+    by_frame, by_kernel = _best_in_turn([lambda batch: frame.add(batch, n=ones), kernel.count], batches * PASSES)
     return {
         f"frame_{label}_rows_per_s": BATCH / by_frame,
         f"frame_{label}_ratio_to_kernel": by_kernel / by_frame,

@@ -145,8 +145,7 @@ class Topology:
         history = self.history[operator]
         if len(history) == 1 or epoch >= history[-1].first:
             return history[-1]
-        place = bisect_right(history, epoch, key=lambda version: version.first) - 1
-        return history[max(place, 0)]
+        return history[_place(history, epoch)]
 
     def at(self, operator: str, epoch: int) -> Assignment:
         """Who owns which slot of an operator at an epoch."""
@@ -250,11 +249,8 @@ class Topology:
 
     def forgotten(self, before: int) -> Topology:
         """A copy without the versions that no epoch from `before` on can ask for."""
-        kept = {
-            o: tuple(v for v, nxt in zip(h, (*h[1:], None), strict=True) if nxt is None or nxt.first > before)
-            for o, h in self.history.items()
-        }
-        return Topology(self.graph, kept)
+        kept = {operator: versions[_place(versions, before) :] for operator, versions in self.history.items()}
+        return self if kept == self.history else Topology(self.graph, kept)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Topology) and self.graph == other.graph and self.history == other.history
@@ -284,6 +280,11 @@ class Topology:
 def edges_between(graph: QueryGraph, upstream: str, downstream: str) -> tuple[Edge, ...]:
     """The streams from one operator to another, one per input port."""
     return tuple(edge for edge in graph.outputs[upstream] if edge.downstream == downstream)
+
+
+def _place(history: tuple[Version, ...], epoch: int) -> int:
+    """Which version holds at an epoch; the first one also before it began, when nothing was owned yet."""
+    return max(bisect_right(history, epoch, key=lambda version: version.first) - 1, 0)
 
 
 def _spread(operator: str, parallelism: int, slot_bits: int) -> Assignment:

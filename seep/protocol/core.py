@@ -371,10 +371,15 @@ class ManagerCore:
     def _publish(self) -> None:
         self.version += 1
         self._view_is_old = False
+        self.topology = self.topology.forgotten(self._oldest_needed())
         view = View(self.version, self.topology, dict(self.placement), frozenset(self.nodes))
         starts, self._starts = self._starts, {}
         for node in self.nodes:
             self._post(node, ViewChanged(view, tuple(starts.get(node, ()))))
+
+    def _oldest_needed(self) -> int:
+        """The last epoch that every instance is past, even if it has to recover."""
+        return min((min(self.safe.of(i), self.safe.trimmed[i]) for i in self.placement), default=0)
 
     def _on_view_acknowledged(self, node: str, message: ViewAcknowledged) -> None:
         self.nodes[node] = message.version

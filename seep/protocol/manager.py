@@ -76,10 +76,17 @@ class Manager(ManagerCore):
 
     def _emptied_or_nothing(self, operator: str, parts: Mapping[int, SlotSet]) -> Refusal | None:
         latest = self.topology.history[operator][-1].assignment
-        born = {i.index for i in self.topology.all_instances() if i.operator == operator}
-        if any(index in born and index not in latest.parts for index in parts):
+        if any(index not in latest.parts and self._was_born(InstanceId(operator, index)) for index in parts):
             return Refusal.EMPTIED
         return None if latest.moved(parts) != latest else Refusal.NOTHING
+
+    def fresh_index(self, operator: str) -> int:
+        """From this number on, no instance of the operator ever had one."""
+        return 1 + max(i.index for i in self._incarnations if i.operator == operator)
+
+    def _was_born(self, instance: InstanceId) -> bool:
+        """Whether there ever was such an instance; a number is never given twice."""
+        return instance in self._incarnations
 
     def _announce_move(self, operator: str, parts: Mapping[int, SlotSet]) -> Accepted:
         before = self.topology.history[operator][-1]
@@ -160,8 +167,7 @@ class Manager(ManagerCore):
         owned = self.topology.history[origin.operator][-1].assignment.slots_of(origin.index)
         if not all(slots <= owned for slots in parts.values()):
             return Refusal.UNKNOWN
-        born = {i.index for i in self.topology.all_instances() if i.operator == origin.operator}
-        if born & set(parts):
+        if any(self._was_born(InstanceId(origin.operator, index)) for index in parts):
             return Refusal.EMPTIED
         if not any(parts.values()) or _union(parts) == owned:
             return Refusal.NOTHING
@@ -293,7 +299,7 @@ class Manager(ManagerCore):
             return False
         owned = self.topology.history[instance.operator][-1].assignment.slots_of(instance.index)
         shares = split_evenly(owned, self.settings.recovery_parallelism)[1:]
-        fresh = max(i.index for i in self.topology.all_instances() if i.operator == instance.operator) + 1
+        fresh = self.fresh_index(instance.operator)
         parts = {fresh + i: slots for i, slots in enumerate(shares) if slots}
         if self._objection_to_split(instance, parts):
             return False

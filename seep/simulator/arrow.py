@@ -6,10 +6,9 @@ run uses those, so each Arrow schedule also compares the containers with plain d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,8 +30,8 @@ from primitives.state.timers import Timers
 from primitives.state.values import Values
 from seep.protocol.logic import Logic, Piece, Reading, SourceLogic
 from seep.protocol.messages import Positions
-from seep.simulator import operators as plain
-from seep.simulator.operators import Row, Rows
+from seep.simulator import operators
+from seep.simulator.operators import Rows
 
 Batch = pa.RecordBatch
 Numbers = NDArray[np.int64]
@@ -92,11 +91,10 @@ class Sum(Vectorised):
 
     def batch(self, piece: Piece[Batch]) -> Batch:
         key, value, time = columns(piece)
-        keys, group = np.unique(key, return_inverse=True)
+        keys, first, group = np.unique(key, return_index=True, return_inverse=True)
         latest = np.zeros(len(keys), np.int64)
         np.maximum.at(latest, group, time)
-        self.totals.add(key, total=value)
-        totals = self.totals.column("total")[self.totals.locate(keys, create=False)]
+        totals = self.totals.column("total")[self.totals.add(key, total=value)[first]]
         self.totals.delete(keys[totals % 4 == 3])
         return make_batch(keys, totals, latest)
 
@@ -108,7 +106,7 @@ class Delay(Vectorised):
 
     def batch(self, piece: Piece[Batch]) -> Batch:
         key, value, time = columns(piece)
-        self.waiting.schedule_batch(time + plain.Delay.PATIENCE, [key], value)
+        self.waiting.schedule_batch(time + operators.Delay.PATIENCE, [key], value)
         return self.waiting.pop(piece.watermark, piece.slots).select(SCHEMA.names)
 
 
@@ -134,28 +132,28 @@ class Join(Vectorised):
 class Source:
     """Puts out as Arrow what a plain source reads; its positions are state of its own."""
 
-    def __init__(self, source: plain.Source) -> None:
-        self._source = source
-        self.state = Shipped(OwnState("positions", self, slot_bits=source.state.slot_bits))
+    def __init__(self, plain: operators.Source) -> None:
+        self._plain = plain
+        self.state = Shipped(OwnState("positions", self, slot_bits=plain.state.slot_bits))
 
     def seek(self, positions: Positions) -> None:
-        self._source.seek(positions)
+        self._plain.seek(positions)
 
     def read(self, epoch: int, slots: SlotSet) -> Reading[Batch]:
-        return _as_arrow(self._source.read(epoch, slots))
+        return _as_arrow(self._plain.read(epoch, slots))
 
     def reread(self, epoch: int, slots: SlotSet, positions: Positions) -> Reading[Batch]:
-        return _as_arrow(self._source.reread(epoch, slots, positions))
+        return _as_arrow(self._plain.reread(epoch, slots, positions))
 
     def get_processing_state(self, slots: SlotSet) -> dict[int, int]:
-        positions = {slot: self._source.state.get_in(slot, "position") for slot in slots}
+        positions = {slot: self._plain.state.get_in(slot, "position") for slot in slots}
         return {slot: position for slot, position in positions.items() if position is not None}
 
     def set_processing_state(self, state: Mapping[int, int]) -> None:
-        self._source.seek(state)
+        self._plain.seek(state)
 
     def drop_processing_state(self, slots: SlotSet) -> None:
-        self._source.state.drop(slots)
+        self._plain.state.drop(slots)
 
 
 def _as_arrow(reading: Reading[Rows]) -> Reading[Batch]:
@@ -180,18 +178,18 @@ def columns(piece: Piece[Batch], port: int = 0) -> tuple[Numbers, Numbers, Numbe
     return key, value, time
 
 
-def to_rows(batch: Batch) -> tuple[Row, ...]:
+def to_rows(batch: Batch) -> Rows:
     return tuple(zip(*(column.to_pylist() for column in batch.columns), strict=True))
 
 
 # --- the medium -------------------------------------------------------------------------------------------------------
 
-_NAMESAKES: dict[type[plain.Keyed], type[Vectorised]] = {
-    plain.Map: Map,
-    plain.Route: Route,
-    plain.Sum: Sum,
-    plain.Delay: Delay,
-    plain.Join: Join,
+_NAMESAKES: dict[type[operators.Keyed], type[Vectorised]] = {
+    operators.Map: Map,
+    operators.Route: Route,
+    operators.Sum: Sum,
+    operators.Delay: Delay,
+    operators.Join: Join,
 }
 
 
@@ -209,11 +207,11 @@ class Arrow:
     def batches(self, graph: QueryGraph) -> ArrowBatches:
         return ArrowBatches(graph, {edge: ["key"] for edge in graph.edges})
 
-    def logic(self, graph: QueryGraph, operator: str, kind: type[plain.Keyed]) -> Logic[Batch]:
+    def logic(self, graph: QueryGraph, operator: str, kind: type[operators.Keyed]) -> Logic[Batch]:
         return _NAMESAKES[kind](graph, operator)
 
-    def source(self, source: plain.Source) -> SourceLogic[Batch]:
-        return Source(source)
+    def source(self, plain: operators.Source) -> SourceLogic[Batch]:
+        return Source(plain)
 
     def rows(self, batch: Batch) -> Rows:
         return to_rows(batch)

@@ -71,7 +71,7 @@ def _move(world: World, rng: random.Random, _: int) -> None:
     operator = rng.choice(world.query.graph.order)
     bits = world.query.graph.operators[operator].slot_bits
     slots = SlotSet(rng.sample(range(1 << bits), rng.randint(1, 1 << bits)))
-    target = rng.choice([*_indexes(world, operator), _fresh(world, operator)])
+    target = rng.choice([*_indexes(world, operator), world.manager.fresh_index(operator)])
     effects = world.manager.move(operator, {target: slots})[1]
     world.perform(MANAGER, effects)
 
@@ -125,7 +125,7 @@ def _split_up(world: World, rng: random.Random, origin: InstanceId) -> None:
     operator = origin.operator
     owned = list(world.manager.topology.history[operator][-1].assignment.slots_of(origin.index))
     rng.shuffle(owned)
-    given, fresh = owned[: rng.randint(1, len(owned))], _fresh(world, operator)
+    given, fresh = owned[: rng.randint(1, len(owned))], world.manager.fresh_index(operator)
     parts = {fresh: SlotSet(given[::2]), fresh + 1: SlotSet(given[1::2])}
     effects = world.manager.split(origin, {i: slots for i, slots in parts.items() if slots})[1]
     world.perform(MANAGER, effects)
@@ -142,10 +142,6 @@ def _join(world: World, _: random.Random, __: int) -> None:
 
 def _indexes(world: World, operator: str) -> list[int]:
     return list(world.manager.topology.history[operator][-1].assignment.parts)
-
-
-def _fresh(world: World, operator: str) -> int:
-    return max(i.index for i in world.manager.topology.all_instances() if i.operator == operator) + 1
 
 
 _STRIKES: dict[What, Callable[[World, random.Random, int], None]] = {

@@ -53,7 +53,5 @@ def _check(world: World, say: Say) -> int:
     expected = Reference(world.query, world.offsets, world.finished, world.finished).run()
     wrong = differences(expected, world.store.rows, world.finished)
     rows = sum(sum(counts.values()) for counts in expected["out"].values())
-    say(
-        f"{world.finished} epochs, {rows} rows at the sink; compared with a run without failures: {len(wrong)} differences."
-    )
+    say(f"{world.finished} epochs, {rows} rows at the sink; {len(wrong)} differences from a run without failures.")
     return 1 if wrong else 0

@@ -18,13 +18,14 @@ def storage_type(kind: pa.DataType) -> np.dtype[Any] | None:
     >>> storage_type(pa.timestamp("us")), storage_type(pa.string())
     (dtype('int64'), None)
     """
+    name = None
     if pa.types.is_boolean(kind):
-        return np.dtype(bool)
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return np.dtype(kind.to_pandas_dtype())
-    if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
-        return np.dtype(f"i{kind.bit_width // 8}")
-    return None
+        name = "?"
+    elif pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        name = kind.to_pandas_dtype()
+    elif pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
+        name = f"i{kind.bit_width // 8}"
+    return None if name is None else np.dtype(name)
 
 
 def is_span(kind: pa.DataType) -> bool:

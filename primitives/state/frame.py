@@ -44,16 +44,16 @@ class _Log:
 class Frame:
     """A table of rows by key, read and written in batches; knows slots, and what changed since a marked epoch.
 
-    Keys and values are columns of numbers, bools, times, dates, strings or binaries; null is a key like any other. A new
-    row holds the `defaults` of its columns: if none is given, zero in a column of numbers (also durations), false, or
+    Keys and values are columns of numbers, bools, times, dates, strings or binaries; null is a key like any other. A
+    new row holds the `defaults` of its columns: if none is given, zero in a column of numbers or durations, false, or
     else null.
 
     Every method that takes keys takes a RecordBatch, Table or mapping with the key columns by name (others are left
     alone), or the key column itself if there is only one. A value column is an Arrow or NumPy array, a sequence, or one
     value for all rows. Where a key occurs more than once in a batch, its rows take effect in order.
 
-    To address rows by number is faster if they are used repeatedly. A row keeps its number until it is deleted, or until
-    `restore`, `drop` or `mark`, which may number all anew: so use numbers within an epoch.
+    To address rows by number is faster if they are used repeatedly. A row keeps its number until it is deleted, or
+    until `restore`, `drop` or `mark`, which may number all anew: so use numbers within an epoch.
 
     Rows are in no order that could be relied on: it depends on the past, not only on the content.
 
@@ -193,8 +193,8 @@ class Frame:
     def snapshot(self, slots: SlotSet, since: int | None = None) -> Chunk:
         """See `State.snapshot`.
 
-        In full it costs a copy, and for some of the slots a hash of each key too; with `since`, a bit per row and a copy
-        of the rows that were written.
+        In full it costs a copy, and for some of the slots a hash of each key too; with `since`, a bit per row and a
+        copy of the rows that were written.
         """
         if since is None:
             return self._chunk(slots, self._rows_in(slots), self._no_keys())
@@ -355,7 +355,7 @@ class Frame:
         numbers = np.asarray(rows)
         if numbers.dtype.kind not in "iu" or numbers.ndim != 1:
             raise UserError(f"row numbers of state '{self.name}' are a list of integers; got {rows!r}")
-        numbers = numbers.astype(np.int64, copy=False)
+        numbers = numbers.astype(np.int64)  # a plain copy, whatever was given, as compiled code is made for
         held = self._index.live.holds(numbers)
         if not held.all():
             raise UserError(
@@ -408,7 +408,7 @@ class ColumnView:
         self._name = name
 
     def __getitem__(self, rows: Rows) -> NDArray[Any]:
-        """A copy of the values of rows, as Arrow converts them to NumPy: a null among integers makes floats with NaN."""
+        """A copy of the values of rows, as Arrow makes them NumPy: a null among integers makes all floats, NaN for it."""
         values: NDArray[Any] = self.to_arrow(rows).to_numpy(zero_copy_only=False)
         return values
 

@@ -157,8 +157,8 @@ def _search(table: Segments, stored: Stored, probe: Probe, at: Integer, place: I
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _home(table: Segments, key_hash: np.uint64) -> Integer:
     """The place at which to begin to look for a key."""
-    tag = key_hash & _TAG
-    return _segment(table, tag) << _PLACE_BITS | _first_place(tag)
+    segment, place = _segment(table, key_hash & _TAG), _first_place(key_hash & _TAG)
+    return segment << _PLACE_BITS | place
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]

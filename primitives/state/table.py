@@ -234,7 +234,7 @@ class Table:
         numbers = to_numbers(values)
         if values.null_count:
             valid = ~null_mask(values)
-            rows, numbers = rows[valid], numbers[valid]
+            rows, numbers = rows[valid], read_only(numbers[valid])
         if self._nullable:
             empty = rows[self._nulls.array[rows] & column.bit != 0]
             self._numbers(column)[empty] = FOLDS[name].identity(numbers.dtype)

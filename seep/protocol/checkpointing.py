@@ -65,6 +65,8 @@ class Checkpointing:
     def is_due(self, epoch: int, changed: int) -> bool:
         if self.under_way or self.holder is None:
             return False
+        if self.base == epoch:
+            self.wanted = False  # there is one of this very epoch, at the right place
         limit = self._settings.changed
         return self.wanted or epoch - self._last >= self._settings.every or (limit is not None and changed >= limit)
 

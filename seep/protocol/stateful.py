@@ -132,8 +132,8 @@ class StatefulInstance(KeyedInstance[Batch]):
             self._take_checkpoint()
 
     def _changed(self) -> int:
-        limited = self._settings.changed is not None and self.checkpointing.counted is not None
-        return self._logic.changed(self.checkpointing.counted.epoch) if limited and self.checkpointing.counted else 0
+        counted = self.checkpointing.counted
+        return self._logic.changed(counted.epoch) if counted and self._settings.changed is not None else 0
 
     def _take_checkpoint(self) -> None:
         checkpoint = checkpoint_state(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -33,8 +34,8 @@ from seep.protocol.messages import Positions
 from seep.simulator import operators
 from seep.simulator.operators import Rows
 
-Batch = pa.RecordBatch
-Numbers = NDArray[np.int64]
+Batch: TypeAlias = pa.RecordBatch
+Numbers: TypeAlias = NDArray[np.int64]
 
 KEYS = {"key": pa.int64()}
 SCHEMA = pa.schema([("key", pa.int64()), ("value", pa.int64()), ("time", pa.int64())])

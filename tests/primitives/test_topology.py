@@ -296,6 +296,8 @@ def test_forgetting_the_past_changes_no_answer_about_later_epochs(topology: Topo
     shorter = topology.forgotten(before)
     for operator, epoch in product(topology.graph.order, range(before, LAST_EPOCH + 2)):
         assert shorter.at(operator, epoch) == topology.at(operator, epoch)
+    for instance, epoch in product(topology.all_instances(), range(before + 1, LAST_EPOCH + 2)):
+        assert shorter.arrivals(instance, epoch) == topology.arrivals(instance, epoch)
 
 
 def test_what_is_forgotten_are_the_versions_that_ended_before() -> None:

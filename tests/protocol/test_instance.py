@@ -577,7 +577,7 @@ def test_an_origin_that_fails_before_the_handover_replays_up_to_it_and_hands_ove
 
 
 def test_an_origin_that_fails_after_the_handover_hands_over_again() -> None:
-    late = letter(origin_at(4).handle(TakeCheckpoint(life(SUM))), StoreBackup).checkpoint
+    late = letter(feed(origin_at(2), 3, row(0, 1)), StoreBackup).checkpoint
     healed = healing(SHIFT, trimmed=2)
     healed.handle(answer(late))
     attach(healed, life(SUM1), first=3)
@@ -585,12 +585,12 @@ def test_an_origin_that_fails_after_the_handover_hands_over_again() -> None:
 
 
 def test_an_origin_restored_when_the_new_owner_is_safe_has_nothing_left_to_hand_over() -> None:
-    late = letter(origin_at(4).handle(TakeCheckpoint(life(SUM))), StoreBackup).checkpoint
+    late = letter(feed(origin_at(2), 3, row(0, 1)), StoreBackup).checkpoint
     healed = healing(SHIFT, trimmed=3)
     healed.handle(answer(late))
     attach(healed, life(SUM1), first=3)
     assert pull_all(healed, life(SUM1)) == []
-    assert totals(healed) == {0: 4}
+    assert totals(healed) == {0: 3}
 
 
 def test_slots_that_come_back_are_handed_over_and_kept() -> None:
@@ -600,9 +600,9 @@ def test_slots_that_come_back_are_handed_over_and_kept() -> None:
     origin.start(FromNothing(0))
     for epoch in (1, 2, 3, 4):
         feed(origin, epoch, *[row(slot, 1) for slot in there_and_back.slots(SUM, epoch)])
-    back = Incarnation(SUM1, 0)
     feed(origin, 5, row(0, 1), row(1, 1))
-    origin.handle(StateMoved(back, life(SUM), 5, None, backup_of(ALONE, (row(1, 40),)).state[0].select(SlotSet([1])) and (backup_of(ALONE, (row(1, 40),)).state[0].select(SlotSet([1])),)))
+    chunks = tuple(chunk.select(SlotSet([1])) for chunk in backup_of(ALONE, (row(1, 40),)).state)
+    origin.handle(StateMoved(life(SUM1), life(SUM), 5, None, chunks))
     origin.handle(Trim(life(SUM), 3))
     assert totals(origin) == {0: 5, 1: 41}
 
@@ -816,19 +816,34 @@ def test_a_source_need_not_replay_what_all_its_receivers_have() -> None:
     assert pull_rows(source, life(PASS)) == {3: [(KEYS[0], 5, 5)]}
 
 
+#: Partition 1 goes from numbers[0] to numbers[1] at epoch 3.
+SHARED = ALONE.amended("numbers", Version(3, Assignment([0, 1])))
+
+
 def test_a_partition_is_handed_over_with_its_position() -> None:
-    shared = ALONE.amended("numbers", Version(3, Assignment([0, 1])))
-    old, new = reading(shared), reading(shared, life(NUMBERS1))
+    old, new = reading(SHARED), reading(SHARED, life(NUMBERS1))
     old.start(FromLog(0, {}, {}, 0, None))
     request = letter(new.start(FromLog(2, {}, {}, 2, None)), Attach)
     assert request == Attach(life(NUMBERS), life(NUMBERS1), 3)
     old.handle(request)
-    for epoch in (1, 2, 3):
-        effects = old.handle(Tick(life(NUMBERS), epoch, False))
-        assert letter(effects, OffsetsRead).positions.keys() == ({0, 1} if epoch < 3 else {0})
+    effects = old.handle(Tick(life(NUMBERS), 3, False))
+    assert [sorted(m.positions) for m in letters(effects, OffsetsRead)] == [[0, 1], [0, 1], [0]]
+    old.handle(Logged(life(NUMBERS), 2))
     assert letters(new.handle(Tick(life(NUMBERS1), 3, False)), OffsetsRead) == []
     (message,) = pull_all(old, life(NUMBERS1))
     assert letter(new.handle(message), OffsetsRead) == OffsetsRead(life(NUMBERS1), 3, {1: 3}, False)
+
+
+def test_positions_leave_a_source_no_sooner_than_they_are_logged() -> None:
+    """Another incarnation might read the epochs before the handover in bites of another size."""
+    source = reading(SHARED)
+    source.start(FromLog(0, {}, {}, 0, None))
+    attach(source, life(NUMBERS1), first=3)
+    source.handle(Tick(life(NUMBERS), 4, False))
+    source.handle(Logged(life(NUMBERS), 1))
+    assert pull_all(source, life(NUMBERS1)) == []
+    assert Wake(life(NUMBERS), life(NUMBERS1), node_of(NUMBERS1)) in source.handle(Logged(life(NUMBERS), 2))
+    assert [message.epoch for message in pull_all(source, life(NUMBERS1))] == [3]
 
 
 # -- sinks ------------------------------------------------------------------------------------------------------------

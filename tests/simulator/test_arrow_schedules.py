@@ -1,0 +1,192 @@
+"""The real data structures under random schedules: Arrow batches, state containers, and outboxes that spill."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from primitives.chunk import Chunk
+from primitives.graph import Edge, Kind, Operator, QueryGraph
+from primitives.slots import SlotSet
+from primitives.spill import SpillStore
+from primitives.state.frame import Frame
+from primitives.state.timers import Timers
+from primitives.state.values import Values
+from seep.protocol.keyed import KeyedInstance
+from seep.protocol.logic import Piece
+from seep.simulator import operators
+from seep.simulator.arrow import Arrow, Source, from_rows, to_rows
+from seep.simulator.faults import What
+from seep.simulator.operators import Delay, Join, Keyed, Map, Route, Row, Rows, Sum
+from seep.simulator.schedule import Outcome, Plan, Verdict, minimise, run_schedule
+from seep.simulator.world import Limits
+
+#: All that can happen, on as many rows as in the plain runs.
+FAULTS = Plan()
+#: Longer runs in which slots and checkpoints move about all the time.
+MOVES = Plan(
+    most_faults=30,
+    over_steps=2500,
+    limits=Limits(rows=24),
+    only=(What.MOVE, What.MOVE_BACK, What.DRAIN, What.SPLIT, What.CHECKPOINT, What.CUT),
+)
+
+
+@pytest.fixture
+def medium(tmp_path: Path) -> Iterator[Arrow]:
+    """Arrow with outboxes that spill; every instance makes its outbox by the name that is patched here."""
+    arrow = Arrow(spill_to=tmp_path)
+    with patch("seep.protocol.instance.Outbox", arrow.outbox):
+        yield arrow
+
+
+def first_violation(seeds: range, plan: Plan) -> Outcome | None:
+    outcomes = (run_schedule(seed, plan) for seed in seeds)
+    return next((outcome for outcome in outcomes if outcome.verdict is Verdict.VIOLATION), None)
+
+
+def explain(found: Outcome, plan: Plan) -> str:
+    """What failed, what to blame, and how to see it again."""
+    fewest = list(minimise(found, plan).faults)
+    on_tuples = run_schedule(found.seed, replace(plan, medium=None), list(found.faults)).verdict
+    return (
+        f"seed {found.seed} fails on Arrow: {found.note}\n"
+        f"the same schedule on plain tuples: {on_tuples.value} (if that is exact, suspect a container)\n"
+        f"to replay it: from seep.simulator.arrow import Arrow; from seep.simulator.faults import *; "
+        f"from seep.simulator.schedule import *; from seep.simulator.world import Limits; "
+        f"run_schedule({found.seed}, {replace(plan, medium=None)!r}, {fewest!r}, print) with medium=Arrow()"
+    )
+
+
+# --- schedules --------------------------------------------------------------------------------------------------------
+
+
+def test_schedules_with_all_kinds_of_faults_are_exact(medium: Arrow) -> None:
+    plan = replace(FAULTS, medium=medium)
+    found = first_violation(range(100), plan)
+    assert found is None, explain(found, plan)
+
+
+def test_schedules_full_of_moves_are_exact_and_take_every_path(medium: Arrow) -> None:
+    """If outboxes did not spill, deltas were not merged and state did not move, that they are exact would say little."""
+    plan = replace(MOVES, medium=medium)
+    with ExitStack() as stack:
+        spilled, read, merged, moved = (
+            stack.enter_context(patch.object(kind, name, autospec=True, side_effect=getattr(kind, name)))
+            for kind, name in ((SpillStore, "put"), (SpillStore, "get"), (Chunk, "merge"), (KeyedInstance, "_take_in"))
+        )
+        found = first_violation(range(50), plan)
+    assert found is None, explain(found, plan)
+    assert min(spilled.call_count, read.call_count) > 500
+    assert merged.call_count > 50
+    assert {call.args[1].base is None for call in moved.call_args_list} == {True, False}
+
+
+# --- the schedules notice containers that are wrong -------------------------------------------------------------------
+
+
+def frames_forget_deletions() -> AbstractContextManager[Any]:
+    return patch.object(Frame, "_deleted_since", lambda self, _since, _slots: self._no_keys())
+
+
+def timers_forget_what_was_popped() -> AbstractContextManager[Any]:
+    return patch.object(Timers, "_gone", lambda _self, _slots, _since: [])
+
+
+def values_miss_changes_in_place() -> AbstractContextManager[Any]:
+    return patch.object(Values, "_handed_out", lambda _self, cell: cell.value)
+
+
+def chunks_are_not_cut_by_slot() -> AbstractContextManager[Any]:
+    return patch.object(Chunk, "select", lambda self, _slots: self)
+
+
+BROKEN = [
+    frames_forget_deletions,
+    timers_forget_what_was_popped,
+    values_miss_changes_in_place,
+    chunks_are_not_cut_by_slot,
+]
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.__name__)
+def test_schedules_on_arrow_notice_a_broken_container(broken: Callable[[], AbstractContextManager[Any]]) -> None:
+    with broken():
+        assert first_violation(range(400), replace(FAULTS, medium=Arrow()))
+
+
+# --- operators --------------------------------------------------------------------------------------------------------
+
+SLOT_BITS = 2
+FULL = SlotSet.full(SLOT_BITS)
+
+
+def graph_around(kind: type[Keyed]) -> QueryGraph:
+    """An operator with two inputs and two outputs."""
+    what = Kind.STATELESS if kind in (Map, Route) else Kind.STATEFUL
+    return QueryGraph(
+        [Operator("src", Kind.SOURCE), Operator("op", what, SLOT_BITS), *(Operator(o, Kind.SINK) for o in "ab")],
+        [Edge("src", "op", 0), Edge("src", "op", 1), Edge("op", "a"), Edge("op", "b")],
+    )
+
+
+rows = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 50), st.integers(0, 60))).map(tuple)
+slot_sets = st.sets(st.sampled_from(range(1 << SLOT_BITS))).map(SlotSet)
+epochs = st.lists(st.tuples(rows, rows, slot_sets, slot_sets), max_size=5)
+
+
+@pytest.mark.parametrize("kind", [Map, Route, Sum, Delay, Join])
+@given(epochs)
+def test_an_arrow_operator_does_what_the_plain_one_does(kind: type[Keyed], some: list[tuple[Any, ...]]) -> None:
+    """Also when an epoch comes in pieces, and when slots leave between epochs and come back."""
+    graph, medium = graph_around(kind), Arrow()
+    plain, arrow = kind(graph, "op"), medium.logic(graph, "op", kind)
+    for epoch, (left, right, first, moved) in enumerate(some):
+        for slots in (first, FULL - first):
+            piece = cut(graph, Piece(epoch, {0: (left,), 1: (right,)}, epoch * 15, FULL), slots)
+            expected = {edge: Counter(batch) for edge, batch in plain.process(piece).items() if batch}
+            assert put_out(arrow.process(as_arrow(piece))) == expected
+        chunks = tuple(arrow.state.snapshot(moved))
+        arrow.state.drop(moved)
+        arrow.state.restore(chunks)
+
+
+def cut(graph: QueryGraph, piece: Piece[Rows], slots: SlotSet) -> Piece[Rows]:
+    batches = operators.RowBatches(graph)
+    chosen = {
+        port: tuple(filter(None, (batches.select(Edge("src", "op", port), batch, slots) for batch in of_port)))
+        for port, of_port in piece.inputs.items()
+    }
+    return piece._replace(inputs=chosen, slots=slots)
+
+
+def as_arrow(piece: Piece[Rows]) -> Piece[pa.RecordBatch]:
+    inputs = {port: tuple(map(from_rows, of_port)) for port, of_port in piece.inputs.items()}
+    return Piece(piece.epoch, inputs, piece.watermark, piece.slots)
+
+
+def put_out(outputs: Mapping[Edge, pa.RecordBatch]) -> dict[Edge, Counter[Row]]:
+    return {edge: Counter(to_rows(batch)) for edge, batch in outputs.items()}
+
+
+def test_a_source_on_arrow_reads_on_where_its_positions_were_handed_over() -> None:
+    graph = QueryGraph([Operator("src", Kind.SOURCE, 1), Operator("out", Kind.SINK)], [Edge("src", "out")])
+    data = {slot: tuple((slot, n, n) for n in range(6)) for slot in (0, 1)}
+    here, there = (Source(operators.Source(graph, "src", data, bite=lambda: 2)) for _ in range(2))
+    both, one = SlotSet([0, 1]), SlotSet([1])
+    here.read(1, both)
+    there.state.restore(here.state.snapshot(one))
+    here.state.drop(one)
+    (batch,) = there.read(2, one).outputs.values()
+    assert to_rows(batch) == ((1, 2, 2), (1, 3, 3))
+    assert here.get_processing_state(both) == {0: 2}

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from typing import Protocol, cast
 
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from primitives.chunk import Chunk
+from primitives.checkpoint import ProcessingState
 from primitives.graph import Edge, Kind, Operator, QueryGraph
 from primitives.slots import SlotSet
+from primitives.state.processing import Containers
 from primitives.state.values import Values
 from primitives.topology import Arrival, Assignment, Topology, Version
 from seep.simulator.cells import Cells, slot_of_key
@@ -32,7 +34,9 @@ def disjoint_parts(slot_bits: int, parts: int) -> st.SearchStrategy[dict[int, Sl
     """Slots for each of some parts; a slot may be in none of them, and a part may be empty."""
     slots = 1 << slot_bits
     takers = st.lists(st.integers(-1, parts - 1), min_size=slots, max_size=slots)
-    return takers.map(lambda taken: {part: SlotSet(s for s in range(slots) if taken[s] == part) for part in range(parts)})
+    return takers.map(
+        lambda taken: {part: SlotSet(s for s in range(slots) if taken[s] == part) for part in range(parts)}
+    )
 
 
 # -- graphs and topologies --------------------------------------------------------------------------------------------
@@ -63,8 +67,12 @@ def _query(*edges: Edge) -> QueryGraph:
 #: A chain, a diamond with two streams between the same operators, and two sources with two sinks.
 QUERIES = (
     _query(Edge("in", "map"), Edge("map", "sum"), Edge("sum", "out")),
-    _query(Edge("in", "map"), Edge("in", "join", 0), Edge("map", "join", 1), Edge("map", "join", 2), Edge("join", "out")),
-    _query(Edge("in", "join", 0), Edge("read", "join", 1), Edge("join", "out"), Edge("join", "log"), Edge("read", "log", 1)),
+    _query(
+        Edge("in", "map"), Edge("in", "join", 0), Edge("map", "join", 1), Edge("map", "join", 2), Edge("join", "out")
+    ),
+    _query(
+        Edge("in", "join", 0), Edge("read", "join", 1), Edge("join", "out"), Edge("join", "log"), Edge("read", "log", 1)
+    ),
 )
 
 
@@ -100,15 +108,12 @@ class PlainState(Cells):
         return {key: self.get(key) for key in self.keys_in(SlotSet.full(self.slot_bits))}
 
 
-class ArrowState:
+class ArrowState(Containers):
     """The same in a real container, as Arrow chunks."""
 
     def __init__(self, slot_bits: int) -> None:
         self._values = Values("seen", {"key": pa.int64()}, slot_bits=slot_bits, value=pa.int64())
-
-    @property
-    def marks(self) -> tuple[int, ...]:
-        return self._values.marks
+        super().__init__(self._values)
 
     def put(self, key: int, value: int) -> None:
         self._values[key] = value
@@ -117,25 +122,20 @@ class ArrowState:
         self._values.pop(key, None)
 
     def content(self) -> dict[int, int]:
-        return dict(self._values.scan())
-
-    def snapshot(self, slots: SlotSet, since: int | None = None) -> list[Chunk]:
-        return [self._values.snapshot(slots, since)]
-
-    def restore(self, chunks: Iterable[Chunk]) -> None:
-        self._values.restore(chunks)
-
-    def drop(self, slots: SlotSet) -> None:
-        self._values.drop(slots)
-
-    def mark(self, epoch: int) -> None:
-        self._values.mark(epoch)
-
-    def release(self, epoch: int) -> None:
-        self._values.release(epoch)
+        return cast(dict[int, int], dict(self._values.scan()))
 
 
-AnyState = PlainState | ArrowState
+class AnyState(ProcessingState, Protocol):
+    """Either of them."""
+
+    def __init__(self, slot_bits: int) -> None: ...
+
+    def put(self, key: int, value: int) -> None: ...
+
+    def delete(self, key: int) -> None: ...
+
+    def content(self) -> dict[int, int]: ...
+
 
 #: Writes to a state, in order: a key and its new value, or None to delete it.
 Writes = list[tuple[int, int | None]]

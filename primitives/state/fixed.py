@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-#: Rows of a container: their numbers, or all up to one.
+#: Rows of a container: their numbers, or from one to another (as a slice with a start and a stop).
 Selection = NDArray[np.int64] | slice
 
 
@@ -68,4 +68,4 @@ def validity(nulls: NDArray[np.bool_]) -> pa.Buffer | None:
 
 def row_numbers(rows: Selection) -> NDArray[np.int64]:
     """The numbers of rows."""
-    return rows if isinstance(rows, np.ndarray) else np.arange(rows.stop)
+    return rows if isinstance(rows, np.ndarray) else np.arange(rows.start, rows.stop)

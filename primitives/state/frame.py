@@ -16,12 +16,11 @@ from primitives.errors import UserError
 from primitives.slots import DEFAULT_SLOT_BITS, SlotSet, check_slot_bits, slots_of
 from primitives.state.bitmap import Bitmap, common_rows
 from primitives.state.changes import Changes
-from primitives.state.columns import check_type, default_of, given_column
+from primitives.state.columns import DeclaredColumns
 from primitives.state.container import check_fits
 from primitives.state.fixed import Selection, row_numbers
-from primitives.state.folds import FOLDS
 from primitives.state.index import Index
-from primitives.state.table import MAX_COLUMNS, Column, Table
+from primitives.state.table import Table
 
 Rows = NDArray[np.int64]
 Keys = Any  # a RecordBatch, Table or mapping with the key columns, or the only key column itself
@@ -31,6 +30,8 @@ _SAMPLE = 64
 
 #: A frame with more row numbers than this is compacted when most of them are free.
 _WORTH_COMPACTING = 1 << 16
+
+_NO_ROWS = np.empty(0, np.int64)
 
 
 @dataclass(slots=True)
@@ -79,12 +80,8 @@ class Frame:
         self.name = name
         self.slot_bits = check_slot_bits(slot_bits)
         self.version = version
-        self._check_declaration(keys, values, defaults or {})
-        self._identity = pa.schema(list(keys.items()))
-        self._value_schema = pa.schema(list(values.items()))
-        self._schema = pa.schema([*self._identity, *self._value_schema])
-        default_values = [self._default(column, kind, defaults or {}) for column, kind in values.items()]
-        self._table = Table(list(keys.values()), list(values.values()), default_values)
+        self._declared = DeclaredColumns(name, keys, values, defaults or {})
+        self._table = Table(self._declared.keys.types, self._declared.values.types, self._declared.defaults)
         self._columns = dict(zip(values, self._table.values, strict=True))
         self._index = Index(self._table)
         self._rows_in_slot = np.zeros(1 << slot_bits, np.int64)
@@ -94,7 +91,7 @@ class Frame:
 
     def locate(self, keys: Keys, *, create: bool = True) -> Rows:
         """The row number of each key; with `create` every key gets a row, otherwise those without one give -1."""
-        columns = self._key_columns(keys)
+        columns = self._declared.keys_from(keys)
         return self._create(columns) if create else self._index.locate(columns, create=False).rows
 
     def put(self, keys: Keys, /, **values: Any) -> Rows:
@@ -141,7 +138,7 @@ class Frame:
         values = self._table.to_arrow(self._table.values, np.maximum(rows, 0))
         if not found.all():
             values = [pc.if_else(pa.array(found), array, pa.scalar(None, array.type)) for array in values]
-        return pa.record_batch(values, schema=self._value_schema), found
+        return pa.record_batch(values, schema=self._declared.values), found
 
     def delete(self, keys: Keys) -> int:
         """Deletes the rows of keys; returns how many there were."""
@@ -149,14 +146,15 @@ class Frame:
         interval = self._changes.current
         if interval is not None and len(rows):
             interval.log.deleted.append(self._table.to_arrow(self._table.keys, rows))
-        self._forget(rows)
+        np.subtract.at(self._rows_in_slot, slots_of(self._table.hashes(rows), self.slot_bits), 1)
+        self._index.remove(rows)
         return len(rows)
 
     # --- by row number ------------------------------------------------------------------------------------------------
 
     def column(self, name: str) -> ColumnView:
         """A value column, to be read and written by row number."""
-        self._column(name)
+        self._declared.check_value(name)
         return ColumnView(self, name)
 
     def take(self, rows: Rows) -> pa.RecordBatch:
@@ -183,7 +181,8 @@ class Frame:
 
     def mark(self, epoch: int) -> None:
         """See `State.mark`."""
-        self._compact_if_sparse()
+        if self._is_sparse(len(self)):
+            self._compact(_NO_ROWS)
         self._changes.mark(epoch)
 
     def release(self, epoch: int) -> None:
@@ -205,22 +204,27 @@ class Frame:
     def restore(self, chunks: Iterable[Chunk]) -> None:
         """See `State.restore`."""
         for chunk in chunks:
-            check_fits(chunk, self, self.version, tuple(self._identity.names), self._schema)
+            check_fits(chunk, self, self.version, tuple(self._declared.keys.names), self._declared.all)
             self.drop(chunk.replaced)
             self.delete(chunk.deleted)
             self.put(chunk.rows, **{name: chunk.rows[name] for name in self._columns})
 
     def drop(self, slots: SlotSet) -> None:
         """See `State.drop`. Costs a hash of each key, unless the slots are empty."""
-        self._forget(row_numbers(self._rows_in(slots)))
+        rows = row_numbers(self._rows_in(slots))
+        self._rows_in_slot[slots.mask(self.slot_bits)] = 0
         self._changes.replace(slots)
-        self._compact_if_sparse()
+        if self._is_sparse(len(self) - len(rows)):
+            self._compact(rows)
+        else:
+            self._index.remove(rows)
 
     def size(self, slots: SlotSet | None = None) -> int:
         """See `State.size`. Extrapolates from a few rows."""
         count = len(self) if slots is None else self._count_in(slots)
-        sample = row_numbers(self._index.rows)[:_SAMPLE]
-        return count * int(self._batch(sample).nbytes) // len(sample) if count else 0
+        rows = self._index.rows
+        sample = rows[:_SAMPLE] if isinstance(rows, np.ndarray) else slice(0, min(_SAMPLE, rows.stop))
+        return count * int(self._batch(sample).nbytes) // min(_SAMPLE, len(self)) if count else 0
 
     def changed(self, since: int) -> int:
         """See `State.changed`."""
@@ -239,16 +243,16 @@ class Frame:
 
     def _open(self, keys: Keys, values: Mapping[str, Any]) -> tuple[Rows, dict[str, pa.Array]]:
         """The rows of keys, created if need be and about to be written; and what is given for them, as arrays."""
-        key_columns = self._key_columns(keys)
-        columns = {name: self._given(name, value, len(key_columns[0])) for name, value in values.items()}
+        key_columns = self._declared.keys_from(keys)
+        count = len(key_columns[0])
+        columns = {name: self._declared.value_from(name, given, count) for name, given in values.items()}
         rows = self._create(key_columns)
         self._touch(rows)
         return rows, columns
 
     def _fold(self, fold: str, keys: Keys, values: Mapping[str, Any]) -> Rows:
         for name in values:
-            if not FOLDS[fold].accepts(self._column(name).kind):
-                raise UserError(f"{self._label(name)} is {self._column(name).kind}; {fold} needs {FOLDS[fold].needs}")
+            self._declared.check_fold(name, fold)
         rows, columns = self._open(keys, values)
         for name, column in columns.items():
             self._table.fold(self._columns[name], fold, rows, column)
@@ -258,22 +262,18 @@ class Frame:
         self._table.assign(self._columns[name], rows, values)
         self._table.tidy(lambda: self._index.rows)
 
-    def _forget(self, rows: Rows) -> None:
-        np.subtract.at(self._rows_in_slot, slots_of(self._table.hashes(rows), self.slot_bits), 1)
-        self._index.remove(rows)
-
     def _touch(self, rows: Rows) -> None:
         interval = self._changes.current
         if interval is not None:
             interval.log.written.add(rows)
 
-    def _compact_if_sparse(self) -> None:
-        if self._index.end > max(2 * len(self), _WORTH_COMPACTING):
-            self._compact()
+    def _is_sparse(self, rows: int) -> bool:
+        """Whether to number all anew if so many rows are left."""
+        return self._index.end > max(2 * rows, _WORTH_COMPACTING)
 
-    def _compact(self) -> None:
-        """Numbers all rows anew, without gaps, and gives memory back."""
-        rows = self._index.compact()
+    def _compact(self, without: Rows) -> None:
+        """Removes rows, numbers the others anew without gaps, and gives memory back."""
+        rows = self._index.compact(without)
         for mark in self.marks[:1]:
             for interval in self._changes.since(mark):
                 interval.log.written.renumber(rows)
@@ -284,14 +284,14 @@ class Frame:
         return int(self._rows_in_slot[slots.mask(self.slot_bits)].sum())
 
     def _rows_in(self, slots: SlotSet) -> Selection:
-        return self._within(slots, self._index.rows) if self._count_in(slots) else np.empty(0, np.int64)
+        return self._within(slots, self._index.rows)
 
     def _within(self, slots: SlotSet, rows: Selection) -> Selection:
-        """Those of the rows that are in `slots`."""
-        if self._count_in(slots) == len(self):
-            return rows
-        mask = slots.mask(self.slot_bits)[slots_of(self._table.hashes(rows), self.slot_bits)]
-        return np.flatnonzero(mask) if isinstance(rows, slice) else rows[mask]
+        """Those of the rows that are in `slots`; looks at keys only if some are and some are not."""
+        count = self._count_in(slots)
+        if count in (0, len(self)):
+            return rows if count else _NO_ROWS
+        return self._table.within(slots.mask(self.slot_bits), rows)
 
     def _written_since(self, since: int) -> Rows:
         return common_rows(self._index.live, [interval.log.written for interval in self._changes.since(since)])
@@ -302,7 +302,7 @@ class Frame:
         if not logged:
             return self._no_keys()
         columns = [pa.concat_arrays(arrays) for arrays in zip(*logged, strict=True)]
-        distinct = Index(Table(self._identity.types)).locate(columns, create=True)
+        distinct = Index(Table(self._declared.keys.types)).locate(columns, create=True)
         gone = self._index.locate(columns, create=False).rows[distinct.created] < 0
         mine = slots.mask(self.slot_bits)[slots_of(distinct.hashes[distinct.created], self.slot_bits)]
         return [column.take(pa.array(distinct.created[gone & mine])) for column in columns]
@@ -311,7 +311,7 @@ class Frame:
 
     def _batch(self, rows: Selection) -> pa.RecordBatch:
         columns = [*self._table.keys, *self._table.values]
-        return pa.record_batch(self._table.to_arrow(columns, rows), schema=self._schema)
+        return pa.record_batch(self._table.to_arrow(columns, rows), schema=self._declared.all)
 
     def _chunk(self, replaced: SlotSet, rows: Selection, deleted: Sequence[pa.Array]) -> Chunk:
         return Chunk(
@@ -319,37 +319,14 @@ class Frame:
             version=self.version,
             slot_bits=self.slot_bits,
             replaced=replaced,
-            keys=tuple(self._identity.names),
-            identity=tuple(self._identity.names),
+            keys=tuple(self._declared.keys.names),
+            identity=tuple(self._declared.keys.names),
             rows=self._batch(rows),
-            deleted=pa.record_batch(deleted, schema=self._identity),
+            deleted=pa.record_batch(deleted, schema=self._declared.keys),
         )
 
     def _no_keys(self) -> list[pa.Array]:
-        return [pa.array([], kind) for kind in self._identity.types]
-
-    def _key_columns(self, keys: Keys) -> list[pa.Array]:
-        given = keys if isinstance(keys, Mapping | pa.RecordBatch | pa.Table) else self._only_column(keys)
-        columns: list[pa.Array] = []
-        for key in self._identity:
-            if key.name not in (given if isinstance(given, Mapping) else given.schema.names):
-                raise UserError(f"the keys lack {self._label(key.name)}; give all of {self._identity.names}")
-            rows = len(columns[0]) if columns else None
-            columns.append(given_column(self._label(key.name), key.type, given[key.name], rows))
-        return columns
-
-    def _only_column(self, keys: Any) -> dict[str, Any]:
-        if len(self._identity) > 1:
-            raise UserError(f"state '{self.name}' has keys {self._identity.names}; give a batch or mapping with them")
-        return {self._identity.names[0]: keys}
-
-    def _given(self, name: str, given: Any, rows: int) -> pa.Array:
-        return given_column(self._label(name), self._column(name).kind, given, rows)
-
-    def _column(self, name: str) -> Column:
-        if name not in self._columns:
-            raise UserError(f"state '{self.name}' has no value column '{name}', only {list(self._columns)}")
-        return self._columns[name]
+        return [pa.array([], kind) for kind in self._declared.keys.types]
 
     def _checked(self, rows: Rows) -> Rows:
         numbers = np.asarray(rows)
@@ -363,32 +340,6 @@ class Frame:
                 "-1 stands for a key without a row, and a row that was deleted has no number"
             )
         return numbers
-
-    # --- declaration --------------------------------------------------------------------------------------------------
-
-    def _label(self, column: str) -> str:
-        return f"column '{column}' of state '{self.name}'"
-
-    def _check_declaration(
-        self, keys: Mapping[str, pa.DataType], values: Mapping[str, pa.DataType], defaults: Mapping[str, Any]
-    ) -> None:
-        if not keys:
-            raise UserError(f"state '{self.name}' needs at least one key column, for example keys={{'id': pa.int64()}}")
-        if len(keys) + len(values) > MAX_COLUMNS:
-            raise UserError(f"state '{self.name}' has more than {MAX_COLUMNS} columns; use several frames")
-        for column, kind in [*keys.items(), *values.items()]:
-            check_type(self._label(column), kind)
-        for column in values:
-            if column in keys:
-                raise UserError(f"{self._label(column)} is declared both as a key and as a value; rename one of them")
-        for column in defaults:
-            if column not in values:
-                raise UserError(f"{self._label(column)} has a default, but is not among the values {list(values)}")
-
-    def _default(self, column: str, kind: pa.DataType, defaults: Mapping[str, Any]) -> pa.Scalar:
-        if column in defaults:
-            return given_column(f"the default of {self._label(column)}", kind, [defaults[column]])[0]
-        return default_of(kind)
 
 
 class ColumnView:
@@ -408,20 +359,20 @@ class ColumnView:
         self._name = name
 
     def __getitem__(self, rows: Rows) -> NDArray[Any]:
-        """A copy of the values of rows, as Arrow makes them NumPy: a null among integers makes all floats, NaN for it."""
+        """A copy of the values of rows, as Arrow converts them: with a null among them, integers become floats."""
         values: NDArray[Any] = self.to_arrow(rows).to_numpy(zero_copy_only=False)
         return values
 
     def __setitem__(self, rows: Rows, values: Any) -> None:
         """Writes the values of rows, in order."""
         checked = self._frame._checked(rows)
-        column = self._frame._given(self._name, values, len(checked))
+        column = self._frame._declared.value_from(self._name, values, len(checked))
         self._frame._touch(checked)
         self._frame._assign(self._name, checked, column)
 
     def to_arrow(self, rows: Rows) -> pa.Array:
         """A copy of the values of rows."""
-        column = self._frame._column(self._name)
+        column = self._frame._columns[self._name]
         return self._frame._table.to_arrow([column], self._frame._checked(rows))[0]
 
 
@@ -438,4 +389,4 @@ def warm_up() -> None:
         frame.delete({"k": [2], "t": ["b" * 20]})
         frame.column("n")[frame.locate(given)] = 3
         frame.restore([frame.snapshot(SlotSet.full(frame.slot_bits), since) for since in (None, 0)])
-        frame._compact()
+        frame._compact(_NO_ROWS)

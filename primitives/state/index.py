@@ -103,11 +103,17 @@ class Index:
         self._free.reserve(int(self._counts[FREE]) + len(rows))
         remove(self._segments(), self._table.hashes(rows), rows)
         self.live.discard(rows)
+        self._table.release(rows)
         self._table.clear(rows)
         self._table.tidy(lambda: self.rows)
 
-    def compact(self) -> NDArray[np.int64]:
-        """Numbers all rows anew, without gaps, and gives memory back; returns the old number of each."""
+    def compact(self, without: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Removes rows, numbers the others anew without gaps, and gives memory back; returns their old numbers.
+
+        Costs nothing for the rows that are removed, so it is the way to remove many.
+        """
+        self.live.discard(without)
+        self._table.release(without)
         rows = self.live.rows()
         self._table.keep(rows)
         self.live.renumber(rows)
@@ -117,6 +123,7 @@ class Index:
         hashes, done = self._table.hashes(slice(0, len(rows))), 0
         while (done := insert_all(self._segments(), hashes, done)) < len(rows):
             self._add_segments(1)
+        self._table.tidy(lambda: self.rows)
         return rows
 
     def _reserve(self, rows: int, data: int) -> None:

@@ -15,6 +15,9 @@ Element = TypeVar("Element", bound=np.generic)
 #: if the size of the region is a multiple of it.
 _HUGE_PAGE = 2 << 20
 
+#: Rows moved at a time.
+_BLOCK = 1 << 16
+
 
 class Region(Generic[Element]):
     """One-dimensional array in memory of its own, which the operating system extends by moving page tables (mremap).
@@ -43,15 +46,17 @@ class Region(Generic[Element]):
             self._resize(max(length, len(self.array) * 3 // 2))
 
     def keep(self, rows: NDArray[np.int64], width: int = 1) -> None:
-        """Keeps these rows, of `width` elements each, moved together; and gives back the memory of the others."""
+        """Keeps these rows, which ascend and have `width` elements each; gives back the memory of the others."""
         table = self.array[: len(self.array) // width * width].reshape(-1, width)
-        table[: len(rows)] = table[rows]
+        for start in range(0, len(rows), _BLOCK):  # in place, as no row moves up
+            table[start : start + _BLOCK][: len(rows) - start] = table[rows[start : start + _BLOCK]]
         del table
         self.truncate(len(rows) * width)
 
     def truncate(self, length: int) -> None:
         """Gives back the memory of all elements from `length` on."""
-        self.array[length:] = 0  # those that stay, in the last page, must be zero when they are used again
+        kept = _whole_pages(length * self._dtype.itemsize) // self._dtype.itemsize
+        self.array[length:kept] = 0  # what stays in the last page must be zero when it is used again
         self._resize(length)
 
     def _resize(self, length: int) -> None:
@@ -82,5 +87,6 @@ def _resized(memory: mmap.mmap, size: int) -> mmap.mmap:
 
 def _copied(memory: mmap.mmap, size: int) -> mmap.mmap:
     copy = _anonymous(size)
-    copy[: min(size, len(memory))] = memory[: min(size, len(memory))]
+    kept = min(size, len(memory))
+    copy[:kept] = memoryview(memory)[:kept]
     return copy

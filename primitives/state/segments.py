@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from primitives.errors import InternalError
 from primitives.state.intrinsics import pointer, prefetch
 from primitives.state.spans import Integer
 from primitives.state.table import Probe, Stored, probe_pointers, same_key, store_key, stored_pointers
@@ -158,7 +159,7 @@ def _search(table: Segments, stored: Stored, probe: Probe, at: Integer, place: I
 def _home(table: Segments, key_hash: np.uint64) -> Integer:
     """The place at which to begin to look for a key."""
     segment, place = _segment(table, key_hash & _TAG), _first_place(key_hash & _TAG)
-    return segment << _PLACE_BITS | place
+    return int(segment << _PLACE_BITS | place)
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -325,6 +326,8 @@ def _take(table: Segments, tag: np.uint64, row: Integer) -> None:
             place = _next(place)
         else:
             segment = np.int64(table.facts[segment * FACTS + _OVERFLOW])
+            if not segment:
+                raise InternalError("a row of a frame is not in its index")
             place = segment << _PLACE_BITS | _first_place(tag)
     table.facts[segment * FACTS + _FILL] -= 1
     _close_gap(table, place)

@@ -6,7 +6,7 @@ for memory, not one for each column. And one compiled comparison serves keys of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -55,6 +55,9 @@ _AHEAD = 128
 
 #: Rows whose words are taken apart at a time; they fit into the first-level cache.
 _BLOCK = 512
+
+#: Rows whose keys are hashed at a time.
+_HASHED_BLOCK = 1 << 16
 
 
 class Probe(NamedTuple):
@@ -146,6 +149,16 @@ class Table:
         """The hash of the key of each row."""
         return self._gather([0], rows)[0] if self._hashed else hash_keys(self.to_arrow(self.keys, rows))
 
+    def within(self, mask: NDArray[np.bool_], rows: Selection) -> Ints:
+        """Those of the rows whose keys are in the slots of a mask, of more than one slot."""
+        shift = np.uint64(65 - len(mask).bit_length())  # a slot is the top bits of a hash
+        chosen = [_NO_ROWS]
+        for block in _blocks(rows):
+            places = np.empty(_HASHED_BLOCK, np.int64)
+            places = places[: _choose(self.hashes(block), shift, mask, places)]
+            chosen.append(block[places] if isinstance(block, np.ndarray) else places + block.start)
+        return np.concatenate(chosen)
+
     # --- rows ---------------------------------------------------------------------------------------------------------
 
     def reserve(self, rows: int, data: int) -> None:
@@ -176,10 +189,13 @@ class Table:
             elif not _is_zero(default):
                 self.assign(column, rows, pa.repeat(default, len(rows)))
 
-    def clear(self, rows: Ints) -> None:
-        """Makes rows unused."""
+    def release(self, rows: Ints) -> None:
+        """Lets go of what rows hold in the heap, before they are cleared or not kept."""
         for spans in self._all_spans():
             release(spans, rows, self._heap.counts)
+
+    def clear(self, rows: Ints) -> None:
+        """Makes rows unused."""
         self._matrix()[rows] = 0
         if self._nullable:
             self._nulls.array[rows] = 0
@@ -187,7 +203,10 @@ class Table:
     def keep(self, rows: Ints) -> None:
         """Keeps these rows only, which ascend, and numbers them anew."""
         self._words.keep(rows, self._width)
-        self._nulls.keep(rows)
+        if self._nullable:
+            self._nulls.keep(rows)
+        else:
+            self._nulls.truncate(len(rows))
 
     def tidy(self, rows: Callable[[], Selection]) -> None:
         """Leaves garbage behind if there is much; `rows` are all that are in use."""
@@ -271,8 +290,8 @@ class Table:
         """A copy of the words at each of `heads` in turn."""
         places = np.array(heads, np.int64)
         if isinstance(rows, slice):
-            copies = np.empty((len(heads), rows.stop), np.uint64)
-            _copy_first(self._words.array, self._width, places, copies)
+            copies = np.empty((len(heads), rows.stop - rows.start), np.uint64)
+            _copy_run(self._words.array, self._width, places, rows.start, copies)
         else:
             copies = np.empty((len(heads), len(rows)), np.uint64)
             _copy_rows(self._words.array, self._width, places, rows, copies)
@@ -280,6 +299,7 @@ class Table:
 
 
 _NO_BYTES = read_only(np.empty(0, np.uint8))
+_NO_ROWS = np.empty(0, np.int64)
 
 
 def _lay_out(keys: Sequence[pa.DataType], values: Sequence[pa.DataType], first: int) -> tuple[tuple[Column, ...], int]:
@@ -324,6 +344,14 @@ def _encode_spans(array: pa.Array, words: NDArray[np.uint64], head: int, shift: 
     if array.null_count:
         words[null_mask(array), head : head + 2] = 0
     return data
+
+
+def _blocks(rows: Selection) -> Iterator[Selection]:
+    """The rows, some at a time, so that what is made of them stays in the cache."""
+    end = len(rows) if isinstance(rows, np.ndarray) else rows.stop
+    for start in range(0, end, _HASHED_BLOCK):
+        block = slice(start, min(start + _HASHED_BLOCK, end))
+        yield rows[block] if isinstance(rows, np.ndarray) else block
 
 
 def _joined(data: Sequence[Bytes]) -> Bytes:
@@ -393,10 +421,20 @@ def _copy_rows(words: Words, width: int, heads: Ints, rows: Ints, copies: NDArra
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _copy_first(words: Words, width: int, heads: Ints, copies: NDArray[np.uint64]) -> None:
-    """In blocks, so that each row is read from memory once."""
+def _copy_run(words: Words, width: int, heads: Ints, first: int, copies: NDArray[np.uint64]) -> None:
+    """Copies neighbouring rows, in blocks, so that each is read from memory once."""
     there, out, count = pointer(words), pointer(copies), copies.shape[1]
     for start in range(0, count, _BLOCK):
         for column in range(len(heads)):
-            for row in range(start, min(start + _BLOCK, count)):
-                out[column * count + row] = there[row * width + heads[column]]
+            for at in range(start, min(start + _BLOCK, count)):
+                out[column * count + at] = there[(first + at) * width + heads[column]]
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _choose(hashes: Words, shift: np.uint64, mask: NDArray[np.bool_], places: Ints) -> int:
+    """Writes where the hashes are whose slots are in a mask; returns how many these are."""
+    count = 0
+    for at in range(len(hashes)):
+        places[count] = at
+        count += mask[hashes[at] >> shift]  # no branch, as it could not be foreseen
+    return count

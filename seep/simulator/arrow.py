@@ -165,10 +165,12 @@ def _as_arrow(reading: Reading[Rows]) -> Reading[Batch]:
 
 
 def from_rows(rows: Rows) -> Batch:
+    """Plain rows as a batch."""
     return make_batch(*np.array(rows, np.int64).reshape(-1, 3).T)
 
 
 def make_batch(*numbers: Numbers) -> Batch:
+    """A batch of the given keys, values and times."""
     return pa.record_batch([pa.array(column) for column in numbers], schema=SCHEMA)
 
 
@@ -180,6 +182,7 @@ def columns(piece: Piece[Batch], port: int = 0) -> tuple[Numbers, Numbers, Numbe
 
 
 def to_rows(batch: Batch) -> Rows:
+    """A batch as plain rows."""
     return tuple(zip(*(column.to_pylist() for column in batch.columns), strict=True))
 
 

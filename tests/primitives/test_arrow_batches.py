@@ -93,8 +93,8 @@ def test_a_batch_cut_otherwise_sends_each_row_the_same_way(
     batches, whole = make_batches(), batch_of(some)
     pieces = [batches.select(edge, whole, part) for part in (slots, FULL - slots)]
     apart: Counter[Any] = Counter()
-    for piece in pieces:
-        for owner, part in batches.split(edge, piece, assignment).items() if piece else ():
+    for piece in filter(None, pieces):
+        for owner, part in batches.split(edge, piece, assignment).items():
             apart.update((owner, row) for row in listed(part))
     at_once = {owner: listed(part) for owner, part in batches.split(edge, whole, assignment).items()}
     assert apart == Counter((owner, row) for owner, part in at_once.items() for row in part)

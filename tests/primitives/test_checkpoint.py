@@ -40,10 +40,11 @@ class Work:
         """One more epoch."""
         self.epoch += 1
         write(self.state, content, self.owned, BITS)
-        for key, value in content_in(dict(content), self.owned, BITS).items():
+        for key, value in content:
             self.content.pop(key, None)
             if value is not None:
                 self.content[key] = value
+        self.content = content_in(self.content, self.owned, BITS)
         self.sent[self.epoch] = Emission({EDGE: f"epoch {self.epoch}"}, self.epoch)
         self.outbox.append(self.epoch, self.sent[self.epoch])
 
@@ -157,6 +158,17 @@ def test_a_checkpoint_covers_the_given_slots_only(make: type[AnyState], content:
     restored = make(BITS)
     restored.restore(work.checkpoint().state)
     assert restored.content() == content_in(whole, slots, BITS)
+
+
+@both
+def test_a_merged_checkpoint_covers_what_the_last_one_covers(make: type[AnyState]) -> None:
+    work = Work(make)
+    work.process([(key, 0) for key in range(12)])
+    base = work.checkpoint()
+    whole, work.owned = work.content, SlotSet([0, 2])  # the others were handed over and are not dropped here yet
+    merged, restored = merge_checkpoints(base, [work.checkpoint(base=1)]), make(BITS)
+    restored.restore(merged.state)
+    assert (merged.slots, restored.content()) == (work.owned, content_in(whole, work.owned, BITS))
 
 
 @both

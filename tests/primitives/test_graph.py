@@ -13,6 +13,7 @@ from primitives.graph import Edge, InstanceId, Kind, Operator, QueryGraph
 from tests.strategies import graphs
 
 SOURCE, MAP, SINK = Operator("in", Kind.SOURCE), Operator("map", Kind.STATELESS), Operator("out", Kind.SINK)
+READ, END = Operator("read", Kind.SOURCE), Operator("end", Kind.SINK)
 
 
 def test_operators_are_ordered_from_sources_to_sinks_however_they_are_given() -> None:
@@ -40,7 +41,9 @@ def test_every_edge_is_an_output_of_one_operator_and_an_input_of_another(graph: 
 def test_upstream_and_downstream_name_each_neighbour_once(graph: QueryGraph) -> None:
     for operator in graph.order:
         assert sorted(graph.upstream[operator]) == sorted({e.upstream for e in graph.edges if e.downstream == operator})
-        assert sorted(graph.downstream[operator]) == sorted({e.downstream for e in graph.edges if e.upstream == operator})
+        assert sorted(graph.downstream[operator]) == sorted(
+            {e.downstream for e in graph.edges if e.upstream == operator}
+        )
 
 
 @given(graphs())
@@ -81,10 +84,10 @@ def test_instances_and_edges_are_written_as_in_messages() -> None:
         ([SOURCE, SINK], [Edge("in", "outt")], "in->outt:0 names the operator 'outt', which the query does not have"),
         ([SOURCE, SINK], [Edge("in", "out"), Edge("in", "out")], "the same edge is given twice"),
         ([SOURCE, SINK], [Edge("in", "out"), Edge("out", "in")], "has a cycle"),
-        ([SOURCE, Operator("read", Kind.SOURCE), SINK], [Edge("in", "read"), Edge("read", "out")], "source 'read' has an"),
+        ([SOURCE, READ, SINK], [Edge("in", "read"), Edge("read", "out")], "'read' has an input"),
         ([SOURCE, MAP, SINK], [Edge("in", "out"), Edge("map", "out")], "stateless 'map' has no input"),
         ([SOURCE, SINK, MAP], [Edge("in", "map"), Edge("in", "out")], "stateless 'map' has no output"),
-        ([SOURCE, SINK, Operator("end", Kind.SINK)], [Edge("in", "out"), Edge("out", "end")], "sink 'out' has an output"),
+        ([SOURCE, SINK, END], [Edge("in", "out"), Edge("out", "end")], "sink 'out' has an output"),
         ([SOURCE, SINK], [], "source 'in' has no output"),
     ],
 )  # fmt: skip

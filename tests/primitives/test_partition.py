@@ -30,6 +30,7 @@ from tests.strategies import (
     content_in,
     disjoint_parts,
     epochs,
+    slot_sets,
     topologies,
     write,
     writes,
@@ -63,28 +64,18 @@ def content_of(checkpoint: Checkpoint, make: type[AnyState]) -> dict[int, int]:
 
 
 @both
-@given(content=writes, parts=shares)
-def test_each_part_holds_the_keys_of_its_slots(
-    make: type[AnyState], content: Writes, parts: dict[InstanceId, SlotSet]
+@given(content=writes, parts=shares, missing=slot_sets(BITS))
+def test_the_parts_are_disjoint_cover_the_whole_and_hold_the_keys_of_their_slots(
+    make: type[AnyState], content: Writes, parts: dict[InstanceId, SlotSet], missing: SlotSet
 ) -> None:
-    state = make(BITS)
-    write(state, content, ALL, BITS)
-    cut = partition_processing_state(checkpoint_of(state), parts)
-    for instance, part in cut.items():
-        assert (part.owner, part.base, part.epoch) == (instance, None, 4)
-        assert content_of(part, make) == content_in(state.content(), part.slots, BITS)
-
-
-@both
-@given(content=writes, parts=shares, covered=shares)
-def test_the_parts_are_disjoint_and_cover_the_whole(
-    make: type[AnyState], content: Writes, parts: dict[InstanceId, SlotSet], covered: dict[InstanceId, SlotSet]
-) -> None:
-    state, slots = make(BITS), ALL - covered[SUM1]
+    state, slots = make(BITS), ALL - missing
     write(state, content, slots, BITS)
     cut = partition_processing_state(checkpoint_of(state, slots), parts)
     assert sorted(slot for part in cut.values() for slot in part.slots) == list(slots)
     assert all(cut[instance].slots == parts[instance] & slots for instance in (SUM1, SUM2))
+    for instance, part in cut.items():
+        assert (part.owner, part.base, part.epoch) == (instance, None, 4)
+        assert content_of(part, make) == content_in(state.content(), part.slots, BITS)
 
 
 @both
@@ -208,7 +199,9 @@ def test_every_row_goes_to_the_owner_of_its_slot_at_its_epoch_and_to_nobody_else
             share = partition_buffer_state(emission, topology, epoch, sender, receiver, batches)
             for port, rows in share.items():
                 owned = topology.slots(receiver, epoch)
-                assert all(slot_of_key(key, topology.graph.operators[operator].slot_bits) in owned for key, _, _ in rows)
+                assert all(
+                    slot_of_key(key, topology.graph.operators[operator].slot_bits) in owned for key, _, _ in rows
+                )
                 arrived.update((Edge(sender.operator, operator, port), row) for row in rows)
     assert arrived == Counter((edge, row) for edge, rows in emission.outputs.items() for row in rows)
 

@@ -14,7 +14,7 @@ from primitives.errors import InternalError, UserError
 from primitives.graph import Edge, InstanceId, Kind, Operator, QueryGraph
 from primitives.slots import SlotSet, owner_of_slot
 from primitives.topology import Arrival, Assignment, Topology, Version, edges_between
-from tests.strategies import LAST_EPOCH, assignments, disjoint_parts, epochs, slot_sets, topologies
+from tests.strategies import LAST_EPOCH, assignments, disjoint_parts, epochs, topologies
 
 GRAPH = QueryGraph(
     [Operator("in", Kind.SOURCE, 1), Operator("map", Kind.STATELESS, 2), Operator("sum", Kind.STATEFUL, 2),
@@ -245,12 +245,12 @@ def test_what_arrives_and_departs_is_what_changes_hands(topology: Topology, epoc
         version = topology.version_at(operator, epoch)
         amends = version.first == epoch and version is not topology.history[operator][0]
         keeps_state = topology.graph.kind(operator) in (Kind.STATEFUL, Kind.SOURCE)
-        before, after = topology.at(operator, epoch - 1).table, version.assignment.table
-        expected = {
-            (InstanceId(operator, old), InstanceId(operator, new)): {s for s, o in enumerate(after) if (before[s], o) == (old, new)}
-            for old, new in set(zip(before, after, strict=True))
-            if old != new and amends and keeps_state and version.arrival is Arrival.HANDOVER
-        }  # fmt: skip
+        expected: dict[tuple[InstanceId, InstanceId], set[int]] = {}
+        if amends and keeps_state and version.arrival is Arrival.HANDOVER:
+            owners = zip(topology.at(operator, epoch - 1).table, version.assignment.table, strict=True)
+            for slot, (old, new) in enumerate(owners):
+                if old != new:
+                    expected.setdefault((InstanceId(operator, old), InstanceId(operator, new)), set()).add(slot)
         everyone = [i for i in topology.all_instances() if i.operator == operator]
         arriving = {(o, i): set(slots) for i in everyone for o, slots in topology.arrivals(i, epoch).items()}
         departing = {(i, t): set(slots) for i in everyone for t, slots in topology.departures(i, epoch).items()}

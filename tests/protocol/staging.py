@@ -15,7 +15,7 @@ from seep.protocol.logic import Piece
 from seep.protocol.messages import Data, StateMoved
 from seep.protocol.view import Incarnation, Seat, View
 from seep.simulator.cells import slot_of_key
-from seep.simulator.operators import Keyed, Row, Rows, RowBatches, Source, rows_of
+from seep.simulator.operators import Keyed, Row, RowBatches, Rows, Source, rows_of
 
 Body = TypeVar("Body")
 
@@ -92,7 +92,12 @@ def view_of(
 
 
 def data(
-    sender: Incarnation, receiver: Incarnation, epoch: int, rows: Iterable[Row] = (), watermark: int = 0, created: float = 0.0
+    sender: Incarnation,
+    receiver: Incarnation,
+    epoch: int,
+    rows: Iterable[Row] = (),
+    watermark: int = 0,
+    created: float = 0.0,
 ) -> Data:
     batch = tuple(rows)
     return Data(sender, receiver, epoch, {0: batch} if batch else {}, watermark, created)

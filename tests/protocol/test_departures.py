@@ -180,9 +180,9 @@ def test_a_new_owner_that_was_replaced_gets_nothing_more_and_its_successor_asks_
     origin = Origin()
     origin.begin(5, _1=[0])
     origin.attach(life(SUM1))
-    assert origin.departures.receivers == (life(SUM1),)
+    assert list(origin.departures.receivers) == [life(SUM1)]
     origin.departures.forget([SUM1])
-    assert origin.departures.receivers == ()
+    assert list(origin.departures.receivers) == []
     assert origin.pull(life(SUM1)) == []
     assert origin.begin(7, _1=[1]) == []
     origin.attach(life(SUM1, 1))

@@ -44,7 +44,8 @@ def checkpoint(
     for key in KEYS:
         state.put(key, epoch)
     chunks = tuple(state.snapshot(ALL))
-    return Checkpoint(owner, number, epoch if serial is None else serial, epoch, base, ALL, chunks, ((epoch, Emission({}, 0)),), 0)  # fmt: skip
+    buffer: tuple[tuple[int, Emission[str]], ...] = ((epoch, Emission({}, 0)),)
+    return Checkpoint(owner, number, epoch if serial is None else serial, epoch, base, ALL, chunks, buffer, 0)
 
 
 def holder_of(*checkpoints: Checkpoint) -> Holder:
@@ -89,9 +90,9 @@ def test_an_incarnation_that_the_view_has_replaced_stores_nothing() -> None:
 def test_a_backup_is_deleted_on_demand_unless_it_is_newer() -> None:
     holder = holder_of(checkpoint(5))
     assert holder.on_delete(DeleteBackup(SUM, (0, 4))) == []
-    assert holder.store.owners == (SUM,)
+    assert list(holder.store.owners) == [SUM]
     assert holder.on_delete(DeleteBackup(SUM, (0, 5))) == []
-    assert holder.store.owners == ()
+    assert list(holder.store.owners) == []
 
 
 # -- retrieving -------------------------------------------------------------------------------------------------------

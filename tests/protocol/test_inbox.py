@@ -41,7 +41,7 @@ def test_epochs_are_taken_in_order_with_one_message_of_each_sender_however_often
 ) -> None:
     inbox, taken = Inbox(), []
     for attempt, (sender, epoch) in enumerate(arrivals):
-        repeated = (sender, epoch) in {arrival for arrival in arrivals[:attempt]}
+        repeated = (sender, epoch) in arrivals[:attempt]
         assert inbox.accept(data(sender, epoch, rows=attempt)) == (not repeated)
         while inbox.has_all(inbox.processed + 1, [A, B, C]):
             taken += inbox.take(inbox.processed + 1)

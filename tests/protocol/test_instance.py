@@ -66,6 +66,8 @@ from tests.protocol.staging import (
 )
 
 NUMBERS1 = InstanceId("numbers", 1)
+FIRST_NUMBERS, FIRST_PASS, FIRST_SUM = life(NUMBERS), life(PASS), life(SUM)
+SELDOM = CheckpointSettings(every=1000)
 HOLDER = node_of(PASS)  # where the backups of sum are kept, as pass is upstream of it
 
 ALONE = Topology.initial(GRAPH)
@@ -81,9 +83,9 @@ def passing(topology: Topology = ALONE, number: int = 0, trimmed: int = 0) -> St
 
 def summing(
     view: View | None = None,
-    me: Incarnation = life(SUM),  # noqa: B008  # a value
+    me: Incarnation = FIRST_SUM,
     trimmed: int = 0,
-    settings: CheckpointSettings = CheckpointSettings(every=1000),  # noqa: B008  # a value
+    settings: CheckpointSettings = SELDOM,
 ) -> StatefulInstance[Rows]:
     logic = Operators().logic("sum")
     node = node_of(me.instance)
@@ -96,12 +98,14 @@ def sinking(number: int = 0) -> SinkInstance[Rows]:
 
 
 def reading(
-    topology: Topology = ALONE, me: Incarnation = life(NUMBERS), rows: int = 9  # noqa: B008
+    topology: Topology = ALONE,
+    me: Incarnation = FIRST_NUMBERS,
+    rows: int = 9,
 ) -> SourceInstance[Rows]:
     return SourceInstance(me, node_of(me.instance), view_of(topology), BATCHES, 0, Operators(rows).source("numbers"))
 
 
-def feed(instance: Instance[Rows], epoch: int, *rows: Row, sender: Incarnation = life(PASS)) -> list[Effect]:  # noqa: B008
+def feed(instance: Instance[Rows], epoch: int, *rows: Row, sender: Incarnation = FIRST_PASS) -> list[Effect]:
     """All that `sender` (the only one, unless a test says otherwise) has for an epoch."""
     return instance.handle(data(sender, instance.me, epoch, rows))
 
@@ -247,7 +251,11 @@ def test_every_receiver_gets_its_share_by_the_topology_of_the_epoch() -> None:
         feed(instance, 1 if epoch == 2 else 2, sender=life(NUMBERS))
         feed(instance, epoch, *everything, sender=life(NUMBERS))
     assert pull_rows(instance, life(SUM)) == {1: [], 2: [row(0, 1), row(1, 1)], 3: [row(0, 1)]}
-    assert pull_rows(instance, life(SUM1)) == {1: [], 2: [row(2, 1), row(3, 1)], 3: [row(slot, 1) for slot in (1, 2, 3)]}
+    assert pull_rows(instance, life(SUM1)) == {
+        1: [],
+        2: [row(2, 1), row(3, 1)],
+        3: [row(slot, 1) for slot in (1, 2, 3)],
+    }
 
 
 def test_a_new_owner_gets_nothing_of_epochs_at_which_it_owned_nothing() -> None:
@@ -497,7 +505,9 @@ def test_a_part_of_a_split_stands_by_until_the_view_names_it() -> None:
     effects = part.start(FromBackup(HOLDER, part=7))
     assert letters(effects, Retrieve) == [Retrieve(life(SUM1), SUM1, 7)]
     whole = backup_of(ALONE, (row(0, 5), row(3, 6)))
-    cut = Checkpoint(SUM1, 0, -1, 1, None, SlotSet([2, 3]), tuple(c.select(SlotSet([2, 3])) for c in whole.state), (), 1)
+    cut = Checkpoint(
+        SUM1, 0, -1, 1, None, SlotSet([2, 3]), tuple(c.select(SlotSet([2, 3])) for c in whole.state), (), 1
+    )
     effects = part.handle(Retrieved(life(SUM1), SUM1, cut, None))
     assert letter(effects, Restored) == Restored(life(SUM1), 1, HOLDER, 7)
     assert (part.phase, letters(effects, Attach)) == (Phase.STANDBY, [])

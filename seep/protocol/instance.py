@@ -48,18 +48,28 @@ class Work(Generic[Batch]):
     outputs: list[Mapping[Edge, Batch]] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings(Generic[Batch]):
+    """What an instance finds when it starts."""
+
+    node: str
+    view: View
+    batches: Batches[Batch]
+    outbox: Outbox[Emission[Batch]]  #: empty; where it spills to is the node's affair
+
+
 class Instance(ABC, Generic[Batch]):
     """What all kinds have in common. Message in, effects out."""
 
-    def __init__(self, me: Incarnation, node: str, view: View, batches: Batches[Batch], trimmed: int) -> None:
+    def __init__(self, me: Incarnation, given: Surroundings[Batch]) -> None:
         self.me = me
-        self.node = node
-        self.view = view
+        self.node = given.node
+        self.view = given.view
         self.phase = Phase.RESTORING
         self.inbox = Inbox()
-        self.outbox: Outbox[Emission[Batch]] = Outbox(trimmed=trimmed)
+        self.outbox = given.outbox
         self.work: Work[Batch] | None = None
-        self._batches = batches
+        self._batches = given.batches
         #: sender -> the incarnation this instance asked for data; nobody else's is accepted
         self._attached: dict[InstanceId, int] = {}
         #: who asked for data before there was any to give
@@ -81,8 +91,8 @@ class Instance(ABC, Generic[Batch]):
         return self._drain()
 
     @abstractmethod
-    def start(self, origin: Any) -> list[Effect]:
-        """Begins from where the manager says that the state is to come from."""
+    def start(self, origin: Any, trimmed: int = 0) -> list[Effect]:
+        """Begins from where the manager says that the state is to come from; nobody needs output up to `trimmed`."""
 
     def reconnect(self, peer: str) -> list[Effect]:
         """The link to a node was lost and is back: asks its instances again for what has not arrived."""
@@ -287,13 +297,12 @@ class Instance(ABC, Generic[Batch]):
 class StatelessInstance(Instance[Batch]):
     """Keeps nothing; safe up to what all its receivers are safe up to, healed by replay alone."""
 
-    def __init__(
-        self, me: Incarnation, node: str, view: View, batches: Batches[Batch], trimmed: int, logic: Logic[Batch]
-    ) -> None:
-        super().__init__(me, node, view, batches, trimmed)
+    def __init__(self, me: Incarnation, given: Surroundings[Batch], logic: Logic[Batch]) -> None:
+        super().__init__(me, given)
         self._logic = logic
 
-    def start(self, origin: FromNothing) -> list[Effect]:
+    def start(self, origin: FromNothing, trimmed: int = 0) -> list[Effect]:
+        self.outbox.trim(trimmed)
         self._begin(origin.epoch)
         return self._drain()
 

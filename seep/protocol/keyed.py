@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from primitives.checkpoint import ProcessingState
-from primitives.emission import Batches
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
 from seep.protocol.departures import Departures
-from seep.protocol.instance import Instance
+from seep.protocol.instance import Instance, Surroundings
 from seep.protocol.messages import Attach, Data, StateMoved, Trim
 from seep.protocol.view import Incarnation, View
 
@@ -19,10 +18,8 @@ Batch = TypeVar("Batch")
 class KeyedInstance(Instance[Batch]):
     """Both halves of plan kind 1: hands over slots that leave, waits for and takes in slots that arrive."""
 
-    def __init__(
-        self, me: Incarnation, node: str, view: View, batches: Batches[Batch], trimmed: int, state: ProcessingState
-    ) -> None:
-        super().__init__(me, node, view, batches, trimmed)
+    def __init__(self, me: Incarnation, given: Surroundings[Batch], state: ProcessingState) -> None:
+        super().__init__(me, given)
         self.state = state
         self.departures = Departures(me, state)
         #: (epoch of the handover, origin) -> (epoch of the backup, chunks): state of arriving slots, fetched ahead

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
-from primitives.emission import Batches
+from primitives.emission import Batches, Emission
 from primitives.errors import InternalError
 from primitives.graph import Kind
+from primitives.outbox import Outbox
 from seep.protocol.checkpointing import CheckpointSettings
 from seep.protocol.effects import Effect, Post
 from seep.protocol.holder import Holder
-from seep.protocol.instance import Instance, StatelessInstance
+from seep.protocol.instance import Instance, StatelessInstance, Surroundings
 from seep.protocol.logic import Logic, SourceLogic
 from seep.protocol.messages import (
     AdoptParts,
@@ -54,6 +55,14 @@ class Operators(Protocol[Batch]):
     def source(self, operator: str) -> SourceLogic[Batch]: ...
 
 
+#: Makes an empty outbox, with a place to spill to if there is one.
+Outboxes = Callable[[Incarnation], Outbox[Emission[Batch]]]
+
+
+def _in_memory(_: Incarnation) -> Outbox[Any]:
+    return Outbox()
+
+
 #: Which field of a letter names the instance that it is for.
 _ADDRESSEE: dict[type, Callable[[Any], Incarnation]] = {
     Attach: lambda m: m.sender,
@@ -79,6 +88,7 @@ class Node(Generic[Batch]):
         operators: Operators[Batch],
         batches: Batches[Batch],
         settings: CheckpointSettings | None = None,
+        outboxes: Outboxes[Batch] | None = None,
     ) -> None:
         self.name = name
         self.view: View | None = None
@@ -87,6 +97,7 @@ class Node(Generic[Batch]):
         self._operators = operators
         self._batches = batches
         self._settings = settings or CheckpointSettings()
+        self._outboxes = outboxes or _in_memory
         #: letters from peers that have seen a later view than this node
         self._deferred: list[tuple[str, int, Any]] = []
         self._to_node: dict[type, Callable[[str, Any], list[Effect]]] = {
@@ -137,23 +148,21 @@ class Node(Generic[Batch]):
     # -- instances ----------------------------------------------------------------------------------------------------
 
     def _start(self, message: StartInstance) -> list[Effect]:
-        assert self.view is not None
-        instance = self._make(message.identity, self.view, message.trimmed)
-        self.instances[message.identity] = instance
-        return instance.start(message.origin)
+        instance = self.instances[message.identity] = self._make(message.identity)
+        return instance.start(message.origin, message.trimmed)
 
-    def _make(self, me: Incarnation, view: View, trimmed: int) -> Instance[Batch]:
-        operator = me.instance.operator
-        match view.topology.graph.kind(operator):
+    def _make(self, me: Incarnation) -> Instance[Batch]:
+        assert self.view is not None
+        operator, given = me.instance.operator, Surroundings(self.name, self.view, self._batches, self._outboxes(me))
+        match self.view.topology.graph.kind(operator):
             case Kind.SOURCE:
-                return SourceInstance(me, self.name, view, self._batches, trimmed, self._operators.source(operator))
+                return SourceInstance(me, given, self._operators.source(operator))
             case Kind.SINK:
-                return SinkInstance(me, self.name, view, self._batches, trimmed)
+                return SinkInstance(me, given)
             case Kind.STATELESS:
-                return StatelessInstance(me, self.name, view, self._batches, trimmed, self._operators.logic(operator))
+                return StatelessInstance(me, given, self._operators.logic(operator))
             case Kind.STATEFUL:
-                logic = self._operators.logic(operator)
-                return StatefulInstance(me, self.name, view, self._batches, trimmed, logic, self._settings)
+                return StatefulInstance(me, given, self._operators.logic(operator), self._settings)
         raise InternalError(f"{me} is of no known kind")
 
     def _stop(self, identity: Incarnation) -> list[Effect]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from primitives.emission import Batches
 from primitives.graph import Edge
 from seep.protocol.effects import Commit, Effect, OpenSink
-from seep.protocol.instance import Batch, Instance, Phase, Work
+from seep.protocol.instance import Batch, Instance, Phase, Surroundings, Work
 from seep.protocol.logic import Piece
 from seep.protocol.messages import Committed, FromCommits
-from seep.protocol.view import MANAGER, Incarnation, View
+from seep.protocol.view import MANAGER, Incarnation
 
 
 class SinkOpened(int):
@@ -28,8 +27,8 @@ class CommitRefused(int):
 class SinkInstance(Instance[Batch]):
     """Safe up to the last committed epoch."""
 
-    def __init__(self, me: Incarnation, node: str, view: View, batches: Batches[Batch], trimmed: int) -> None:
-        super().__init__(me, node, view, batches, trimmed)
+    def __init__(self, me: Incarnation, given: Surroundings[Batch]) -> None:
+        super().__init__(me, given)
         self._least = 0
         self._handlers |= {
             SinkOpened: self._on_opened,
@@ -37,7 +36,7 @@ class SinkInstance(Instance[Batch]):
             CommitRefused: self._on_refused,
         }
 
-    def start(self, origin: FromCommits) -> list[Effect]:
+    def start(self, origin: FromCommits, trimmed: int = 0) -> list[Effect]:  # noqa: ARG002  (it has no receivers)
         self._least = origin.epoch
         self._effects.append(OpenSink(self.me))
         return self._drain()

@@ -6,15 +6,15 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TypeVar
 
-from primitives.emission import Batches, Emission
+from primitives.emission import Emission
 from primitives.graph import Edge
 from primitives.slots import SlotSet
 from seep.protocol.effects import Effect
-from seep.protocol.instance import Work
+from seep.protocol.instance import Surroundings, Work
 from seep.protocol.keyed import KeyedInstance
 from seep.protocol.logic import Piece, Reading, SourceLogic
 from seep.protocol.messages import MAX_WATERMARK, FromLog, Logged, OffsetsRead, Positions, Tick, Trim
-from seep.protocol.view import MANAGER, Incarnation, View
+from seep.protocol.view import MANAGER, Incarnation
 
 Batch = TypeVar("Batch")
 
@@ -22,10 +22,8 @@ Batch = TypeVar("Batch")
 class SourceInstance(KeyedInstance[Batch]):
     """Its slots are input partitions, its state the position in each; healed by reading the logged epochs again."""
 
-    def __init__(
-        self, me: Incarnation, node: str, view: View, batches: Batches[Batch], trimmed: int, logic: SourceLogic[Batch]
-    ) -> None:
-        super().__init__(me, node, view, batches, trimmed, logic.state)
+    def __init__(self, me: Incarnation, given: Surroundings[Batch], logic: SourceLogic[Batch]) -> None:
+        super().__init__(me, given, logic.state)
         self._logic = logic
         self._ticked = 0
         self._final: int | None = None
@@ -39,7 +37,8 @@ class SourceInstance(KeyedInstance[Batch]):
         self._unlogged: deque[tuple[int, Emission[Batch]]] = deque()
         self._handlers |= {Tick: self._on_tick, Logged: self._on_logged}
 
-    def start(self, origin: FromLog) -> list[Effect]:
+    def start(self, origin: FromLog, trimmed: int = 0) -> list[Effect]:
+        self.outbox.trim(trimmed)
         self._ticked, self._final = origin.ticked, origin.final
         self._records = dict(origin.records)
         self._logged = origin.epoch

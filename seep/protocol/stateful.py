@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from primitives.checkpoint import Checkpoint, checkpoint_state
-from primitives.emission import Batches
 from primitives.graph import Edge
 from primitives.restore import restore_state
 from primitives.slots import SlotSet
 from seep.protocol.checkpointing import Checkpointing, CheckpointSettings, Copy
 from seep.protocol.effects import Effect
-from seep.protocol.instance import Phase, Work
+from seep.protocol.instance import Phase, Surroundings, Work
 from seep.protocol.keyed import KeyedInstance
 from seep.protocol.logic import Logic, Piece
 from seep.protocol.messages import (
@@ -38,23 +37,16 @@ class StatefulInstance(KeyedInstance[Batch]):
     """Safe up to its last recorded backup; restored from it, at another node if need be."""
 
     def __init__(
-        self,
-        me: Incarnation,
-        node: str,
-        view: View,
-        batches: Batches[Batch],
-        trimmed: int,
-        logic: Logic[Batch],
-        settings: CheckpointSettings,
+        self, me: Incarnation, given: Surroundings[Batch], logic: Logic[Batch], settings: CheckpointSettings
     ) -> None:
-        super().__init__(me, node, view, batches, 0, logic.state)
+        super().__init__(me, given, logic.state)
         self._logic = logic
-        #: what the manager said while there was nothing to trim yet
-        self._trimmed = trimmed
+        #: what the manager has said while there is nothing to trim yet
+        self._trimmed = 0
         self._settings = settings
         self._origin: FromBackup | None = None
         self._restored = SlotSet.empty()
-        self.checkpointing = Checkpointing(me.instance, node, settings, None, 0)
+        self.checkpointing = Checkpointing(me.instance, given.node, settings, None, 0)
         self._handlers |= {
             Retrieved: self._on_retrieved,
             BackupCounted: self._on_backup_counted,
@@ -65,7 +57,8 @@ class StatefulInstance(KeyedInstance[Batch]):
 
     # -- beginning ----------------------------------------------------------------------------------------------------
 
-    def start(self, origin: FromNothing | FromBackup) -> list[Effect]:
+    def start(self, origin: FromNothing | FromBackup, trimmed: int = 0) -> list[Effect]:
+        self._trimmed = trimmed
         if isinstance(origin, FromNothing):
             self.state.mark(origin.epoch)
             self.outbox.trim(self._trimmed)

@@ -31,6 +31,7 @@ from primitives.state.timers import Timers
 from primitives.state.values import Values
 from seep.protocol.logic import Logic, Piece, Reading, SourceLogic
 from seep.protocol.messages import Positions
+from seep.protocol.view import Incarnation
 from seep.simulator import operators
 from seep.simulator.operators import Rows
 
@@ -220,8 +221,8 @@ class Arrow:
     def rows(self, batch: Batch) -> Rows:
         return to_rows(batch)
 
-    def outbox(self, trimmed: int) -> Outbox[Emission[Batch]]:
+    def outbox(self, me: Incarnation) -> Outbox[Emission[Batch]]:
         if self._spill_to is None:
-            return Outbox(trimmed=trimmed)
-        store = SpillStore(self._spill_to / f"outbox-{next(self._outboxes)}", EMISSIONS)
-        return Outbox(budget=BUDGET, spill=store, trimmed=trimmed)
+            return Outbox()
+        store = SpillStore(self._spill_to / f"{me}-{next(self._outboxes)}", EMISSIONS)
+        return Outbox(budget=BUDGET, spill=store)

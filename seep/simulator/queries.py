@@ -10,7 +10,9 @@ from typing import Any, Protocol
 
 from primitives.emission import Batches
 from primitives.graph import Edge, Kind, Operator, QueryGraph
+from primitives.outbox import Outbox
 from seep.protocol.logic import Logic, SourceLogic
+from seep.protocol.view import Incarnation
 from seep.simulator.operators import Delay, Join, Keyed, Map, Route, RowBatches, Rows, Source, Sum, make_data
 
 
@@ -104,6 +106,8 @@ class Medium(Protocol):
 
     def rows(self, batch: Any) -> Rows: ...
 
+    def outbox(self, me: Incarnation) -> Outbox[Any]: ...
+
 
 class Plain:
     """Tuples and dictionaries: quick, for thousands of schedules."""
@@ -119,6 +123,9 @@ class Plain:
 
     def rows(self, batch: Rows) -> Rows:
         return batch
+
+    def outbox(self, me: Incarnation) -> Outbox[Any]:  # noqa: ARG002  (all are alike)
+        return Outbox()
 
 
 class Query:

@@ -250,7 +250,7 @@ class World:
         """A fresh node registers."""
         self._named += 1
         name = f"n{self._named}"
-        self.nodes[name] = Node(name, self._operators, self._batches, self._settings)
+        self.nodes[name] = Node(name, self._operators, self._batches, self._settings, self.query.medium.outbox)
         self.perform(MANAGER, self.manager.node_joined(name))
 
     def kill(self, name: str) -> None:

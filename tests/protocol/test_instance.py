@@ -7,11 +7,12 @@ import pytest
 from primitives.backup import Stored
 from primitives.checkpoint import Checkpoint
 from primitives.graph import InstanceId
+from primitives.outbox import Outbox
 from primitives.slots import SlotSet
 from primitives.topology import Arrival, Assignment, Topology, Version
 from seep.protocol.checkpointing import CheckpointSettings
 from seep.protocol.effects import Commit, Effect, OpenSink, Wake
-from seep.protocol.instance import Instance, Phase, StatelessInstance
+from seep.protocol.instance import Instance, Phase, StatelessInstance, Surroundings
 from seep.protocol.messages import (
     MAX_WATERMARK,
     Attach,
@@ -78,23 +79,22 @@ SHIFT = Topology.initial(GRAPH, {"sum": 2}).amended("sum", Version(3, Assignment
 
 def passing(topology: Topology = ALONE, number: int = 0, trimmed: int = 0) -> StatelessInstance[Rows]:
     view = view_of(topology, seats={PASS: Seat(node_of(PASS), number)})
-    return StatelessInstance(life(PASS, number), node_of(PASS), view, BATCHES, trimmed, Operators().logic("pass"))
+    given = Surroundings(node_of(PASS), view, BATCHES, Outbox(trimmed=trimmed))
+    return StatelessInstance(life(PASS, number), given, Operators().logic("pass"))
 
 
 def summing(
     view: View | None = None,
     me: Incarnation = FIRST_SUM,
-    trimmed: int = 0,
     settings: CheckpointSettings = SELDOM,
 ) -> StatefulInstance[Rows]:
-    logic = Operators().logic("sum")
-    node = node_of(me.instance)
-    return StatefulInstance(me, node, view or view_of(ALONE), BATCHES, trimmed, logic, settings)
+    given = Surroundings(node_of(me.instance), view or view_of(ALONE), BATCHES, Outbox())
+    return StatefulInstance(me, given, Operators().logic("sum"), settings)
 
 
 def sinking(number: int = 0) -> SinkInstance[Rows]:
     view = view_of(ALONE, seats={OUT: Seat(node_of(OUT), number)})
-    return SinkInstance(life(OUT, number), node_of(OUT), view, BATCHES, 0)
+    return SinkInstance(life(OUT, number), Surroundings(node_of(OUT), view, BATCHES, Outbox()))
 
 
 def reading(
@@ -102,7 +102,8 @@ def reading(
     me: Incarnation = FIRST_NUMBERS,
     rows: int = 9,
 ) -> SourceInstance[Rows]:
-    return SourceInstance(me, node_of(me.instance), view_of(topology), BATCHES, 0, Operators(rows).source("numbers"))
+    given = Surroundings(node_of(me.instance), view_of(topology), BATCHES, Outbox())
+    return SourceInstance(me, given, Operators(rows).source("numbers"))
 
 
 def feed(instance: Instance[Rows], epoch: int, *rows: Row, sender: Incarnation = FIRST_PASS) -> list[Effect]:
@@ -431,8 +432,8 @@ def backup_of(topology: Topology, *epochs: tuple[Row, ...], me: InstanceId = SUM
 
 def healing(topology: Topology = ALONE, trimmed: int = 0, lost: tuple[str, ...] = ()) -> StatefulInstance[Rows]:
     """The second incarnation of sum[0], which has asked for its backup."""
-    instance = summing(view_of(topology, 2, {SUM: Seat("new home", 1)}, lost=lost), life(SUM, 1), trimmed)
-    instance.start(FromBackup(HOLDER))
+    instance = summing(view_of(topology, 2, {SUM: Seat("new home", 1)}, lost=lost), life(SUM, 1))
+    instance.start(FromBackup(HOLDER), trimmed)
     return instance
 
 

@@ -48,10 +48,9 @@ MOVES = Plan(
 
 @pytest.fixture
 def medium(tmp_path: Path) -> Iterator[Arrow]:
-    """Arrow with outboxes that spill; every instance makes its outbox by the name that is patched here."""
-    arrow = Arrow(spill_to=tmp_path)
-    with patch("seep.protocol.instance.Outbox", arrow.outbox), compared():
-        yield arrow
+    """Arrow with outboxes that spill, and every chunk compared with what it stands for."""
+    with compared():
+        yield Arrow(spill_to=tmp_path)
 
 
 @contextmanager

@@ -248,7 +248,7 @@ class Topology:
         return Topology(self.graph, {**self.history, operator: (*history, version)})
 
     def forgotten(self, before: int) -> Topology:
-        """A copy without the versions that no epoch from `before` on can ask for."""
+        """A copy that can tell who owns what from `before` on, and what changes hands after it, but nothing earlier."""
         kept = {operator: versions[_place(versions, before) :] for operator, versions in self.history.items()}
         return self if kept == self.history else Topology(self.graph, kept)
 

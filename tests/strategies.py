@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol, cast
 
 import pyarrow as pa
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from primitives.checkpoint import ProcessingState
@@ -93,6 +94,9 @@ def _amended(topology: Topology, changes: list[tuple[str, int, Assignment, Arriv
 topologies = st.one_of([_topologies_of(graph) for graph in QUERIES])
 
 epochs = st.integers(0, LAST_EPOCH)
+
+#: For properties of whole histories, whose examples are large.
+few = settings(max_examples=40)
 
 
 # -- operators with state ---------------------------------------------------------------------------------------------

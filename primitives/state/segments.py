@@ -1,7 +1,7 @@
 """Segments: the hash table of an index, compiled; it grows a segment at a time.
 
 It is extendible hashing. A key's *tag* is the low half of its hash (slots are its top bits). A directory maps the low
-bits of the tag to a segment of 2^12 places, and the top bits of the tag say at which of them to begin to look. A
+bits of the tag to a segment of 2^10 places, and the top bits of the tag say at which of them to begin to look. A
 segment that is three quarters full is split in two: that takes microseconds, and no second copy of anything else. Keys
 that no split would separate, because their hashes are alike, overflow into further segments behind the one they are in.
 """
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from primitives.errors import InternalError
 from primitives.state.intrinsics import pointer, prefetch
+from primitives.state.probe import Probe, Stored, probe_pointers, same_key, store_key, stored_pointers
 from primitives.state.spans import Integer
-from primitives.state.table import Probe, Stored, probe_pointers, same_key, store_key, stored_pointers
 
 Words = NDArray[np.uint64]
 Ints = NDArray[np.int64]
@@ -30,7 +30,7 @@ DEPTH, SEGMENTS, ROWS, FREE, CREATED, COUNTS = 0, 1, 2, 3, 4, 5
 # that it overflows into, or 0.
 _FILL, _LOCAL_DEPTH, _OVERFLOW, FACTS = 0, 1, 2, 3
 
-_PLACE_BITS = 12
+_PLACE_BITS = 10
 PLACES = 1 << _PLACE_BITS
 _FULL = PLACES * 3 // 4
 

@@ -117,6 +117,9 @@ class ManagerCore:
         """Starts every instance of the initial topology, on the given nodes or on the least loaded ones."""
         if not self.nodes:
             raise UserError("the query cannot be launched: no node has registered")
+        unknown = set((placement or {}).values()) - set(self.nodes)
+        if unknown:
+            raise UserError(f"the placement names nodes that have not registered: {', '.join(sorted(unknown))}")
         self.phase = Phase.RUNNING
         for instance in self.topology.all_instances():
             self._bear(instance, 0)
@@ -161,6 +164,8 @@ class ManagerCore:
 
     def checkpoint(self, operator: str | None = None) -> list[Effect]:
         """Asks the stateful instances (of one operator) for a checkpoint now."""
+        if operator is not None and operator not in self.graph.operators:
+            raise UserError(f"there is no operator {operator!r} to take a checkpoint of")
         for instance, seat in self.placement.items():
             stateful = self.graph.kind(instance.operator) is Kind.STATEFUL
             if stateful and operator in (None, instance.operator) and seat.node in self.nodes:

@@ -46,6 +46,8 @@ class Departures:
 
     def begin(self, epoch: int, targets: Mapping[InstanceId, SlotSet]) -> list[Incarnation]:
         """The epoch before `epoch` is processed: slots leave now. Returns the receivers that can be served at once."""
+        for slots in targets.values():
+            self.returned(slots)  # those that leave for a second time were here in between
         self.held[epoch] = dict(targets)
         asked = [self._asked[target] for target in targets if target in self._asked]
         return [attach.receiver for attach in asked if self._serve(epoch, attach)]
@@ -68,7 +70,7 @@ class Departures:
                 self._state.drop(slots)
 
     def returned(self, slots: SlotSet) -> None:
-        """Slots are owned here again: whoever had them in between is safe, or they could not have come back."""
+        """Slots are (or were) owned here again: whoever had them before is safe, or they could not have come back."""
         for targets in self.held.values():
             for target in targets:
                 targets[target] -= slots

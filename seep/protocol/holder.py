@@ -74,8 +74,10 @@ class Holder:
 
     def on_adopt(self, message: AdoptParts) -> list[Effect]:
         """The split is effective: from now on each part is its instance's backup."""
-        for part in self.parts.pop(message.plan).values():
-            adopt_backup(self.store, part)
+        parts = self.parts.pop(message.plan)
+        for owner, number in message.owners:
+            self.store.fence(owner, number)
+            adopt_backup(self.store, parts[owner])
         return []
 
     def on_drop_parts(self, message: DropParts) -> list[Effect]:

@@ -55,6 +55,8 @@ class Manager(ManagerCore):
             return Refusal.NOT_RUNNING
         if operator not in self.graph.operators or not self._exist(operator, parts):
             return Refusal.UNKNOWN
+        if _overlap(parts):
+            return Refusal.OVERLAP
         if not self.nodes:
             return Refusal.NO_NODE
         if self.final is not None:
@@ -63,7 +65,7 @@ class Manager(ManagerCore):
 
     def _exist(self, operator: str, parts: Mapping[int, SlotSet]) -> bool:
         everything = SlotSet.full(self.graph.operators[operator].slot_bits)
-        return all(slots <= everything for slots in parts.values())
+        return all(index >= 0 and slots <= everything for index, slots in parts.items())
 
     def _conflict(self, operator: str, parts: Mapping[int, SlotSet]) -> Refusal | None:
         """A slot on its way cannot be moved again before it has arrived for good, nor any while one is split."""
@@ -165,17 +167,20 @@ class Manager(ManagerCore):
         if origin not in self.placement or self.graph.kind(origin.operator) is not Kind.STATEFUL:
             return Refusal.UNKNOWN
         owned = self.topology.history[origin.operator][-1].assignment.slots_of(origin.index)
-        if not all(slots <= owned for slots in parts.values()):
+        if not all(index >= 0 and slots <= owned for index, slots in parts.items()):
             return Refusal.UNKNOWN
+        if _overlap(parts):
+            return Refusal.OVERLAP
         if any(self._was_born(InstanceId(origin.operator, index)) for index in parts):
             return Refusal.EMPTIED
         if not any(parts.values()) or _union(parts) == owned:
             return Refusal.NOTHING
         if any(plan.operator == origin.operator for plan in self.moves.values()) or self._splitting(origin.operator):
             return Refusal.BUSY
-        if self.topology.history[origin.operator][-1].first > self.safe.of(origin):
-            return Refusal.BUSY
-        return None if origin in self.backups else Refusal.NO_BACKUP
+        if origin not in self.backups:
+            return Refusal.NO_BACKUP
+        is_too_old = self.topology.history[origin.operator][-1].first > self.safe.of(origin)
+        return Refusal.BUSY if is_too_old else None
 
     def _splitting(self, operator: str) -> bool:
         return any(split.origin.operator == operator for split in self.splits.values())
@@ -239,7 +244,7 @@ class Manager(ManagerCore):
         )
         self.topology = partition_routing_state(self.topology, operator, given, split.epoch + 1, Arrival.BACKUP)
         self._stop_origin(split)
-        self._post(split.holder, AdoptParts(split.plan))
+        self._post(split.holder, AdoptParts(split.plan, tuple(identity for identity, _ in split.standby.values())))
         for instance, (identity, node) in split.standby.items():
             if instance != split.origin:
                 self.safe.born(instance, split.epoch)
@@ -305,6 +310,10 @@ class Manager(ManagerCore):
             return False
         self._prepare_split(instance, parts)
         return True
+
+
+def _overlap(parts: Mapping[int, SlotSet]) -> bool:
+    return sum(len(slots) for slots in parts.values()) > len(_union(parts))
 
 
 def _union(parts: Mapping[int, SlotSet]) -> SlotSet:

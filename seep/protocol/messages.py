@@ -189,9 +189,10 @@ class PartitionBackup(NamedTuple):
 
 
 class AdoptParts(NamedTuple):
-    """The split is effective: its parts are the new instances' first backups."""
+    """The split is effective: its parts are the new owners' first backups, and nobody before them may store."""
 
     plan: int
+    owners: tuple[Incarnation, ...]
 
 
 class DropParts(NamedTuple):

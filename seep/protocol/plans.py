@@ -19,6 +19,7 @@ class Refusal(Enum):
     ENDING = "the query is about to end"
     BUSY = "another plan of the same operator, or of the same slots, is not complete yet"
     UNKNOWN = "it names an operator, instance or slot that does not exist"
+    OVERLAP = "a slot cannot go to two instances"
     NO_BACKUP = "there is no backup to split"
     NO_NODE = "no node is free"
     EMPTIED = "an instance that lost all its slots cannot get new ones"

@@ -41,7 +41,7 @@ class SourceInstance(KeyedInstance[Batch]):
         self.outbox.trim(trimmed)
         self._ticked, self._final = origin.ticked, origin.final
         self._records = dict(origin.records)
-        self._logged = origin.epoch
+        self._logged = self._left = origin.epoch
         self._logic.seek(origin.positions)
         self._begin(origin.epoch)
         return self._drain()
@@ -60,6 +60,7 @@ class SourceInstance(KeyedInstance[Batch]):
             self._logic.seek(self._records[message.epoch])
             self._records = {epoch: positions for epoch, positions in self._records.items() if epoch > message.epoch}
             self._logged = message.epoch
+            self._left = max(self._left, message.epoch)
             self.work, self._readings = None, []
             self.inbox.skip_to(message.epoch)
             self._advance()

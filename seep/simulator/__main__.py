@@ -7,7 +7,8 @@ import json
 import sys
 
 from seep.simulator.demo import demo
-from seep.simulator.schedule import Verdict, minimise, run_schedule
+from seep.simulator.faults import What
+from seep.simulator.schedule import Plan, Verdict, minimise, run_schedule
 from seep.simulator.soak import report, soak
 
 
@@ -15,9 +16,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     match options.command:
         case "soak":
-            return _soak(options.schedules, options.seed, options.jobs, options.json)
+            return _soak(range(options.seed, options.seed + options.schedules), options)
         case "replay":
-            return _replay(options.seed, options.messages, options.whole)
+            return _replay(options.seed, Plan(only=options.only), options.messages, options.whole)
         case _:
             return demo(_say)
 
@@ -34,6 +35,10 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("seed", type=int)
     one.add_argument("--messages", action="store_true", help="show every message, not only events")
     one.add_argument("--whole", action="store_true", help="keep all faults of a failing schedule, do not minimise")
+    for command in (many, one):
+        command.add_argument(
+            "--only", type=_kinds, default=(), help="kinds of fault, e.g. kill,blind_move (default: all)"
+        )
     commands.add_parser("demo", help="a narrated run: a node is lost, its instances recover, an operator scales out")
     return parser
 
@@ -45,25 +50,36 @@ def _count(text: str) -> int:
     return number
 
 
-def _soak(schedules: int, seed: int, jobs: int | None, as_json: bool) -> int:
-    summary = soak(range(seed, seed + schedules), jobs, progress=True)
-    _say(report(summary))
-    if as_json:
+def _kinds(text: str) -> tuple[What, ...]:
+    try:
+        return tuple(What[name.strip().upper()] for name in text.split(","))
+    except KeyError as unknown:
+        known = ", ".join(kind.name.lower() for kind in What)
+        raise argparse.ArgumentTypeError(
+            f"{unknown.args[0].lower()} is no kind of fault; choose from {known}"
+        ) from None
+
+
+def _soak(seeds: range, options: argparse.Namespace) -> int:
+    plan = Plan(only=options.only)
+    summary = soak(seeds, plan, options.jobs, progress=True)
+    _say(report(summary, plan))
+    if options.json:
         counts = {verdict.name.lower(): summary.verdicts[verdict] for verdict in Verdict}
         _say(json.dumps({"schedules": summary.schedules, "seconds": round(summary.seconds, 1), **counts}))
     return 1 if summary.violations else 0
 
 
-def _replay(seed: int, messages: bool, whole: bool) -> int:
-    outcome = run_schedule(seed)
+def _replay(seed: int, plan: Plan, messages: bool, whole: bool) -> int:
+    outcome = run_schedule(seed, plan)
     if outcome.verdict is Verdict.VIOLATION and not whole:
-        outcome = minimise(outcome)
+        outcome = minimise(outcome, plan)
 
     def trace(step: int, text: str, is_event: bool) -> None:
         if messages or is_event:
             _say(f"{step:>6}  {text}")
 
-    outcome = run_schedule(seed, faults=list(outcome.faults), trace=trace)
+    outcome = run_schedule(seed, plan, list(outcome.faults), trace)
     _say(f"{outcome.verdict.value} after {outcome.steps} steps and {outcome.epochs} epochs {outcome.note}".rstrip())
     return 1 if outcome.verdict is Verdict.VIOLATION else 0
 

@@ -9,8 +9,9 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
-from seep.simulator.schedule import Outcome, Verdict, minimise, run_schedule
+from seep.simulator.schedule import Outcome, Plan, Verdict, minimise, run_schedule
 
 #: Violations that are cut down and printed; more would only repeat them.
 MOST_SHOWN = 3
@@ -40,10 +41,10 @@ class Summary:
         return sum(self.verdicts.values())
 
 
-def soak(seeds: Iterable[int], jobs: int | None = None, progress: bool = False) -> Summary:
+def soak(seeds: Iterable[int], plan: Plan | None = None, jobs: int | None = None, progress: bool = False) -> Summary:
     """Runs the schedules of all seeds; the same seeds give the same summary, whatever the number of jobs."""
     summary, began, shown = Summary(), time.monotonic(), 0.0
-    for outcome in _outcomes(list(seeds), jobs or os.cpu_count() or 1):
+    for outcome in _outcomes(list(seeds), plan or Plan(), jobs or os.cpu_count() or 1):
         summary.add(outcome)
         summary.seconds = time.monotonic() - began
         if progress and summary.seconds - shown > 5:
@@ -52,12 +53,13 @@ def soak(seeds: Iterable[int], jobs: int | None = None, progress: bool = False) 
     return summary
 
 
-def _outcomes(seeds: list[int], jobs: int) -> Iterator[Outcome]:
+def _outcomes(seeds: list[int], plan: Plan, jobs: int) -> Iterator[Outcome]:
+    run = partial(run_schedule, plan=plan)
     if jobs == 1:
-        yield from map(run_schedule, seeds)
+        yield from map(run, seeds)
         return
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        yield from pool.imap_unordered(run_schedule, seeds, chunksize=50)
+        yield from pool.imap_unordered(run, seeds, chunksize=50)
 
 
 def _tell(summary: Summary) -> None:
@@ -69,18 +71,19 @@ def _tell(summary: Summary) -> None:
     sys.stderr.flush()
 
 
-def report(summary: Summary) -> str:
-    """The summary as a table."""
+def report(summary: Summary, plan: Plan | None = None) -> str:
+    """The summary as a table, and the first violations as stories."""
     lines = [f"{summary.schedules} schedules, {summary.seconds:.1f} s"]
     lines += [f"  {verdict.value:<24}{summary.verdicts[verdict]:>10}" for verdict in Verdict]
     lines += [f"  {'epochs':<24}{summary.epochs:>10}", f"  {'steps':<24}{summary.steps:>10}", "what happened in them"]
     lines += [f"  {kind:<24}{count:>10}" for kind, count in summary.events.most_common()]
-    return "\n".join(lines + [_story(violation) for violation in summary.violations[:MOST_SHOWN]])
+    return "\n".join(lines + [_story(violation, plan) for violation in summary.violations[:MOST_SHOWN]])
 
 
-def _story(violation: Outcome) -> str:
+def _story(violation: Outcome, plan: Plan | None) -> str:
     """A violation with the fewest faults that still cause it, and how to see it again."""
-    least = minimise(violation)
+    least = minimise(violation, plan)
     faults = "\n".join(f"    {fault}" for fault in least.faults)
-    again = f"python -m seep.simulator replay {least.seed}"
+    only = f" --only {','.join(kind.name.lower() for kind in plan.only)}" if plan and plan.only else ""
+    again = f"python -m seep.simulator replay {least.seed}{only}"
     return f"VIOLATION with seed {least.seed}: {least.note}\n  fewest faults:\n{faults}\n  again: {again}"

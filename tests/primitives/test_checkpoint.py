@@ -16,7 +16,7 @@ from primitives.graph import Edge, InstanceId
 from primitives.outbox import Outbox
 from primitives.restore import restore_state
 from primitives.slots import SlotSet
-from tests.strategies import AnyState, ArrowState, PlainState, Writes, content_in, slot_sets, write, writes
+from tests.strategies import AnyState, ArrowState, PlainState, Writes, content_in, few, slot_sets, write, writes
 
 BITS = 2
 ALL = SlotSet.full(BITS)
@@ -100,6 +100,7 @@ def take(work: Work, turn: tuple[SlotSet, SlotSet, Writes, list[Writes], int]) -
 
 
 @both
+@few
 @given(turn=turns)
 def test_restoring_a_checkpoint_gives_back_state_outbox_and_epoch(make: type[AnyState], turn: Any) -> None:
     work = Work(make)
@@ -108,6 +109,7 @@ def test_restoring_a_checkpoint_gives_back_state_outbox_and_epoch(make: type[Any
 
 
 @both
+@few
 @given(first=turns, later=st.lists(turns, max_size=4), data=st.data())
 def test_a_base_and_its_deltas_have_the_effect_of_one_full_checkpoint(
     make: type[AnyState], first: Any, later: list[Any], data: st.DataObject

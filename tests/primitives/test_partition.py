@@ -30,6 +30,7 @@ from tests.strategies import (
     content_in,
     disjoint_parts,
     epochs,
+    few,
     slot_sets,
     topologies,
     write,
@@ -187,6 +188,7 @@ def emissions(draw: st.DrawFn) -> tuple[Topology, InstanceId, Emission[tuple[Row
     return topology, sender, Emission(batches, 0)
 
 
+@few
 @given(sent=emissions(), epoch=epochs)
 def test_every_row_goes_to_the_owner_of_its_slot_at_its_epoch_and_to_nobody_else(
     sent: tuple[Topology, InstanceId, Emission[tuple[Row, ...]]], epoch: int

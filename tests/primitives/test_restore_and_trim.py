@@ -16,7 +16,7 @@ from primitives.restore import replay_buffer_state, restore_state
 from primitives.slots import SlotSet
 from primitives.topology import Arrival, Assignment, Topology, Version
 from primitives.trim import safe_to_trim, trim
-from tests.strategies import AnyState, ArrowState, PlainState, topologies
+from tests.strategies import AnyState, ArrowState, PlainState, few, topologies
 
 SUM, SUM1, OUT = InstanceId("sum", 0), InstanceId("sum", 1), InstanceId("out", 0)
 ALL = SlotSet.full(2)
@@ -101,6 +101,7 @@ def test_trim_drops_the_head_of_the_buffer_and_says_how_much() -> None:
     assert trim(outbox, 2) == 0
 
 
+@few
 @given(topology=topologies, safe=safe_epochs, trimmed=st.integers(0, 5), limit=st.integers(0, 12), data=st.data())
 def test_nothing_is_trimmed_above_the_safe_epoch_of_a_receiver_and_everything_up_to_it(
     topology: Topology, safe: list[int], trimmed: int, limit: int, data: st.DataObject

@@ -14,7 +14,7 @@ from primitives.errors import InternalError, UserError
 from primitives.graph import Edge, InstanceId, Kind, Operator, QueryGraph
 from primitives.slots import SlotSet, owner_of_slot
 from primitives.topology import Arrival, Assignment, Topology, Version, edges_between
-from tests.strategies import LAST_EPOCH, assignments, disjoint_parts, epochs, topologies
+from tests.strategies import LAST_EPOCH, assignments, disjoint_parts, epochs, few, topologies
 
 GRAPH = QueryGraph(
     [Operator("in", Kind.SOURCE, 1), Operator("map", Kind.STATELESS, 2), Operator("sum", Kind.STATEFUL, 2),
@@ -111,6 +111,7 @@ def test_a_query_starts_with_contiguous_slots_and_one_instance_where_nothing_els
     assert [str(i) for i in topology.all_instances()] == ["in[0]", "map[0]", "sum[0]", "sum[1]", "out[0]"]
 
 
+@few
 @given(topologies, epochs)
 def test_at_every_epoch_every_slot_has_one_owner(topology: Topology, epoch: int) -> None:
     for operator in topology.graph.order:
@@ -119,6 +120,7 @@ def test_at_every_epoch_every_slot_has_one_owner(topology: Topology, epoch: int)
         assert sorted(slot for slots in owned for slot in slots) == list(everything)
 
 
+@few
 @given(topologies, epochs)
 def test_the_owners_of_slots_are_the_instances_of_an_epoch(topology: Topology, epoch: int) -> None:
     for instance in topology.all_instances():
@@ -127,6 +129,7 @@ def test_the_owners_of_slots_are_the_instances_of_an_epoch(topology: Topology, e
         assert (instance in topology.instances(instance.operator, epoch)) == owns
 
 
+@few
 @given(topologies, epochs)
 def test_a_version_holds_from_its_first_epoch_to_that_of_the_next(topology: Topology, epoch: int) -> None:
     for operator, history in topology.history.items():
@@ -134,6 +137,7 @@ def test_a_version_holds_from_its_first_epoch_to_that_of_the_next(topology: Topo
         assert topology.version_at(operator, epoch) is (begun[-1] if begun else history[0])
 
 
+@few
 @given(topologies, st.integers(1, 5), st.data())
 def test_an_amendment_changes_one_operator_from_its_epoch_on_and_nothing_else(
     before: Topology, gap: int, data: st.DataObject
@@ -160,6 +164,7 @@ def test_other_operators_can_be_amended_from_an_earlier_epoch() -> None:
     assert [str(i) for i in topology.senders(SUM0, 2)] == ["map[0]", "map[1]"]
 
 
+@few
 @given(topologies)
 def test_a_topology_survives_a_round_trip_through_json(topology: Topology) -> None:
     copy = Topology.from_json(json.loads(json.dumps(topology.to_json())))
@@ -207,6 +212,7 @@ def test_a_history_that_breaks_the_invariants_cannot_be_made(history: tuple[Vers
 # -- senders and receivers --------------------------------------------------------------------------------------------
 
 
+@few
 @given(topologies, epochs)
 def test_an_instance_sends_to_exactly_those_that_wait_for_it(topology: Topology, epoch: int) -> None:
     owners = [i for i in topology.all_instances() if topology.owns(i, epoch)]
@@ -215,6 +221,7 @@ def test_an_instance_sends_to_exactly_those_that_wait_for_it(topology: Topology,
     assert sent_to == waited_for
 
 
+@few
 @given(topologies, epochs)
 def test_the_senders_of_an_epoch_are_all_instances_of_the_upstream_operators(topology: Topology, epoch: int) -> None:
     for instance in topology.all_instances():
@@ -239,6 +246,7 @@ def test_the_streams_between_two_operators_are_told_by_port() -> None:
 # -- slots that change hands ------------------------------------------------------------------------------------------
 
 
+@few
 @given(topologies, st.integers(1, LAST_EPOCH))
 def test_what_arrives_and_departs_is_what_changes_hands(topology: Topology, epoch: int) -> None:
     for operator in topology.graph.order:
@@ -270,6 +278,7 @@ def test_slots_of_a_stateless_operator_change_hands_without_a_handover() -> None
 # -- lives of instances -----------------------------------------------------------------------------------------------
 
 
+@few
 @given(topologies)
 def test_an_instance_is_born_before_its_first_epoch_and_ends_with_its_last(topology: Topology) -> None:
     horizon = max(version.first for history in topology.history.values() for version in history) + 1
@@ -291,6 +300,7 @@ def test_all_instances_of_the_history_are_known_also_those_that_own_nothing_any_
     assert [i for i in topology.all_instances() if i.operator == "sum"] == [SUM0, SUM1, SUM2]
 
 
+@few
 @given(topologies, st.integers(1, LAST_EPOCH))
 def test_forgetting_the_past_changes_no_answer_about_later_epochs(topology: Topology, before: int) -> None:
     shorter = topology.forgotten(before)

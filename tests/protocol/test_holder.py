@@ -177,11 +177,21 @@ def test_while_a_split_is_prepared_the_owner_goes_on_backing_up() -> None:
 def test_once_a_split_is_effective_its_parts_are_the_backups() -> None:
     holder = holder_of(checkpoint(5))
     split(holder)
-    assert holder.on_adopt(AdoptParts(1)) == []
+    assert holder.on_adopt(AdoptParts(1, (life(SUM, 1), life(SUM1)))) == []
     assert set(holder.store.owners) == {SUM, SUM1}
     answer = letter(holder.on_retrieve("home", Retrieve(life(SUM1, 1), SUM1)), Retrieved)
     assert slots_in(answer.checkpoint) == [2, 3]
     assert holder.parts == {}
+
+
+def test_once_a_split_is_effective_the_origin_stores_nothing_more() -> None:
+    """Not even what was under way: the view that fences the origin may come later than that."""
+    holder = holder_of(checkpoint(5))
+    split(holder)
+    holder.on_adopt(AdoptParts(1, (life(SUM, 1), life(SUM1))))
+    late = holder.on_store("origin's node", StoreBackup(checkpoint(8, base=5)))
+    assert letter(late, BackupRefused).why is Stored.FENCED
+    assert holder.store.epoch(SUM) == 5
 
 
 def test_the_parts_of_a_split_that_was_given_up_are_dropped() -> None:

@@ -430,9 +430,9 @@ def backup_of(topology: Topology, *epochs: tuple[Row, ...], me: InstanceId = SUM
     return letter(instance.handle(TakeCheckpoint(life(me))), StoreBackup).checkpoint
 
 
-def healing(topology: Topology = ALONE, trimmed: int = 0, lost: tuple[str, ...] = ()) -> StatefulInstance[Rows]:
+def healing(topology: Topology = ALONE, trimmed: int = 0) -> StatefulInstance[Rows]:
     """The second incarnation of sum[0], which has asked for its backup."""
-    instance = summing(view_of(topology, 2, {SUM: Seat("new home", 1)}, lost=lost), life(SUM, 1))
+    instance = summing(view_of(topology, 2, {SUM: Seat("new home", 1)}), life(SUM, 1))
     instance.start(FromBackup(HOLDER), trimmed)
     return instance
 
@@ -564,7 +564,9 @@ def test_a_new_owner_that_fails_asks_again_and_gets_the_same_state() -> None:
     origin = origin_at(4)
     attach(origin, life(SUM1), first=3)
     assert content(moved(origin, life(SUM1))) == {1: 2}
+    attach(origin, life(SUM1), first=3)
     origin.handle(view_of(SHIFT, 2, {SUM1: Seat("new home", 1)}))
+    assert pull_all(origin, life(SUM1)) == []
     assert attach(origin, life(SUM1), first=3) == []  # a stale request
     attach(origin, life(SUM1, 1), first=3)
     assert content(moved(origin, life(SUM1, 1))) == {1: 2}
@@ -630,10 +632,10 @@ def target_at(epoch: int, topology: Topology = SHIFT) -> StatefulInstance[Rows]:
     return target
 
 
-def handover(number: int = 0, total: int = 20, epoch: int = 3) -> StateMoved:
+def handover(number: int = 0, total: int = 20) -> StateMoved:
     """The state of slot 1."""
     state = backup_of(ALONE, (row(1, total),)).state
-    return StateMoved(life(SUM, number), life(SUM1), epoch, None, tuple(chunk.select(SlotSet([1])) for chunk in state))
+    return StateMoved(life(SUM, number), life(SUM1), 3, None, tuple(chunk.select(SlotSet([1])) for chunk in state))
 
 
 def test_a_new_owner_asks_the_old_one_as_soon_as_it_knows_of_the_plan() -> None:
@@ -704,11 +706,11 @@ def test_a_new_owner_of_slots_from_several_instances_takes_each_as_it_comes() ->
 WARM_UP = WarmUp(life(SUM1), SUM, SlotSet([1]), 3, HOLDER)
 
 
-def fetched(total: int, epoch: int = 1) -> Retrieved:
-    """What the holder has of slot 1."""
-    backup = backup_of(ALONE, *[()] * (epoch - 1), (row(1, total),))
+def fetched(total: int) -> Retrieved:
+    """What the holder has of slot 1, after epoch 1."""
+    backup = backup_of(ALONE, (row(1, total),))
     chunks = tuple(chunk.select(SlotSet([1])) for chunk in backup.state)
-    return Retrieved(life(SUM1), SUM, Checkpoint(SUM, 0, 0, epoch, None, SlotSet([1]), chunks, (), 0), WARM_UP)
+    return Retrieved(life(SUM1), SUM, Checkpoint(SUM, 0, 0, 1, None, SlotSet([1]), chunks, (), 0), WARM_UP)
 
 
 def test_a_target_that_is_warmed_up_asks_only_for_what_changed_since() -> None:
@@ -755,7 +757,7 @@ def test_an_origin_that_cannot_tell_the_changes_sends_everything() -> None:
 
 
 def test_what_comes_too_late_to_warm_up_is_not_used() -> None:
-    target = target_at(2)
+    target = target_at(2, SHIFT.amended("sum", Version(6, Assignment([1, 1, 1, 1]))))  # more will come
     feed(target, 3)
     target.handle(handover())
     assert target.handle(fetched(99)) == []
@@ -795,16 +797,22 @@ def test_a_tick_that_a_source_missed_is_made_up_for_by_the_next() -> None:
     assert [message.epoch for message in letters(effects, OffsetsRead)] == [1, 2]
 
 
-def test_a_source_says_when_nothing_is_left_and_ends_event_time_with_the_final_tick() -> None:
-    source = reading(rows=1)
+def test_a_source_says_when_nothing_is_left() -> None:
+    source = reading(rows=2)
+    source.start(FromLog(0, {}, {}, 0, None))
+    effects = source.handle(Tick(life(NUMBERS), 3, False))
+    assert [message.exhausted for message in letters(effects, OffsetsRead)] == [False, True, True]
+
+
+def test_the_final_tick_ends_event_time() -> None:
+    source = reading()
     source.start(FromLog(0, {}, {}, 0, None))
     attach(source, life(PASS))
-    assert letter(source.handle(Tick(life(NUMBERS), 1, False)), OffsetsRead).exhausted
+    source.handle(Tick(life(NUMBERS), 1, False))
     source.handle(Tick(life(NUMBERS), 2, True))
     source.handle(Logged(life(NUMBERS), 2))
-    last = pull_all(source, life(PASS))[-1]
-    assert isinstance(last, Data)
-    assert (last.epoch, last.watermark) == (2, MAX_WATERMARK)
+    sent = [m for m in pull_all(source, life(PASS)) if isinstance(m, Data)]
+    assert [(m.epoch, m.watermark) for m in sent] == [(1, 1), (2, MAX_WATERMARK)]
 
 
 def test_a_source_that_is_healed_reads_logged_epochs_again_as_they_were_read() -> None:
@@ -914,3 +922,33 @@ def test_a_store_that_is_opened_twice_changes_nothing() -> None:
     sink = opened(committed=3)
     assert sink.handle(SinkOpened(5)) == []
     assert sink.processed == 3
+
+
+# -- slots that come and go -----------------------------------------------------------------------------------------
+
+
+def test_a_healed_source_keeps_the_position_of_a_partition_that_left_and_came_back() -> None:
+    halves = [0] * (len(TWO_SOURCES.at("numbers", 1).owners) // 2)
+    apart, together = Assignment([*halves, *[1] * len(halves)]), Assignment([0] * 2 * len(halves))
+    there = Topology(
+        GRAPH, {**ALONE.history, "numbers": (Version(1, together), Version(3, apart), Version(5, together))}
+    )
+    source = reading(there)
+    slots = range(2 * len(halves))
+    source.start(FromLog(6, dict.fromkeys(slots, 6), {}, 6, None), 6)
+    source.handle(Tick(life(NUMBERS), 7, False))
+    source.handle(Logged(life(NUMBERS), 7))
+    read = letters(source.handle(Tick(life(NUMBERS), 8, False)), OffsetsRead)
+    assert min(read[0].positions.values()) > 6
+
+
+def test_slots_that_leave_a_second_time_are_not_forgotten_with_the_first_handover() -> None:
+    """Slot 0 goes to sum[1] at 5, is back at 7, and goes to sum[2] at 9; the origin is restored after that."""
+    history = ALONE
+    for first, owner in ((5, 1), (7, 0), (9, 2)):
+        history = history.amended("sum", Version(first, Assignment([owner, 0, 0, 0])))
+    healed = healing(history, trimmed=3)
+    healed.handle(answer(backup_of(ALONE, *[(row(0, 1),)] * 10)))
+    healed.handle(Trim(life(SUM, 1), 5))
+    attach(healed, life(SUM2), first=9)
+    assert content(moved(healed, life(SUM2))) == {0: 10}

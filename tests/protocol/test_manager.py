@@ -575,9 +575,22 @@ def test_a_split_is_effective_from_the_backup_on_once_all_parts_are_restored() -
     assert topology.at("sum", 6) == Assignment([0, 0, 1, 1])
     assert topology.arrivals(SUM1, 6) == {}
     assert letter(effects, StopInstance) == StopInstance(life(SUM))
-    assert (letter(effects, AdoptParts), addressees(effects, AdoptParts)) == (AdoptParts(1), [KEEPER])
+    assert (letter(effects, AdoptParts), addressees(effects, AdoptParts)) == (
+        AdoptParts(1, (life(SUM, 1), life(SUM1))),
+        [KEEPER],
+    )
     assert {desk.current(SUM).incarnation, desk.manager.safe.of(SUM), desk.manager.safe.of(SUM1)} == {1, 5}
     assert events(effects) == ["split effective"]
+
+
+def test_after_a_split_nothing_counts_that_the_origin_backed_up_after_the_cut() -> None:
+    desk = split_prepared()
+    desk.back_up(SUM, 6, HOME[OUT])
+    desk.hear(SPARE, Restored(life(SUM1), 5, KEEPER, 1))
+    effects = desk.hear("another", Restored(life(SUM, 1), 5, KEEPER, 1))
+    assert letters(effects, DeleteBackup) == [DeleteBackup(SUM, (0, 6))]
+    assert addressees(effects, DeleteBackup) == [HOME[OUT]]
+    assert desk.manager.safe.of(SUM) == 5
 
 
 def test_each_part_can_be_restored_from_the_holder_afterwards() -> None:
@@ -790,3 +803,28 @@ def test_an_instance_that_lost_all_its_slots_gets_no_new_ones() -> None:
 
 def test_a_split_goes_to_instances_that_never_were() -> None:
     assert split(SUM, {0: HALF})(backed_up().manager) == Refused(Refusal.EMPTIED)
+
+
+def test_a_split_into_parts_that_overlap_is_refused() -> None:
+    parts = {1: SlotSet([1, 2]), 2: SlotSet([2, 3])}
+    assert split(SUM, parts)(backed_up().manager) == Refused(Refusal.OVERLAP)
+
+
+def test_a_move_of_one_slot_to_two_instances_is_refused() -> None:
+    assert move("sum", {1: SlotSet([1, 2]), 2: SlotSet([2])})(backed_up().manager) == Refused(Refusal.OVERLAP)
+
+
+def test_a_move_to_a_negative_index_is_refused() -> None:
+    assert move("sum", {-1: SlotSet([1])})(backed_up().manager) == Refused(Refusal.UNKNOWN)
+
+
+def test_a_checkpoint_of_an_operator_that_does_not_exist_is_refused_by_name() -> None:
+    with pytest.raises(UserError, match="no operator 'typo'"):
+        backed_up().manager.checkpoint("typo")
+
+
+def test_a_launch_onto_a_node_that_has_not_registered_is_refused_by_name() -> None:
+    manager = Manager(GRAPH)
+    manager.node_joined("here")
+    with pytest.raises(UserError, match="not registered: elsewhere"):
+        manager.launch({SUM: "elsewhere"})

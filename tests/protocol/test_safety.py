@@ -9,7 +9,7 @@ from primitives.graph import Edge, InstanceId, Kind, Operator, QueryGraph
 from primitives.topology import Arrival, Assignment, Topology, Version
 from seep.protocol.safety import SafeEpochs
 from tests.protocol.staging import GRAPH, NUMBERS, OUT, PASS, SUM, SUM1
-from tests.strategies import LAST_EPOCH, topologies
+from tests.strategies import LAST_EPOCH, few, topologies
 
 CHAIN = Topology.initial(GRAPH)
 SCALED_OUT = CHAIN.amended("sum", Version(5, Assignment([0, 0, 1, 1])))
@@ -81,6 +81,7 @@ def test_all_outputs_of_an_instance_are_waited_for() -> None:
     assert settle(safe, topology) == {InstanceId("in", 0): 2}
 
 
+@few
 @given(topology=topologies, kept=st.lists(st.integers(0, 12), min_size=30, max_size=30), ticked=st.integers(0, 12))
 def test_nobody_trims_what_a_receiver_may_ask_for(topology: Topology, kept: list[int], ticked: int) -> None:
     safe = started(topology)

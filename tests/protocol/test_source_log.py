@@ -61,3 +61,12 @@ def test_the_input_has_ended_when_all_sources_have_nothing_left_after_the_same_e
     log.record(B, 2, {1: 2}, exhausted=True)
     assert log.ended([A, B], 2)
     assert not log.ended([A, B], 3)
+
+
+def test_trimming_one_source_does_not_forget_that_another_has_ended() -> None:
+    log = SourceLog()
+    log.record(A, 1, {0: 1}, exhausted=True)
+    log.record(A, 2, {0: 1}, exhausted=True)
+    log.record(B, 1, {1: 1}, exhausted=True)
+    log.trim(A, 2)
+    assert log.ended([B], 1)

@@ -90,6 +90,17 @@ def test_a_count_that_is_not_positive_is_refused(capsys: pytest.CaptureFixture[s
     assert "not a positive number" in capsys.readouterr().err
 
 
+def test_an_unknown_kind_of_fault_is_refused_and_the_known_ones_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["soak", "--only", "kill,flood"])
+    assert "flood is no kind of fault; choose from kill, kill_pair" in capsys.readouterr().err
+
+
+def test_soak_can_be_confined_to_some_kinds_of_fault(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["soak", "--schedules", "20", "--jobs", "1", "--only", "blind_move,cut"]) == 0
+    assert "kill" not in capsys.readouterr().out
+
+
 def test_an_outcome_tells_its_seed_and_faults() -> None:
     outcome = run_schedule(11, Plan(most_faults=3))
     assert isinstance(outcome, Outcome)

@@ -40,11 +40,12 @@ def to_numbers(array: pa.Array) -> NDArray[Any]:
         return to_numbers(array.cast(pa.uint8())).view(np.bool_)
     data = array.buffers()[1]
     numbers = np.zeros(len(array), kind) if data is None else np.frombuffer(data, kind)[array.offset :][: len(array)]
-    return read_only(numbers if numbers.flags.aligned else numbers.copy())
+    return read_only(numbers)
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """The array, read-only: whatever comes from Arrow is, so that Numba compiles kernels for one kind of array."""
+    """The array, read-only and aligned: what comes from Arrow mostly is, and Numba compiles for each kind of array."""
+    array = array if array.flags.aligned else array.copy()
     array.flags.writeable = False
     return array
 

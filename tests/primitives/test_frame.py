@@ -452,6 +452,15 @@ def test_a_written_chunk_restores_what_was_there() -> None:
     assert again.to_arrow() == frame.to_arrow()
 
 
+def test_a_chunk_restores_from_memory_that_is_not_aligned() -> None:
+    kinds = {"word": pa.large_string()}, {"n": pa.int64()}
+    frame, again = Frame("seen", *kinds), Frame("seen", *kinds)
+    frame.add(["a", "a long word that is not kept inline"], n=[1, 2])
+    data = b"\x00" + write_chunk(frame.snapshot(SlotSet.full(8))).to_pybytes()
+    again.restore([read_chunk(memoryview(data)[1:])])
+    assert again.to_arrow() == frame.to_arrow()
+
+
 def test_a_delta_holds_only_what_changed() -> None:
     frame = grown(100_000)
     frame.mark(1)

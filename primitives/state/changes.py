@@ -80,3 +80,22 @@ class Changes(Generic[Log]):
         for interval in self.since(epoch):
             replaced |= interval.replaced
         return replaced
+
+
+class Tracked(Generic[Log]):
+    """What every container that keeps `Changes` says of its marks: the part of `State` that is the same for all."""
+
+    _changes: Changes[Log]
+
+    @property
+    def marks(self) -> tuple[int, ...]:
+        """See `State.marks`."""
+        return self._changes.marks
+
+    def mark(self, epoch: int) -> None:
+        """See `State.mark`."""
+        self._changes.mark(epoch)
+
+    def release(self, epoch: int) -> None:
+        """See `State.release`."""
+        self._changes.release(epoch)

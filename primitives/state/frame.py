@@ -15,7 +15,7 @@ from primitives.chunk import Chunk
 from primitives.errors import UserError
 from primitives.slots import DEFAULT_SLOT_BITS, SlotSet, check_slot_bits, slots_of
 from primitives.state.bitmap import Bitmap, common_rows
-from primitives.state.changes import Changes
+from primitives.state.changes import Changes, Tracked
 from primitives.state.columns import DeclaredColumns
 from primitives.state.container import check_fits
 from primitives.state.fixed import Selection, row_numbers
@@ -42,7 +42,7 @@ class _Log:
     deleted: list[list[pa.Array]] = field(default_factory=list)  #: key columns
 
 
-class Frame:
+class Frame(Tracked[_Log]):
     """A table of rows by key, read and written in batches; knows slots, and what changed since a marked epoch.
 
     Keys and values are columns of numbers, bools, times, dates, strings or binaries; null is a key like any other. A
@@ -85,7 +85,7 @@ class Frame:
         self._columns = dict(zip(values, self._table.values, strict=True))
         self._index = Index(self._table)
         self._rows_in_slot = np.zeros(1 << slot_bits, np.int64)
-        self._changes: Changes[_Log] = Changes(name, _Log)
+        self._changes = Changes(name, _Log)
 
     # --- by key -------------------------------------------------------------------------------------------------------
 
@@ -174,20 +174,11 @@ class Frame:
 
     # --- a State ------------------------------------------------------------------------------------------------------
 
-    @property
-    def marks(self) -> tuple[int, ...]:
-        """See `State.marks`."""
-        return self._changes.marks
-
     def mark(self, epoch: int) -> None:
         """See `State.mark`."""
         if self._is_sparse(len(self)):
             self._compact(_NO_ROWS)
-        self._changes.mark(epoch)
-
-    def release(self, epoch: int) -> None:
-        """See `State.release`."""
-        self._changes.release(epoch)
+        super().mark(epoch)
 
     def snapshot(self, slots: SlotSet, since: int | None = None) -> Chunk:
         """See `State.snapshot`.

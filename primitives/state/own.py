@@ -14,7 +14,7 @@ from primitives.chunk import Chunk
 from primitives.errors import UserError
 from primitives.hashing import hash_keys
 from primitives.slots import DEFAULT_SLOT_BITS, SlotSet, check_slot_bits, slots_of
-from primitives.state.changes import Changes
+from primitives.state.changes import Changes, Tracked
 from primitives.state.codec import Decode, Encode, ValueCodec
 from primitives.state.container import check_fits
 
@@ -40,7 +40,7 @@ class OwnProcessingState(Protocol):
         ...
 
 
-class OwnState:
+class OwnState(Tracked[None]):
     """A container around state that an operator keeps by itself; beside others, it goes into `Containers`.
 
     It cannot tell what changed: a snapshot carries the slots completely, also as a delta. So it is for small state, or
@@ -85,24 +85,11 @@ class OwnState:
         self._codec = ValueCodec(name, value, encode, decode)
         self._identity = pa.schema([pa.field(key, pa.int64()) for key in _KEYS])
         self._schema = self._identity.append(pa.field("value", self._codec.type))
-        self._changes: Changes[None] = Changes(name, lambda: None)
+        self._changes = Changes(name, lambda: None)
 
     def __len__(self) -> int:
         """Number of slots that hold state. Costs getting all of it."""
         return len(self._get(SlotSet.full(self.slot_bits)))
-
-    @property
-    def marks(self) -> tuple[int, ...]:
-        """See `State.marks`."""
-        return self._changes.marks
-
-    def mark(self, epoch: int) -> None:
-        """See `State.mark`."""
-        self._changes.mark(epoch)
-
-    def release(self, epoch: int) -> None:
-        """See `State.release`."""
-        self._changes.release(epoch)
 
     def snapshot(self, slots: SlotSet, since: int | None = None) -> Chunk:
         """See `State.snapshot`; it always replaces `slots`, with all that they hold."""

@@ -16,7 +16,7 @@ from primitives.chunk import Chunk
 from primitives.errors import UserError
 from primitives.hashing import hash_keys
 from primitives.slots import DEFAULT_SLOT_BITS, SlotSet, slots_of
-from primitives.state.changes import Changes
+from primitives.state.changes import Changes, Tracked
 from primitives.state.codec import Decode, Encode, ValueCodec
 from primitives.state.container import check_fits
 from primitives.state.keys import CONVERSION_ERRORS, Column, Key, KeyColumns, same_rows, to_array
@@ -36,7 +36,7 @@ class _Gone:
     born: NDArray[np.int64]
 
 
-class Timers:
+class Timers(Tracked[list[_Gone]]):
     """Records (time, key, value) to come back when the watermark reaches their time; a timer is one without value.
 
     Times are int64 event time in any unit. Records of one time and key keep the order in which they were scheduled; a
@@ -77,7 +77,7 @@ class Timers:
         self._schema = self._identity.append(pa.field("value", self._codec.type))
         self._next_seq = 0
         self._runs = Runs()
-        self._changes: Changes[list[_Gone]] = Changes(name, list)
+        self._changes = Changes(name, list)
         self._batches: list[pa.RecordBatch] = []  #: scheduled but not yet in the runs
         self._singles: list[tuple[int, Key, int, Any]] = []  #: the same, one by one: time, key, seq, stored value
         self._cancelled: list[tuple[int, Key, int]] = []  #: to be cancelled in the runs: time, key, first seq kept
@@ -249,19 +249,10 @@ class Timers:
         self._settle()
         return len(self._runs)
 
-    @property
-    def marks(self) -> tuple[int, ...]:
-        """See `State.marks`."""
-        return self._changes.marks
-
     def mark(self, epoch: int) -> None:
         """See `State.mark`."""
         self._settle()
-        self._changes.mark(epoch)
-
-    def release(self, epoch: int) -> None:
-        """See `State.release`."""
-        self._changes.release(epoch)
+        super().mark(epoch)
 
     def snapshot(self, slots: SlotSet, since: int | None = None) -> Chunk:
         """See `State.snapshot`. Costs a glance at every row (its slot, or its age), and the rows in the chunk."""

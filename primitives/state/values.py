@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from primitives.chunk import Chunk
 from primitives.slots import DEFAULT_SLOT_BITS, SlotSet
-from primitives.state.changes import Changes
+from primitives.state.changes import Changes, Tracked
 from primitives.state.codec import Decode, Encode, ValueCodec
 from primitives.state.container import check_fits
 from primitives.state.keys import Key, KeyColumns
@@ -40,7 +40,7 @@ class _Cell:
 _Touched = defaultdict[int, dict[Key, None]]
 
 
-class Values(MutableMapping[Any, Any]):
+class Values(Tracked[_Touched], MutableMapping[Any, Any]):
     """A mapping from keys to Python objects that knows the slot of each key and what changed since a marked epoch.
 
     A key is a value, or a tuple if there are several key columns. Values are stored as `value`, an Arrow type, or by
@@ -80,7 +80,7 @@ class Values(MutableMapping[Any, Any]):
         self._schema = self._identity.append(pa.field("value", self._codec.type))
         self._cells: dict[Key, _Cell] = {}
         self._slots: dict[int, dict[Key, _Cell]] = {}  #: the same cells by slot; no slot is empty
-        self._changes: Changes[_Touched] = Changes(name, lambda: defaultdict(dict))
+        self._changes = Changes(name, lambda: defaultdict(dict))
 
     # --- a mapping ----------------------------------------------------------------------------------------------------
 
@@ -181,19 +181,6 @@ class Values(MutableMapping[Any, Any]):
         return sorted(self._slots.get(slot, ()), key=self._keys.sort_key)
 
     # --- a State ------------------------------------------------------------------------------------------------------
-
-    @property
-    def marks(self) -> tuple[int, ...]:
-        """See `State.marks`."""
-        return self._changes.marks
-
-    def mark(self, epoch: int) -> None:
-        """See `State.mark`."""
-        self._changes.mark(epoch)
-
-    def release(self, epoch: int) -> None:
-        """See `State.release`."""
-        self._changes.release(epoch)
 
     def snapshot(self, slots: SlotSet, since: int | None = None) -> Chunk:
         """See `State.snapshot`. Costs the keys of `slots`; with `since`, only those written or in replaced slots."""

@@ -25,9 +25,20 @@ def strike(world: World, fault: Fault) -> None:
 
 def _kill(world: World, rng: random.Random, delay: int) -> None:
     if nodes := world.live():
-        victim = rng.choice(nodes)
-        world.kill(victim)
-        world.at(world.now + min(delay, 80), lambda: world.give_up(victim))
+        world.end(rng.choice(nodes), delay)
+
+
+def _kill_concerned(world: World, rng: random.Random, delay: int) -> None:
+    """A handover or a split must survive the end of either side, at any moment."""
+    changed = {o for o, history in world.manager.topology.history.items() if len(history) > 1}
+    changed |= {split.origin.operator for split in world.manager.splits.values()}
+    hosts = {seat.node for i, seat in world.manager.placement.items() if i.operator in changed}
+    if victims := [node for node in world.live() if node in hosts]:
+        world.end(rng.choice(victims), delay)
+
+
+def _tripwire(world: World, _: random.Random, delay: int) -> None:
+    world.tripwires.append(delay)
 
 
 def _kill_pair(world: World, rng: random.Random, delay: int) -> None:
@@ -68,7 +79,7 @@ def _slow(world: World, rng: random.Random, delay: int) -> None:
 
 def _move(world: World, rng: random.Random, _: int) -> None:
     """Some slots of an operator go to one instance, old or new."""
-    operator = rng.choice(world.query.graph.order)
+    operator = _any_operator(world, rng)
     bits = world.query.graph.operators[operator].slot_bits
     slots = SlotSet(rng.sample(range(1 << bits), rng.randint(1, 1 << bits)))
     target = rng.choice([*_indexes(world, operator), world.manager.fresh_index(operator)])
@@ -94,7 +105,7 @@ def _move_back(world: World, rng: random.Random, _: int) -> None:
 
 def _drain(world: World, rng: random.Random, _: int) -> None:
     """Scale in: one instance loses everything to another."""
-    operator = rng.choice(world.query.graph.order)
+    operator = _any_operator(world, rng)
     indexes = _indexes(world, operator)
     if len(indexes) > 1:
         origin, target = rng.sample(indexes, 2)
@@ -113,6 +124,12 @@ def _blind_split(world: World, rng: random.Random, delay: int) -> None:
     if (node := world.manager.placement[origin].node) in world.live():
         world.cut(MANAGER, node, delay)
     _split_up(world, rng, origin)
+
+
+def _any_operator(world: World, rng: random.Random) -> str:
+    """Any, but more often one with state."""
+    graph = world.query.graph
+    return rng.choice(graph.order if rng.random() < 0.5 else graph.of_kind(Kind.STATEFUL))
 
 
 def _any_stateful(world: World, rng: random.Random) -> InstanceId:
@@ -146,6 +163,8 @@ def _indexes(world: World, operator: str) -> list[int]:
 
 _STRIKES: dict[What, Callable[[World, random.Random, int], None]] = {
     What.KILL: _kill,
+    What.KILL_CONCERNED: _kill_concerned,
+    What.TRIPWIRE: _tripwire,
     What.KILL_PAIR: _kill_pair,
     What.FREEZE: _freeze,
     What.ISOLATE: _isolate,

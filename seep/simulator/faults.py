@@ -10,6 +10,8 @@ from typing import NamedTuple
 class What(StrEnum):
     KILL = "kill"  #: a process ends; its node is given up a little later
     KILL_PAIR = "kill pair"  #: two at once
+    KILL_CONCERNED = "kill concerned"  #: one that hosts an operator whose slots have moved, or are about to
+    TRIPWIRE = "tripwire"  #: the next node whose instance has backed up after a change of its slots is killed then
     FREEZE = "freeze"  #: a node does nothing for a while; it may be given up meanwhile and come back as a zombie
     ISOLATE = "isolate"  #: a node is cut off from the manager only, given up, and goes on talking to its peers
     CUT = "cut"  #: a link between two processes is lost, and restored later
@@ -36,6 +38,8 @@ class Fault(NamedTuple):
 _WEIGHTS = {
     What.KILL: 5,
     What.KILL_PAIR: 1,
+    What.KILL_CONCERNED: 3,
+    What.TRIPWIRE: 3,
     What.FREEZE: 3,
     What.ISOLATE: 3,
     What.CUT: 5,
@@ -49,6 +53,16 @@ _WEIGHTS = {
     What.CHECKPOINT: 4,
     What.JOIN: 1,
 }
+
+
+#: Plans that a failure of the instances concerned may well follow.
+_PLANS = (What.MOVE, What.MOVE_BACK, What.BLIND_MOVE, What.DRAIN, What.SPLIT, What.BLIND_SPLIT)
+
+
+def _sequel(rng: random.Random, step: int) -> Fault:
+    """A failure that hits the plan of that step before or after its effect."""
+    what = rng.choice((What.KILL_CONCERNED, What.TRIPWIRE))
+    return Fault(step + rng.choice((20, 60, 150, 300)), what, rng.randrange(1 << 30), rng.choice((5, 40)))
 
 
 def random_faults(rng: random.Random, most: int, steps: int, only: tuple[What, ...] = ()) -> list[Fault]:
@@ -66,4 +80,6 @@ def random_faults(rng: random.Random, most: int, steps: int, only: tuple[What, .
         step = faults[-1].step + rng.randint(0, 12) if near else rng.randrange(steps)
         what = rng.choices(kinds, weights)[0]
         faults.append(Fault(step, what, rng.randrange(1 << 30), rng.choice((5, 40, 200, 600))))
-    return sorted(faults)
+        if what in _PLANS and rng.random() < 0.3:
+            faults.append(_sequel(rng, step))
+    return sorted(fault for fault in faults if fault.what in kinds)

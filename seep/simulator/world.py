@@ -15,6 +15,7 @@ from seep.protocol.courier import Courier, Frame
 from seep.protocol.effects import Commit, Effect, Event, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
 from seep.protocol.logic import Logic, SourceLogic
 from seep.protocol.manager import Manager
+from seep.protocol.messages import BackupCounted
 from seep.protocol.node import Node
 from seep.protocol.sink import CommitAccepted, CommitRefused, SinkOpened
 from seep.protocol.view import MANAGER, Incarnation
@@ -85,6 +86,8 @@ class World:
         self.nodes: dict[str, Node[Any]] = {}
         self.frozen: set[str] = set()
         self.slow: set[str] = set()
+        #: armed kills, by how late the node is given up
+        self.tripwires: list[int] = []
         self._couriers: dict[tuple[str, str], Courier] = {}
         self._streams: list[Stream] = []
         self._waking: set[Stream] = set()
@@ -212,6 +215,8 @@ class World:
             match effect:
                 case Post(to, body):
                     self._post(process, to, body)
+                    if isinstance(body, BackupCounted):
+                        self._trip(to, body)
                 case Wake(sender, receiver, node):
                     self._wake((sender, receiver, process, node))
                 case OpenSink(sink) | Commit(sink):
@@ -256,6 +261,16 @@ class World:
     def kill(self, name: str) -> None:
         self.nodes.pop(name, None)
         self.network.remove(name)
+
+    def end(self, name: str, delay: int) -> None:
+        """Kills a node that is given up a little later."""
+        self.kill(name)
+        self.at(self.now + min(delay, 80), lambda: self.give_up(name))
+
+    def _trip(self, node: str, message: BackupCounted) -> None:
+        """The backup just recorded is of slots that have changed hands: whoever is armed for that strikes now."""
+        if self.tripwires and len(self.manager.topology.history[message.owner.instance.operator]) > 1:
+            self.end(node, self.tripwires.pop())
 
     def give_up(self, name: str) -> None:
         """The failure detector's word; a replacement is on its way."""

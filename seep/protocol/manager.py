@@ -164,17 +164,26 @@ class Manager(ManagerCore):
     def _objection_to_split(self, origin: InstanceId, parts: Mapping[int, SlotSet]) -> Refusal | None:
         if self.phase is not Phase.RUNNING:
             return Refusal.NOT_RUNNING
-        if origin not in self.placement or self.graph.kind(origin.operator) is not Kind.STATEFUL:
+        if origin not in self.placement:
             return Refusal.UNKNOWN
+        if self.graph.kind(origin.operator) is not Kind.STATEFUL:
+            return Refusal.NO_STATE
+        return self._objection_to_parts(origin, parts) or self._objection_to_timing(origin)
+
+    def _objection_to_parts(self, origin: InstanceId, parts: Mapping[int, SlotSet]) -> Refusal | None:
         owned = self.topology.history[origin.operator][-1].assignment.slots_of(origin.index)
         if not all(index >= 0 and slots <= owned for index, slots in parts.items()):
             return Refusal.UNKNOWN
         if _overlap(parts):
             return Refusal.OVERLAP
         if any(self._was_born(InstanceId(origin.operator, index)) for index in parts):
-            return Refusal.EMPTIED
-        if not any(parts.values()) or _union(parts) == owned:
+            return Refusal.NOT_NEW
+        if not any(parts.values()):
             return Refusal.NOTHING
+        return Refusal.EVERYTHING if _union(parts) == owned else None
+
+    def _objection_to_timing(self, origin: InstanceId) -> Refusal | None:
+        """No other plan of the operator may be open, nor be effective after the backup."""
         if any(plan.operator == origin.operator for plan in self.moves.values()) or self._splitting(origin.operator):
             return Refusal.BUSY
         if origin not in self.backups:

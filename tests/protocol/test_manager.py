@@ -732,7 +732,6 @@ def test_a_refused_plan_changes_nothing(ask: Callable[[Manager], object]) -> Non
         move("summ", {1: HALF}),
         move("sum", {1: SlotSet([4])}),
         split(SUM2, {3: HALF}),
-        split(PASS, {1: HALF}),
         split(SUM, {1: SlotSet([4])}),
     ],
 )
@@ -745,9 +744,13 @@ def test_a_move_that_moves_nothing_is_refused(ask: Callable[[Manager], object]) 
     assert ask(backed_up().manager) == Refused(Refusal.NOTHING)
 
 
-@pytest.mark.parametrize("ask", [split(SUM, {}), split(SUM, {1: SlotSet()}), split(SUM, {1: ALL})])
-def test_a_split_that_gives_nothing_or_everything_away_is_refused(ask: Callable[[Manager], object]) -> None:
+@pytest.mark.parametrize("ask", [split(SUM, {}), split(SUM, {1: SlotSet()})])
+def test_a_split_that_gives_nothing_away_is_refused(ask: Callable[[Manager], object]) -> None:
     assert ask(backed_up().manager) == Refused(Refusal.NOTHING)
+
+
+def test_a_split_that_gives_everything_away_is_refused() -> None:
+    assert split(SUM, {1: ALL})(backed_up().manager) == Refused(Refusal.EVERYTHING)
 
 
 def test_a_move_without_any_node_is_refused() -> None:
@@ -798,11 +801,15 @@ def test_an_instance_that_lost_all_its_slots_gets_no_new_ones() -> None:
     desk.tick(2)
     desk.settle(8)
     assert move("sum", {0: HALF})(desk.manager) == Refused(Refusal.EMPTIED)
-    assert split(SUM1, {0: HALF})(desk.manager) == Refused(Refusal.EMPTIED)
+    assert split(SUM1, {0: HALF})(desk.manager) == Refused(Refusal.NOT_NEW)
 
 
 def test_a_split_goes_to_instances_that_never_were() -> None:
-    assert split(SUM, {0: HALF})(backed_up().manager) == Refused(Refusal.EMPTIED)
+    assert split(SUM, {0: HALF})(backed_up().manager) == Refused(Refusal.NOT_NEW)
+
+
+def test_an_operator_without_state_is_not_split() -> None:
+    assert split(PASS, {1: HALF})(backed_up().manager) == Refused(Refusal.NO_STATE)
 
 
 def test_a_split_into_parts_that_overlap_is_refused() -> None:

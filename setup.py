@@ -7,6 +7,7 @@ from setuptools import find_packages, setup
 PACKAGES = ("primitives", "policies", "vmpool", "seep", "lrb", "nexmark")
 
 RUNTIME = [
+    "cryptography>=42.0",
     "fastavro>=1.9",
     "msgpack>=1.1",
     "networkx>=3.2",
@@ -15,6 +16,8 @@ RUNTIME = [
     "pyarrow>=26.0",
     "pydantic>=2.7",
     "pyspark>=4.0",
+    "rich>=13.7",
+    "typer>=0.12",
 ]
 
 EXTRAS = {
@@ -44,6 +47,7 @@ setup(
     packages=find_packages(include=[pattern for name in PACKAGES for pattern in (name, f"{name}.*")]),
     package_data={name: ["py.typed"] for name in PACKAGES},
     install_requires=RUNTIME,
+    entry_points={"console_scripts": ["seep = seep.cli:main"]},
     extras_require=EXTRAS,
     zip_safe=False,
 )

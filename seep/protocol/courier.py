@@ -50,9 +50,9 @@ class Courier:
         self._owed += 1
         return True
 
-    def acknowledgement(self) -> Frame | None:
-        """An acknowledgement, if the peer has waited long for one."""
-        if self._owed < self.QUIET:
+    def acknowledgement(self, at_least: int = QUIET) -> Frame | None:
+        """An acknowledgement, if the peer waits for one of so many letters."""
+        if self._owed < at_least:
             return None
         self._owed = 0
         return Frame(0, self._arrived, 0, None)

@@ -38,6 +38,7 @@ class Commit(NamedTuple):
     epoch: int
     inputs: Mapping[int, tuple[Any, ...]]  #: batches by input port
     watermark: int
+    created: float = 0.0  #: when the oldest row behind it came to be; 0 if unknown
 
 
 class LogOffsets(NamedTuple):

@@ -29,6 +29,7 @@ class Reading(NamedTuple, Generic[Batch]):
     positions: Positions  #: after the epoch, of the slots that were read
     watermark: int
     exhausted: bool
+    created: float = 0.0  #: when the oldest of these rows came to be, for latency; 0 if unknown
 
 
 class Logic(Protocol[Batch]):

@@ -59,6 +59,27 @@ class Operators(Protocol[Batch]):
 Outboxes = Callable[[Incarnation], Outbox[Emission[Batch]]]
 
 
+class Hosting(Protocol[Batch]):
+    """How a node runs what it hosts. A shell may put each on a thread of its own, behind a mailbox.
+
+    That is as good as calling it: whatever is caused by the node's answer comes into the mailbox later.
+    """
+
+    def instance(self, instance: Instance[Batch]) -> Instance[Batch]: ...
+
+    def holder(self, holder: Holder) -> Holder: ...
+
+
+class Directly:
+    """Everything runs in the call that brings the message."""
+
+    def instance(self, instance: Instance[Batch]) -> Instance[Batch]:
+        return instance
+
+    def holder(self, holder: Holder) -> Holder:
+        return holder
+
+
 def _in_memory(_: Incarnation) -> Outbox[Any]:
     return Outbox()
 
@@ -89,11 +110,13 @@ class Node(Generic[Batch]):
         batches: Batches[Batch],
         settings: CheckpointSettings | None = None,
         outboxes: Outboxes[Batch] | None = None,
+        hosting: Hosting[Batch] | None = None,
     ) -> None:
         self.name = name
         self.view: View | None = None
         self.instances: dict[Incarnation, Instance[Batch]] = {}
-        self.holder = Holder()
+        self._hosting: Hosting[Batch] = hosting or Directly()
+        self.holder = self._hosting.holder(Holder())
         self._operators = operators
         self._batches = batches
         self._settings = settings or CheckpointSettings()
@@ -148,7 +171,7 @@ class Node(Generic[Batch]):
     # -- instances ----------------------------------------------------------------------------------------------------
 
     def _start(self, message: StartInstance) -> list[Effect]:
-        instance = self.instances[message.identity] = self._make(message.identity)
+        instance = self.instances[message.identity] = self._hosting.instance(self._make(message.identity))
         return instance.start(message.origin, message.trimmed)
 
     def _make(self, me: Incarnation) -> Instance[Batch]:

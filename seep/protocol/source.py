@@ -80,7 +80,8 @@ class SourceInstance(KeyedInstance[Batch]):
     def _deliver(self, work: Work[Batch]) -> None:
         readings, self._readings = self._readings, []
         watermark = MAX_WATERMARK if work.epoch == self._final else min(r.watermark for r in readings)
-        emission = Emission(self._combined(work.outputs), watermark, work.created)
+        created = min((r.created for r in readings if r.created), default=0.0)
+        emission = Emission(self._combined(work.outputs), watermark, created)
         if self._records.pop(work.epoch, None) is not None:
             self._logged = work.epoch
             self._emit(work.epoch, emission)

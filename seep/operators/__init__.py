@@ -1,0 +1,1 @@
+"""Operators on Arrow batches: what users put between sources and sinks."""

@@ -1,0 +1,56 @@
+"""Base: what the logic of all operators shares: one batch for each port in, and one out on all edges."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from primitives.graph import Edge
+from primitives.state.container import State
+from primitives.state.processing import Containers
+from seep.operators.batches import concat, conform, in_sequence
+from seep.operators.definition import Setting
+from seep.operators.errors import Guard
+from seep.protocol.logic import Piece
+
+
+class Base:
+    """The logic of an operator on Arrow batches: subclasses compute one batch from a piece.
+
+    User code is called through `guard`; the rows that it fails on are put out with the piece, as dead letters.
+    """
+
+    def __init__(self, setting: Setting, *containers: State) -> None:
+        self.setting = setting
+        self.state = Containers(*containers)
+        self.guard = Guard(setting)
+        self.counters: Counter[str] = Counter()  #: for metrics: rows that were late, or became dead letters, …
+
+    def compute(self, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch | None:
+        """Updates the state of the piece's slots; returns the rows to put out, if any."""
+        raise NotImplementedError
+
+    def process(self, piece: Piece[pa.RecordBatch]) -> Mapping[Edge, pa.RecordBatch]:
+        """See `Logic.process`."""
+        batch = self.compute(piece)
+        outputs: dict[Edge, pa.RecordBatch] = {}
+        if batch is not None and batch.num_rows:
+            outputs = dict.fromkeys(self.setting.outputs, conform(self.setting.operator, batch, self.setting.output))
+        if self.setting.dead_letters is not None and len(letters := self.guard.take()):
+            self.counters["dead_letters"] += len(letters)
+            outputs[self.setting.dead_letters] = letters
+        return outputs
+
+    def changed(self, since: int) -> int:
+        """See `Logic.changed`."""
+        return self.state.changed(since)
+
+    def rows(self, piece: Piece[pa.RecordBatch], port: int = 0) -> pa.RecordBatch:
+        """All rows of a piece at a port, perhaps none, in any order."""
+        return concat(piece.inputs.get(port, ()), self.setting.inputs[port].schema)
+
+    def rows_in_sequence(self, piece: Piece[pa.RecordBatch], port: int = 0) -> pa.RecordBatch:
+        """All rows of a piece at a port by event time, then by all columns, for whoever works on them one by one."""
+        return in_sequence(self.rows(piece, port), self.setting.inputs[port].time)

@@ -1,0 +1,186 @@
+"""What becomes of an exception in user code: the rows at fault are found, and stop the run or become dead letters."""
+
+from __future__ import annotations
+
+import json
+import math
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from primitives.errors import SeepError, UserError
+from seep.operators.definition import Setting
+
+Result = TypeVar("Result")
+Row = Mapping[str, Any]
+
+#: Rows on a stream of dead letters; `row` is the whole row as JSON, where what JSON does not know is text.
+DEAD_LETTERS = pa.schema(
+    [("operator", pa.string()), ("epoch", pa.int64()), ("error", pa.string()), ("row", pa.string())]
+)
+
+#: Rows at fault that an error shows.
+_SAMPLE = 5
+
+#: Where this package is: its lines are not the user's.
+_PROJECT = Path(__file__).parent
+
+
+class UserCodeFailed(UserError):
+    """A user's function raised; says in which operator and epoch, and on which rows, of which it shows a few.
+
+    >>> failure = UserCodeFailed("ratio", 7, [{"n": 1, "d": 0}], "ZeroDivisionError: division by zero")
+    >>> print(failure)
+    operator 'ratio' failed in epoch 7: ZeroDivisionError: division by zero; on rows like {"n": 1, "d": 0}
+    >>> str(UserCodeFailed.from_json(failure.to_json())) == str(failure)
+    True
+    """
+
+    def __init__(self, operator: str, epoch: int, rows: Sequence[Row], cause: str, instance: str | None = None) -> None:
+        self.operator = operator
+        self.epoch = epoch
+        self.rows = [dict(row) for row in rows[:_SAMPLE]]
+        self.cause = cause
+        self.instance = instance  #: who ran it; the runtime fills it in, as operators do not know
+        super().__init__(operator, epoch, self.rows, cause)
+
+    def __str__(self) -> str:
+        where = f"instance {self.instance}" if self.instance else f"operator '{self.operator}'"
+        rows = f"; on rows like {', '.join(map(row_as_json, self.rows))}" if self.rows else ""
+        return f"{where} failed in epoch {self.epoch}: {self.cause}{rows}"
+
+    def to_json(self) -> str:
+        """The error as text, for `from_json`; values in its rows that JSON does not know become text for good."""
+        fields = {name: getattr(self, name) for name in ("operator", "epoch", "rows", "cause", "instance")}
+        return json.dumps(_plain(fields))
+
+    @classmethod
+    def from_json(cls, text: str) -> UserCodeFailed:
+        """The error that `to_json` wrote."""
+        return cls(**json.loads(text))
+
+
+def row_as_json(row: Row) -> str:
+    """A row as a line of JSON; what JSON does not know becomes text.
+
+    >>> row_as_json({"at": pa.scalar(0, pa.timestamp("s")).as_py(), "x": float("nan"), "tags": [b"a"]})
+    '{"at": "1970-01-01 00:00:00", "x": "nan", "tags": ["b\\'a\\'"]}'
+    """
+    return json.dumps(_plain(row), ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    """The value, with everything within that JSON does not know as text."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+class Guard:
+    """Calls the user code of one instance. Without an edge for dead letters the first failure stops the run.
+
+    Errors of the project itself pass: a UserError says that the query is wrong, not a row.
+    """
+
+    def __init__(self, setting: Setting) -> None:
+        self._operator = setting.operator
+        self._keeps_letters = setting.dead_letters is not None
+        self._letters: list[dict[str, Any]] = []
+        self.failed = 0  #: rows that became dead letters, in all
+
+    def call(self, epoch: int, function: Callable[[pa.RecordBatch], Result], batch: pa.RecordBatch) -> Result | None:
+        """What a function makes of a batch; if it raises, of the rows on which it does not, or None if there are none.
+
+        The function must be pure, as it is called again with parts of the batch: about 2 * log2(rows) times for each
+        row at fault. Where several rows only fail together, all of them are at fault.
+        """
+        while True:
+            try:
+                return function(batch)
+            except SeepError:
+                raise
+            except Exception as error:
+                good = self._without_bad_rows(epoch, function, batch, error)
+            if not good.num_rows:
+                return None
+            batch = good
+
+    def fail(self, epoch: int, error: Exception, row: Row) -> None:
+        """Makes a row a dead letter, or raises UserCodeFailed."""
+        if not self._keeps_letters:
+            raise UserCodeFailed(self._operator, epoch, [row], describe(error)) from error
+        self.failed += 1
+        self._letters.append(
+            {"operator": self._operator, "epoch": epoch, "error": _headline(error), "row": row_as_json(row)}
+        )
+
+    def take(self) -> pa.RecordBatch:
+        """The dead letters since the last call, as rows of `DEAD_LETTERS`."""
+        letters, self._letters = self._letters, []
+        return pa.RecordBatch.from_pylist(letters, DEAD_LETTERS)
+
+    def _without_bad_rows(
+        self, epoch: int, function: Callable[[pa.RecordBatch], Any], batch: pa.RecordBatch, error: Exception
+    ) -> pa.RecordBatch:
+        found = _bad_rows(function, batch, 0, len(batch), error)
+        if not self._keeps_letters or not len(batch):  # with no row to blame it is the function that is wrong
+            sample = dict(islice(found, _SAMPLE))
+            rows = batch.take(pa.array(sample, pa.int64())).to_pylist()
+            raise UserCodeFailed(self._operator, epoch, rows, describe(error)) from error
+        bad = dict(found)
+        for row, reason in bad.items():
+            self.fail(epoch, reason, batch.slice(row, 1).to_pylist()[0])
+        good = np.ones(len(batch), np.bool_)
+        good[list(bad)] = False
+        return batch.filter(pa.array(good))
+
+
+def _bad_rows(
+    function: Callable[[pa.RecordBatch], Any], batch: pa.RecordBatch, start: int, end: int, error: Exception
+) -> Iterator[tuple[int, Exception]]:
+    """The rows at fault among some that are known to fail, in order, with what each raises; by bisection."""
+    if end - start < 2:
+        yield from ((row, error) for row in range(start, end))
+        return
+    middle, innocent = (start + end) // 2, True
+    for first, last in ((start, middle), (middle, end)):
+        reason = _failure(function, batch.slice(first, last - first))
+        if reason is not None:
+            innocent = False
+            yield from _bad_rows(function, batch, first, last, reason)
+    if innocent:  # the halves are: only together they fail
+        yield from ((row, error) for row in range(start, end))
+
+
+def _failure(function: Callable[[pa.RecordBatch], Any], batch: pa.RecordBatch) -> Exception | None:
+    try:
+        function(batch)
+    except SeepError:
+        raise
+    except Exception as error:
+        return error
+    return None
+
+
+# --- in words ---------------------------------------------------------------------------------------------------------
+
+
+def describe(error: Exception) -> str:
+    """What an exception says, and the line of user code that it came from."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not Path(frame.filename).is_relative_to(_PROJECT) and "site-packages" not in frame.filename:
+            return f"{_headline(error)} (in {frame.name}, line {frame.lineno} of {frame.filename})"
+    return _headline(error)
+
+
+def _headline(error: Exception) -> str:
+    return "".join(traceback.format_exception_only(error)).strip()

@@ -1,0 +1,40 @@
+"""The program: a checked query in the form that nodes run. It is made once, in the driver, and travels with the nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from primitives.arrow_batches import ArrowBatches
+from primitives.graph import Edge, QueryGraph
+from seep.operators.definition import Definition, Setting
+from seep.protocol.logic import Logic, SourceLogic
+from seep.sinks.definition import SinkDefinition
+from seep.sources.definition import SourceDefinition, SourceSetting
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Everything that a run needs to know of a query; `Operators` for the nodes."""
+
+    name: str
+    graph: QueryGraph
+    schemas: Mapping[Edge, pa.Schema]  #: the columns on every stream
+    keys: Mapping[Edge, tuple[str, ...]]  #: the key columns of every stream; none: routed by whole rows
+    operators: Mapping[str, tuple[Definition, Setting]]
+    sources: Mapping[str, tuple[SourceDefinition, SourceSetting]]
+    sinks: Mapping[str, tuple[SinkDefinition, pa.Schema]]
+    parallelism: Mapping[str, int] = field(default_factory=dict)  #: instances per operator; 1 where absent
+
+    def batches(self) -> ArrowBatches:
+        return ArrowBatches(self.graph, self.keys)
+
+    def logic(self, operator: str) -> Logic[pa.RecordBatch]:
+        definition, setting = self.operators[operator]
+        return definition.logic(setting)
+
+    def source(self, operator: str) -> SourceLogic[pa.RecordBatch]:
+        definition, setting = self.sources[operator]
+        return definition.logic(setting)

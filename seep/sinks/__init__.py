@@ -1,0 +1,1 @@
+"""Sinks: where rows go to, each epoch exactly once."""

@@ -1,0 +1,50 @@
+"""What a source is before any instance of it runs: its columns, its partitions, and how to make its logic."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from primitives.graph import Edge
+from seep.protocol.logic import SourceLogic
+from seep.sources.rate import Rate
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSetting:
+    """Where a source stands in its query: all that its instances are told."""
+
+    operator: str
+    slot_bits: int  #: its slots are its partitions
+    outputs: tuple[Edge, ...]  #: each of them gets everything that the source reads
+    epoch_seconds: float = 0.05
+    rate: Rate | None = None  #: rows per second over all partitions; None to read as fast as the query takes it
+
+
+class SourceDefinition(ABC):
+    """A source. It travels to the nodes with the query, so it holds no open resources."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The columns of its rows."""
+
+    @property
+    @abstractmethod
+    def time(self) -> str | None:
+        """The column with the event time, if there is one."""
+
+    @property
+    @abstractmethod
+    def partitions(self) -> int:
+        """Into how many parts it can be divided; the query gives it at least as many slots."""
+
+    @abstractmethod
+    def check(self, operator: str) -> None:
+        """UserError that names the operator if its data is not there or not as described; called before a run."""
+
+    @abstractmethod
+    def logic(self, setting: SourceSetting) -> SourceLogic[pa.RecordBatch]:
+        """The logic of one instance."""

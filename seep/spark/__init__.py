@@ -1,0 +1,1 @@
+"""Spark as the host: sessions, checks before a run, and nodes as long-running tasks."""

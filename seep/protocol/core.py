@@ -172,6 +172,12 @@ class ManagerCore:
                 self._post(seat.node, TakeCheckpoint(Incarnation(instance, seat.incarnation)))
         return self._drain()
 
+    def finish(self) -> list[Effect]:
+        """Ends the input as if all sources were exhausted: the next epoch is the final one."""
+        if self.phase is Phase.RUNNING and self.final is None:
+            self.final = self.ticked + 1
+        return self._drain()
+
     # -- ticks --------------------------------------------------------------------------------------------------------
 
     def _may_tick(self) -> bool:

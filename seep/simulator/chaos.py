@@ -157,6 +157,10 @@ def _join(world: World, _: random.Random, __: int) -> None:
     world.join()
 
 
+def _finish(world: World, _: random.Random, __: int) -> None:
+    world.perform(MANAGER, world.manager.finish())
+
+
 def _indexes(world: World, operator: str) -> list[int]:
     return list(world.manager.topology.history[operator][-1].assignment.parts)
 
@@ -178,4 +182,5 @@ _STRIKES: dict[What, Callable[[World, random.Random, int], None]] = {
     What.BLIND_SPLIT: _blind_split,
     What.CHECKPOINT: _checkpoint,
     What.JOIN: _join,
+    What.FINISH: _finish,
 }

@@ -24,6 +24,7 @@ class What(StrEnum):
     BLIND_SPLIT = "blind split"  #: the same while the origin cannot hear the manager, and so goes on for a while
     CHECKPOINT = "checkpoint"  #: on demand
     JOIN = "join"  #: a fresh node
+    FINISH = "finish"  #: the input is ended before it is read to its end
 
 
 class Fault(NamedTuple):
@@ -52,6 +53,7 @@ _WEIGHTS = {
     What.BLIND_SPLIT: 3,
     What.CHECKPOINT: 4,
     What.JOIN: 1,
+    What.FINISH: 1,
 }
 
 

@@ -1,1 +1,82 @@
 """Stateful stream processing that can grow, shrink, heal and rebalance while it runs."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from primitives.errors import EnvironmentFault, InternalError, SeepError, UserError
+    from seep import sinks, sources, testing
+    from seep.operators.agg import count, first, last, max, mean, min, sum
+    from seep.operators.context import Context, Inputs
+    from seep.operators.custom import Operator, StatelessOperator
+    from seep.operators.errors import UserCodeFailed
+    from seep.operators.windows import Session as session
+    from seep.operators.windows import Sliding as sliding
+    from seep.operators.windows import Tumbling as tumbling
+    from seep.query.query import Query
+    from seep.query.stream import Stream
+    from seep.runtime.run import Run, launch
+    from seep.sources.rate import Profile, Rate
+
+__all__ = [
+    "Context",
+    "EnvironmentFault",
+    "Inputs",
+    "InternalError",
+    "Operator",
+    "Profile",
+    "Query",
+    "Rate",
+    "Run",
+    "SeepError",
+    "StatelessOperator",
+    "Stream",
+    "UserCodeFailed",
+    "UserError",
+    "count",
+    "first",
+    "last",
+    "launch",
+    "max",
+    "mean",
+    "min",
+    "session",
+    "sinks",
+    "sliding",
+    "sources",
+    "sum",
+    "testing",
+    "tumbling",
+]
+
+#: Where each public name is, imported when it is first asked for, so that `import seep` itself takes no time.
+_HOMES = {
+    **dict.fromkeys(("EnvironmentFault", "InternalError", "SeepError", "UserError"), "primitives.errors"),
+    **dict.fromkeys(("count", "first", "last", "max", "mean", "min", "sum"), "seep.operators.agg"),
+    **dict.fromkeys(("Run", "launch"), "seep.runtime.run"),
+    **dict.fromkeys(("Profile", "Rate"), "seep.sources.rate"),
+    **dict.fromkeys(("Operator", "StatelessOperator"), "seep.operators.custom"),
+    **dict.fromkeys(("Context", "Inputs"), "seep.operators.context"),
+    "Query": "seep.query.query",
+    "Stream": "seep.query.stream",
+    "UserCodeFailed": "seep.operators.errors",
+    "session": "seep.operators.windows:Session",
+    "sliding": "seep.operators.windows:Sliding",
+    "tumbling": "seep.operators.windows:Tumbling",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("sinks", "sources", "testing"):
+        return import_module(f"seep.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'seep' has no attribute {name!r}")
+    module, _, there = _HOMES[name].partition(":")
+    found = globals()[name] = getattr(import_module(module), there or name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -31,10 +32,14 @@ class DeclaredColumns:
         keys: Mapping[str, pa.DataType],
         values: Mapping[str, pa.DataType],
         defaults: Mapping[str, Any],
+        subkeys: Mapping[str, pa.DataType] = MappingProxyType({}),
     ) -> None:
         self._state = state
-        self._check(keys, values, defaults)
-        self.keys = pa.schema(list(keys.items()))
+        for name in subkeys:
+            if name in keys:
+                raise UserError(f"{self._label(name)} is declared both as a key and as a subkey; rename one of them")
+        self._check(keys, subkeys, values, defaults)
+        self.keys = pa.schema([*keys.items(), *subkeys.items()])
         self.values = pa.schema(list(values.items()))
         self.all = pa.schema([*self.keys, *self.values])
         self.defaults = [self._default(name, kind, defaults) for name, kind in values.items()]
@@ -42,10 +47,15 @@ class DeclaredColumns:
     # --- as declared --------------------------------------------------------------------------------------------------
 
     def _check(
-        self, keys: Mapping[str, pa.DataType], values: Mapping[str, pa.DataType], defaults: Mapping[str, Any]
+        self,
+        slot_keys: Mapping[str, pa.DataType],
+        subkeys: Mapping[str, pa.DataType],
+        values: Mapping[str, pa.DataType],
+        defaults: Mapping[str, Any],
     ) -> None:
-        if not keys:
+        if not slot_keys:
             raise UserError(f"state '{self._state}' needs a key column, for example keys={{'id': pa.int64()}}")
+        keys = {**slot_keys, **subkeys}
         if len(keys) + len(values) > MAX_COLUMNS:
             raise UserError(f"state '{self._state}' has more than {MAX_COLUMNS} columns; use several frames")
         for name, kind in [*keys.items(), *values.items()]:
@@ -104,6 +114,8 @@ class DeclaredColumns:
     def check_fold(self, name: str, fold: str) -> None:
         """Raises UserError unless the value column is of a type for which there is the fold."""
         kind = self._value_type(name)
+        if fold not in FOLDS:
+            raise UserError(f"{self._label(name)} knows no fold '{fold}'; use one of {', '.join(FOLDS)}")
         if not FOLDS[fold].accepts(kind):
             raise UserError(f"{self._label(name)} is {kind}, and {fold} needs {FOLDS[fold].needs}")
 

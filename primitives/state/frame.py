@@ -19,7 +19,7 @@ from primitives.state.changes import Changes, Tracked
 from primitives.state.columns import DeclaredColumns
 from primitives.state.container import check_fits
 from primitives.state.fixed import Selection, row_numbers
-from primitives.state.index import Index
+from primitives.state.index import Index, Located
 from primitives.state.table import Table
 
 Rows = NDArray[np.int64]
@@ -56,6 +56,8 @@ class Frame(Tracked[_Log]):
     To address rows by number is faster if they are used repeatedly. A row keeps its number until it is deleted, or
     until `restore`, `drop` or `mark`, which may number all anew: so use numbers within an epoch.
 
+    Subkeys identify a row too, but have no say in its slot: so a key can have several rows, and they move together.
+
     Rows are in no order that could be relied on: it depends on the past, not only on the content.
 
     >>> counts = Frame("counts", keys={"id": pa.int64()}, values={"n": pa.int64()})
@@ -73,6 +75,7 @@ class Frame(Tracked[_Log]):
         keys: Mapping[str, pa.DataType],
         values: Mapping[str, pa.DataType],
         *,
+        subkeys: Mapping[str, pa.DataType] | None = None,
         slot_bits: int = DEFAULT_SLOT_BITS,
         defaults: Mapping[str, Any] | None = None,
         version: int = 0,
@@ -80,8 +83,9 @@ class Frame(Tracked[_Log]):
         self.name = name
         self.slot_bits = check_slot_bits(slot_bits)
         self.version = version
-        self._declared = DeclaredColumns(name, keys, values, defaults or {})
-        self._table = Table(self._declared.keys.types, self._declared.values.types, self._declared.defaults)
+        self._slot_keys = tuple(keys)
+        self._declared = DeclaredColumns(name, keys, values, defaults or {}, subkeys or {})
+        self._table = self._new_table(self._declared.values.types, self._declared.defaults)
         self._columns = dict(zip(values, self._table.values, strict=True))
         self._index = Index(self._table)
         self._rows_in_slot = np.zeros(1 << slot_bits, np.int64)
@@ -93,6 +97,17 @@ class Frame(Tracked[_Log]):
         """The row number of each key; with `create` every key gets a row, otherwise those without one give -1."""
         columns = self._declared.keys_from(keys)
         return self._create(columns) if create else self._index.locate(columns, create=False).rows
+
+    def locate_new(self, keys: Keys) -> tuple[Rows, Rows]:
+        """As `locate`; and the positions in `keys` of those for which a row was created now.
+
+        >>> seen = Frame("seen", keys={"id": pa.int64()}, values={})
+        >>> rows, new = seen.locate_new([7, 9, 7])
+        >>> rows.tolist(), new.tolist()
+        ([0, 1, 0], [0, 1])
+        """
+        located = self._located(self._declared.keys_from(keys))
+        return located.rows, located.created
 
     def put(self, keys: Keys, /, **values: Any) -> Rows:
         """Writes the given columns of the rows of keys, which are created if need be; returns their numbers.
@@ -195,7 +210,7 @@ class Frame(Tracked[_Log]):
     def restore(self, chunks: Iterable[Chunk]) -> None:
         """See `State.restore`."""
         for chunk in chunks:
-            check_fits(chunk, self, self.version, tuple(self._declared.keys.names), self._declared.all)
+            check_fits(chunk, self, self.version, self._slot_keys, self._declared.all)
             self.drop(chunk.replaced)
             self.delete(chunk.deleted)
             self.put(chunk.rows, **{name: chunk.rows[name] for name in self._columns})
@@ -224,13 +239,20 @@ class Frame(Tracked[_Log]):
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
-    def _create(self, columns: Sequence[pa.Array]) -> Rows:
+    def _new_table(self, values: Sequence[pa.DataType] = (), defaults: Sequence[pa.Scalar] = ()) -> Table:
+        return Table(self._declared.keys.types, values, defaults, slot_keys=len(self._slot_keys))
+
+    def _located(self, columns: Sequence[pa.Array]) -> Located:
+        """Where keys are; they all get rows."""
         located = self._index.locate(columns, create=True)
         rows = located.rows[located.created]
         if len(rows):
             np.add.at(self._rows_in_slot, slots_of(located.hashes[located.created], self.slot_bits), 1)
             self._touch(rows)
-        return located.rows
+        return located
+
+    def _create(self, columns: Sequence[pa.Array]) -> Rows:
+        return self._located(columns).rows
 
     def _open(self, keys: Keys, values: Mapping[str, Any]) -> tuple[Rows, dict[str, pa.Array]]:
         """The rows of keys, created if need be and about to be written; and what is given for them, as arrays."""
@@ -248,6 +270,13 @@ class Frame(Tracked[_Log]):
         for name, column in columns.items():
             self._table.fold(self._columns[name], fold, rows, column)
         return rows
+
+    def _fold_rows(self, fold: str, name: str, rows: Rows, values: Any) -> None:
+        self._declared.check_fold(name, fold)
+        checked = self._checked(rows)
+        column = self._declared.value_from(name, values, len(checked))
+        self._touch(checked)
+        self._table.fold(self._columns[name], fold, checked, column)
 
     def _assign(self, name: str, rows: Rows, values: pa.Array) -> None:
         self._table.assign(self._columns[name], rows, values)
@@ -293,7 +322,7 @@ class Frame(Tracked[_Log]):
         if not logged:
             return self._no_keys()
         columns = [pa.concat_arrays(arrays) for arrays in zip(*logged, strict=True)]
-        distinct = Index(Table(self._declared.keys.types)).locate(columns, create=True)
+        distinct = Index(self._new_table()).locate(columns, create=True)
         gone = self._index.locate(columns, create=False).rows[distinct.created] < 0
         mine = slots.mask(self.slot_bits)[slots_of(distinct.hashes[distinct.created], self.slot_bits)]
         return [column.take(pa.array(distinct.created[gone & mine])) for column in columns]
@@ -310,7 +339,7 @@ class Frame(Tracked[_Log]):
             version=self.version,
             slot_bits=self.slot_bits,
             replaced=replaced,
-            keys=tuple(self._declared.keys.names),
+            keys=self._slot_keys,
             identity=tuple(self._declared.keys.names),
             rows=self._batch(rows),
             deleted=pa.record_batch(deleted, schema=self._declared.keys),
@@ -334,7 +363,7 @@ class Frame(Tracked[_Log]):
 
 
 class ColumnView:
-    """A value column of a frame by row number: read with `view[rows]`, write with `view[rows] = values`.
+    """A value column of a frame by row number: read with `view[rows]`, write with `view[rows] = values`, or fold.
 
     >>> best = Frame("best", keys={"id": pa.int64()}, values={"score": pa.int64()})
     >>> score, rows = best.column("score"), best.locate([7, 9])
@@ -360,6 +389,17 @@ class ColumnView:
         column = self._frame._declared.value_from(self._name, values, len(checked))
         self._frame._touch(checked)
         self._frame._assign(self._name, checked, column)
+
+    def fold(self, fold: str, rows: Rows, values: Any) -> None:
+        """Combines the values of rows, in order, with others: `add`, `min` or `max`, as the frame's methods do.
+
+        >>> prices = Frame("prices", keys={"id": pa.int64()}, values={"low": pa.int64()}, defaults={"low": None})
+        >>> low, rows = prices.column("low"), prices.locate([7, 9, 7])
+        >>> low.fold("min", rows, [5, 6, 3])
+        >>> low[rows].tolist()
+        [3, 6, 3]
+        """
+        self._frame._fold_rows(fold, self._name, rows, values)
 
     def to_arrow(self, rows: Rows) -> pa.Array:
         """A copy of the values of rows."""

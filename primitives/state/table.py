@@ -70,11 +70,19 @@ class Table:
     hash, then a word for each fixed-width column, then two for each span. Value columns follow, of one or two words. A
     null is zero, and a bit in a mask beside the words that takes no memory before the first null. Rows that are not in
     use are all zeros.
+
+    If the first `slot_keys` of the key columns alone decide the slot, then they alone make the upper half of the hash.
     """
 
     def __init__(
-        self, keys: Sequence[pa.DataType], values: Sequence[pa.DataType] = (), defaults: Sequence[pa.Scalar] = ()
+        self,
+        keys: Sequence[pa.DataType],
+        values: Sequence[pa.DataType] = (),
+        defaults: Sequence[pa.Scalar] = (),
+        *,
+        slot_keys: int | None = None,
     ) -> None:
+        self._slot_keys = len(keys) if slot_keys is None else slot_keys
         self._hashed = len(keys) > 1 or is_span(keys[0])
         self._plain = self._hashed + sum(not is_span(kind) for kind in keys)
         self._key_width = self._plain + 2 * sum(map(is_span, keys))
@@ -95,7 +103,7 @@ class Table:
 
     def probe(self, keys: Sequence[pa.Array]) -> Probe:
         """The keys of a batch, given as columns of the declared types."""
-        hashes = hash_keys(keys)
+        hashes = self._hash(keys)
         self._null_keys = self._null_keys or any(array.null_count for array in keys)
         self._nullable = self._nullable or self._null_keys
         nulls = self._null_masks(keys)
@@ -110,6 +118,11 @@ class Table:
             else:
                 words[:, column.head] = _to_words(array)
         return Probe(hashes, read_only(words.reshape(-1)), nulls, _joined(data), self._null_keys)
+
+    def _hash(self, keys: Sequence[pa.Array]) -> Words:
+        """The hashes of keys: slots are in the upper half, and an index looks at the lower one."""
+        of_slot, others = keys[: self._slot_keys], keys[self._slot_keys :]
+        return read_only(hash_keys(of_slot) ^ (hash_keys(others) >> _UPPER)) if others else hash_keys(keys)
 
     def _null_masks(self, keys: Sequence[pa.Array]) -> Words:
         masks = np.zeros(len(keys[0]) if self._null_keys else 0, np.uint64)
@@ -270,6 +283,7 @@ class Table:
         return copies
 
 
+_UPPER = np.uint64(32)
 _NO_BYTES = read_only(np.empty(0, np.uint8))
 _NO_ROWS = np.empty(0, np.int64)
 

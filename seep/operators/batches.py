@@ -16,8 +16,10 @@ _CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 _BITS = {pa.float32(): np.int32, pa.float64(): np.int64}
 
 
-def as_batch(operator: str, given: Any) -> pa.RecordBatch:
+def as_batch(operator: str, given: Any, schema: pa.Schema | None = None) -> pa.RecordBatch:
     """What user code returned as rows: a RecordBatch, a Table, or a mapping of columns of the same length.
+
+    The schema, if known, tells the types of columns that are not Arrow arrays.
 
     >>> as_batch("double", {"n": [1, 2]}).to_pydict()
     {'n': [1, 2]}
@@ -32,7 +34,7 @@ def as_batch(operator: str, given: Any) -> pa.RecordBatch:
             "return a RecordBatch, a Table, or a mapping of columns"
         )
     try:
-        columns = [_as_array(column) for column in given.values()]
+        columns = [_as_array(column, _type_of(name, schema)) for name, column in given.items()]
         return pa.RecordBatch.from_arrays(columns, names=list(given))
     except _CONVERSION_ERRORS as reason:
         raise UserError(f"operator '{operator}': its function returned columns that make no rows: {reason}") from reason
@@ -82,10 +84,15 @@ def in_sequence(batch: pa.RecordBatch, time: str | None) -> pa.RecordBatch:
     return batch.take(order)
 
 
-def _as_array(column: Any) -> pa.Array:
+def _type_of(name: str, schema: pa.Schema | None) -> pa.DataType | None:
+    at = -1 if schema is None else schema.get_field_index(name)
+    return None if schema is None or at < 0 else schema.field(at).type
+
+
+def _as_array(column: Any, kind: pa.DataType | None) -> pa.Array:
     if isinstance(column, pa.ChunkedArray):
         return column.combine_chunks()
-    return column if isinstance(column, pa.Array) else pa.array(column)
+    return column if isinstance(column, pa.Array) else pa.array(column, kind)
 
 
 def _conform_column(operator: str, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:

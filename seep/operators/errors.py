@@ -6,6 +6,7 @@ import json
 import math
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -83,6 +84,24 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+@contextmanager
+def naming(operator: str) -> Iterator[None]:
+    """A UserError from within that does not name the operator gets its name.
+
+    >>> with naming("counter"):
+    ...     raise UserError("column 'n' is missing")
+    Traceback (most recent call last):
+    ...
+    primitives.errors.UserError: operator 'counter': column 'n' is missing
+    """
+    try:
+        yield
+    except UserError as error:
+        if type(error) is not UserError or f"'{operator}'" in str(error):
+            raise
+        raise UserError(f"operator '{operator}': {error}") from error
 
 
 class Guard:

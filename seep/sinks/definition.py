@@ -36,7 +36,7 @@ class SinkStore(ABC):
         What is not durable yet comes again after a failure. Raises SinkFenced, and EnvironmentFault if it cannot write.
         """
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """The instance ends; what is not durable is dropped."""
 
 

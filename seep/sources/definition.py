@@ -11,6 +11,9 @@ from primitives.graph import Edge
 from seep.protocol.logic import SourceLogic
 from seep.sources.rate import Rate
 
+#: Rows that a source reads in one epoch, at most.
+MAX_ROWS = 1 << 19
+
 
 @dataclass(frozen=True, slots=True)
 class SourceSetting:
@@ -21,6 +24,8 @@ class SourceSetting:
     outputs: tuple[Edge, ...]  #: each of them gets everything that the source reads
     epoch_seconds: float = 0.05
     rate: Rate | None = None  #: rows per second over all partitions; None to read as fast as the query takes it
+    until: float | None = None  #: unix time from which on it reads nothing more and is exhausted
+    max_rows: int = MAX_ROWS  #: per epoch, over all partitions
 
 
 class SourceDefinition(ABC):

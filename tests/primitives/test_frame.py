@@ -12,6 +12,7 @@ from unittest import mock
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -65,6 +66,7 @@ class FramesOfTwoInstances(RuleBasedStateMachine):
     """
 
     keys: tuple[tuple[str, pa.DataType], ...]
+    subkeys: tuple[str, ...] = ()  # the last of them
     key_values: tuple[st.SearchStrategy[Any], ...]
 
     def __init__(self) -> None:
@@ -80,7 +82,12 @@ class FramesOfTwoInstances(RuleBasedStateMachine):
     def make(self) -> Frame:
         values = {"sum": pa.int64(), "least": pa.float64(), "text": pa.string()}
         return Frame(
-            "seen", dict(self.keys), values, slot_bits=SLOT_BITS, defaults={"least": None, "text": "none so far"}
+            "seen",
+            {name: kind for name, kind in self.keys if name not in self.subkeys},
+            values,
+            subkeys={name: kind for name, kind in self.keys if name in self.subkeys},
+            slot_bits=SLOT_BITS,
+            defaults={"least": None, "text": "none so far"},
         )
 
     def some_keys(self, data: st.DataObject) -> list[Row]:
@@ -89,7 +96,8 @@ class FramesOfTwoInstances(RuleBasedStateMachine):
     def by_home(self, keys: Sequence[Row]) -> Iterator[tuple[Frame, pa.RecordBatch, list[int]]]:
         """Each instance with those of the keys that are its own, and their positions."""
         whole = batch(pa.schema(list(self.keys)), keys)
-        slots = slots_of(hash_keys(whole.columns), SLOT_BITS)
+        of_slot = whole.columns[: len(whole.columns) - len(self.subkeys)]
+        slots = slots_of(hash_keys(of_slot), SLOT_BITS)
         for frame, owned in ((self.here, self.owned), (self.there, FULL - self.owned)):
             at = np.flatnonzero(owned.mask(SLOT_BITS)[slots])
             yield frame, whole.take(pa.array(at)), at.tolist()
@@ -249,6 +257,12 @@ class WithSeveralColumns(FramesOfTwoInstances):
     key_values = (texts, st.one_of(st.none(), st.integers(-2, 2)), texts, st.sampled_from([None, False, True]))
 
 
+class WithSubkeys(FramesOfTwoInstances):
+    keys = (("id", pa.int64()), ("word", pa.string()), ("at", pa.int64()))
+    subkeys = ("word", "at")
+    key_values = (st.one_of(st.none(), st.integers(-2, 8)), texts, st.integers(-2, 8))
+
+
 class WithAWeakHash(WithSeveralColumns):
     def __init__(self) -> None:
         self.patch = weak_hash()
@@ -269,6 +283,8 @@ TestWithTexts = WithTexts.TestCase
 TestWithTexts.settings = short_runs
 TestWithSeveralColumns = WithSeveralColumns.TestCase
 TestWithSeveralColumns.settings = short_runs
+TestWithSubkeys = WithSubkeys.TestCase
+TestWithSubkeys.settings = short_runs
 TestWithAWeakHash = WithAWeakHash.TestCase
 TestWithAWeakHash.settings = short_runs
 
@@ -406,6 +422,42 @@ def test_columns_are_read_and_written_by_row_number_and_writing_marks_change() -
     frame.mark(2)
     frame.locate([7, 8, 9])
     assert frame.changed(2) == 0
+
+
+def test_columns_are_folded_by_row_number_as_by_key() -> None:
+    kinds = {"sum": pa.int64(), "low": pa.float64(), "high": pa.int8()}
+    frame = Frame("seen", {"id": pa.int64()}, kinds, defaults={"low": None, "high": None})
+    rows = frame.locate([7, 8, 7, 9])
+    frame.mark(1)
+    frame.column("sum").fold("add", rows[:3], [5, 6, 7])
+    frame.column("low").fold("min", rows[:3], [1.5, None, -2.0])
+    frame.column("high").fold("max", rows[:3], [3, 4, 2])
+    assert frame.take(frame.locate([7, 8])).to_pydict() == {
+        "id": [7, 8],
+        "sum": [12, 6],
+        "low": [-2.0, None],
+        "high": [3, 4],
+    }
+    assert frame.changed(1) == 2
+
+
+def test_who_asks_is_told_which_keys_are_new() -> None:
+    frame = Frame("seen", {"id": pa.int64()}, {})
+    frame.locate([8])
+    rows, new = frame.locate_new([7, 8, 7, 9])
+    assert (rows.tolist(), new.tolist()) == ([1, 0, 1, 2], [0, 3])
+
+
+def test_rows_of_a_key_are_told_apart_by_subkeys_and_are_in_the_slot_of_the_key() -> None:
+    frame = Frame("panes", {"user": pa.int64()}, {"n": pa.int64()}, subkeys={"start": pa.int64()}, slot_bits=8)
+    users, starts = np.repeat(np.arange(100), 100), np.tile(np.arange(100), 100)
+    frame.add({"user": users, "start": starts}, n=starts)
+    assert len(frame) == 10_000
+    chunk = frame.snapshot(SlotSet.full(8))
+    assert (chunk.keys, chunk.identity) == (("user",), ("user", "start"))
+    assert set(chunk.slots_of_rows()) == set(slots_of(hash_keys([np.arange(100)]), 8).tolist())
+    mine = SlotSet(slots_of(hash_keys([np.array([7])]), 8))
+    assert frame.to_arrow(mine).filter(pc.field("user") == 7)["n"].to_pylist() == list(range(100))
 
 
 def test_an_empty_batch_changes_nothing() -> None:
@@ -638,6 +690,8 @@ def test_a_wrong_declaration_is_refused(keys: Any, values: Any, defaults: Any, m
             "column 'short' .* is int16, and add needs int64",
         ),
         (lambda frame: frame.column("m"), "no value column 'm', only"),
+        (lambda frame: frame.column("n").fold("mul", [], []), "column 'n' .* knows no fold 'mul'; use one of add"),
+        (lambda frame: frame.column("short").fold("add", [], []), "column 'short' .* is int16, and add needs int64"),
         (lambda frame: frame.take([0]), "has no row 0"),
         (lambda frame: frame.column("n")[np.array([-1])], "has no row -1"),
         (lambda frame: frame.column("n")[np.array([True])], "row numbers of state 'counts' are a list of integers"),
@@ -650,6 +704,11 @@ def test_a_wrong_use_is_refused_and_leaves_no_trace(use: Any, message: str) -> N
     with pytest.raises(UserError, match=message):
         use(frame)
     assert len(frame) == frame.changed(1) == 0
+
+
+def test_a_column_is_a_key_or_a_subkey() -> None:
+    with pytest.raises(UserError, match=r"column 'id' .* both as a key and as a subkey"):
+        Frame("counts", {"id": pa.int64()}, {}, subkeys={"id": pa.int64()})
 
 
 def test_a_deleted_row_has_no_number() -> None:

@@ -1,0 +1,57 @@
+"""What the commands do."""
+
+from __future__ import annotations
+
+import typer
+from rich.console import Console
+
+from seep.cli import failures
+from seep.cli.flags import Flags
+from seep.cli.loading import load_query
+from seep.cli.session import session, summary_lines
+from seep.cli.settings import settings_of
+from seep.cli.view import View, view_for
+from seep.sources.position import Position
+from seep.workloads.wordcount import ROWS_PER_SECOND, differences, recount, wordcount
+
+#: Wrong counts that are shown.
+_SHOWN = 10
+
+
+def run_query(target: str, flags: Flags) -> None:
+    """Runs a query of the user's."""
+    settings = settings_of(flags)
+    query = load_query(target)
+    view = _view(flags)
+    with session(query, settings, view) as run:
+        report = run.report()
+    _summarise(view, report)
+
+
+def run_wordcount(window: str, flags: Flags) -> None:
+    """Runs the word count, and checks it."""
+    settings = settings_of(flags, seconds=30.0, rate=ROWS_PER_SECOND)
+    rate = settings.rate.rows_per_second if settings.rate else ROWS_PER_SECOND
+    view = _view(flags)
+    with session(wordcount(rate, window), settings, view) as run:
+        report = run.report()
+        found = run.result("out")
+        rows = {partition: Position(*position).rows for partition, position in run.positions("lines").items()}
+    _summarise(view, report)
+    expected = recount(rows, rate, window)
+    wrong = differences(found, expected)
+    if wrong:
+        view.say(f"checked {len(expected):,} counts: {len(wrong):,} are wrong")
+        for line in wrong[:_SHOWN]:
+            view.say(f"  {line}")
+        raise typer.Exit(failures.USER)
+    view.say(f"checked {len(expected):,} counts: equal")
+
+
+def _view(flags: Flags) -> View:
+    return view_for(Console(), quiet=flags.quiet, verbose=flags.verbose)
+
+
+def _summarise(view: View, report: dict[str, object]) -> None:
+    for line in summary_lines(report):
+        view.say(line)

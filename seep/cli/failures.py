@@ -1,0 +1,49 @@
+"""Failures: how a command ends that could not do what it was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+from rich.console import Console
+
+from primitives.errors import EnvironmentFault, SeepError, UserError
+
+#: What was asked for is wrong, or a result is.
+USER = 1
+#: The surroundings failed: Java, Spark, the network, a disk.
+ENVIRONMENT = 2
+#: A bug.
+INTERNAL = 3
+#: As shells say it of what Ctrl-C has ended.
+INTERRUPTED = 130
+
+
+@contextmanager
+def told_in_one_line(*, verbose: bool) -> Iterator[None]:
+    """Errors of the project become a line on stderr and an exit code; their traces are for those who ask."""
+    try:
+        yield
+    except SeepError as failure:
+        if verbose:
+            Console(stderr=True).print_exception()
+        _say(f"{_whose(failure)}: {failure}")
+        raise typer.Exit(_code(failure)) from None
+    except KeyboardInterrupt:
+        _say("stopped")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _say(line: str) -> None:
+    Console(stderr=True).print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _code(failure: SeepError) -> int:
+    if isinstance(failure, UserError):
+        return USER
+    return ENVIRONMENT if isinstance(failure, EnvironmentFault) else INTERNAL
+
+
+def _whose(failure: SeepError) -> str:
+    return {USER: "error", ENVIRONMENT: "environment", INTERNAL: "internal error"}[_code(failure)]

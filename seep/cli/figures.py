@@ -1,0 +1,52 @@
+"""Figures: numbers as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+#: Up to what time a unit is used, the unit in seconds, its name.
+_TIMES = ((1e-3, 1e-6, "µs"), (1.0, 1e-3, "ms"), (float("inf"), 1.0, "s"))
+_SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def time(seconds: float) -> str:
+    """Three digits and a unit.
+
+    >>> time(0.00123), time(0.0456), time(0.41), time(12.34)
+    ('1.23 ms', '45.6 ms', '410 ms', '12.3 s')
+    """
+    unit, name = next((unit, name) for limit, unit, name in _TIMES if seconds < limit)
+    number = seconds / unit
+    digits = 2 if number < 10 else 1 if number < 100 else 0
+    return f"{number:,.{digits}f} {name}"
+
+
+def size(nbytes: int) -> str:
+    """Bytes in the largest unit that leaves a whole one.
+
+    >>> size(512), size(3 << 20)
+    ('512 B', '3.0 MiB')
+    """
+    number, step = float(nbytes), 0
+    while number >= 1024 and step < len(_SIZES) - 1:
+        number, step = number / 1024, step + 1
+    return f"{number:.1f} {_SIZES[step]}" if step else f"{nbytes} B"
+
+
+def latency(percentiles: Mapping[str, float]) -> str:
+    """All percentiles in a row.
+
+    >>> latency({"p50": 0.031, "max": 0.2}), latency({})
+    ('p50 31.0 ms, max 200 ms', 'not known yet')
+    """
+    return ", ".join(f"{name} {time(seconds)}" for name, seconds in percentiles.items()) or "not known yet"
+
+
+def of(count: int, thing: str) -> str:
+    """A number of things.
+
+    >>> of(1, "node"), of(1200, "row"), of(2, "recovery")
+    ('1 node', '1,200 rows', '2 recoveries')
+    """
+    plural = thing[:-1] + "ies" if thing.endswith("y") else thing + "s"
+    return f"{count:,} {thing if count == 1 else plural}"

@@ -1,0 +1,107 @@
+"""Flags: the options that every command that runs a query takes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+
+class RateProfile(StrEnum):
+    """The names of `seep.sources.Profile`, which takes NumPy to import."""
+
+    STEADY = "steady"
+    RAMP = "ramp"
+    SAWTOOTH = "sawtooth"
+    SPIKE = "spike"
+
+
+def _option(*names: str, help: str, metavar: str | None = None) -> Any:
+    """The help says what holds if it is not given, as that may be another thing in a policy file."""
+    return typer.Option(*names, help=help, metavar=metavar, show_default=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flags:
+    """As given on the command line; None and empty: not given, so that a policy file may say it."""
+
+    master: Annotated[
+        str | None,
+        _option("--master", metavar="URL", help="Spark's master, such as spark://host:7077; local[64] if not given."),
+    ] = None
+    policy: Annotated[
+        Path | None, _option("--policy", metavar="FILE", help="YAML file with options; flags go before it.")
+    ] = None
+    epoch: Annotated[
+        str | None, _option("--epoch", metavar="TIME", help="Time between two ticks, such as 20ms; 50ms if not given.")
+    ] = None
+    checkpoint: Annotated[
+        str | None,
+        _option("--checkpoint", metavar="TIME", help="Time between two checkpoints, or 'none'; 5s if not given."),
+    ] = None
+    parallelism: Annotated[
+        list[str], _option("--parallelism", metavar="OP=N", help="Instances of an operator; may be given repeatedly.")
+    ] = field(default_factory=list)
+    nodes: Annotated[
+        int | None,
+        _option("--nodes", metavar="N", help="Nodes that host the instances; one per instance if not given."),
+    ] = None
+    spare: Annotated[
+        int | None, _option("--spare", metavar="N", help="Idle nodes kept warm for recovery; 1 if not given.")
+    ] = None
+    seconds: Annotated[
+        str | None, _option("--seconds", metavar="TIME", help="End the input after so long, such as 30 or 5min.")
+    ] = None
+    rate: Annotated[
+        str | None,
+        _option("--rate", metavar="ROWS", help="Rows per second of each source, such as 20k, or 'max': all it can."),
+    ] = None
+    rate_profile: Annotated[
+        RateProfile | None,
+        _option("--rate-profile", help="How the rate changes over each minute; steady if not given."),
+    ] = None
+    chaos: Annotated[
+        str | None,
+        _option("--chaos", metavar="STRIKES", help="What to do to the nodes: 'kill:counter@5s,kill:splitter[0]@8s'."),
+    ] = None
+    tls: Annotated[bool, _option("--tls", help="Encrypt all channels, with a certificate made for the run.")] = False
+    report: Annotated[
+        Path | None,
+        _option("--report", metavar="FILE.json", help="Write events, time series and summary here."),
+    ] = None
+    quiet: Annotated[bool, _option("--quiet", "-q", help="No progress and no events.")] = False
+    verbose: Annotated[bool, _option("--verbose", "-v", help="All events, Spark's log, traces of errors.")] = False
+
+
+def takes_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, whose parameter `flags` becomes one option for each field of `Flags`."""
+    own = inspect.signature(command, eval_str=True).parameters.values()
+
+    @wraps(command)
+    def with_options(**given: Any) -> None:
+        flags = Flags(**{each.name: given.pop(each.name) for each in fields(Flags)})
+        command(**given, flags=flags)
+
+    kept = [parameter for parameter in own if parameter.name != "flags"]
+    with_options.__signature__ = inspect.Signature([*kept, *_parameters()])  # type: ignore[attr-defined]
+    with_options.__annotations__ = {}
+    return with_options
+
+
+def _parameters() -> list[inspect.Parameter]:
+    hints = get_type_hints(Flags, include_extras=True)
+    return [
+        inspect.Parameter(
+            each.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=[] if each.name == "parallelism" else each.default,
+            annotation=hints[each.name],
+        )
+        for each in fields(Flags)
+    ]

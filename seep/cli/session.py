@@ -1,0 +1,104 @@
+"""Session: one run from the command line, from its launch to its report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from primitives.errors import EnvironmentFault
+from seep.cli import figures
+from seep.cli.interrupts import Interrupts
+from seep.cli.settings import Settings
+from seep.cli.view import View
+from seep.runtime.chaos import Chaos, check_chaos
+
+if TYPE_CHECKING:
+    from seep.query.program import Program
+    from seep.query.query import Query
+    from seep.runtime.run import Run
+
+#: Seconds between two looks at a run.
+_LOOK = 0.2
+
+
+def compiled(query: Query, settings: Settings) -> Program:
+    """The query as the settings want it; all that can be wrong with them is found here, before anything starts."""
+    program = query.compile(parallelism=settings.parallelism, epoch_seconds=settings.options.epoch, rate=settings.rate)
+    instances = {operator: program.parallelism.get(operator, 1) for operator in program.graph.order}
+    check_chaos(settings.strikes, instances, settings.options.seconds)
+    return program
+
+
+@contextmanager
+def session(query: Query, settings: Settings, view: View) -> Iterator[Run]:
+    """A run that has come to its end, with its nodes still there; they and the report are seen to at the block's end.
+
+    The report is written whatever happens once the query runs.
+    """
+    import seep
+
+    program = compiled(query, settings)
+    with Interrupts() as interrupts, view:
+        options = asdict(settings.options)
+        run = seep.launch(program, master=settings.master, verbose=settings.verbose, progress=view.step, **options)
+        with run:
+            try:
+                interrupts.listen()
+                run.events.listen(view.happen)
+                with Chaos(run, settings.strikes) as chaos:
+                    follow(run, view, interrupts)
+                for strike in chaos.pending:
+                    view.say(f"never dealt, as the run was over before: {strike}")
+                yield run
+            finally:
+                interrupts.ignore()
+                write_report(run, settings.report)
+
+
+def follow(run: Run, view: View, interrupts: Interrupts) -> None:
+    """Shows a run until its end; raises what it failed of."""
+    finishing = False
+    try:
+        while not run.wait(_LOOK):
+            if interrupts.asked_to_finish and not finishing:
+                finishing = True
+                view.say("ending the input and finishing what was read; Ctrl-C again stops at once")
+                run.finish()
+            view.show(run.status())
+    finally:
+        view.flush()
+
+
+def write_report(run: Run, path: Path | None) -> None:
+    """EnvironmentFault if it cannot be written, for a report that was asked for is a part of the result."""
+    if path is None:
+        return
+    try:
+        path.write_text(json.dumps(run.report(), indent=1) + "\n", encoding="utf-8")
+    except OSError as reason:
+        raise EnvironmentFault(f"the report {path} cannot be written: {reason.strerror}") from reason
+
+
+def summary_lines(report: Mapping[str, Any]) -> Iterator[str]:
+    """A report's summary, for people."""
+    summary = report["summary"]
+    yield (
+        f"{figures.of(summary['rows'], 'row')} in {figures.time(summary['seconds'])}: "
+        f"{summary['rows_per_second']:,.0f} rows/s on average, {figures.of(summary['epochs'], 'epoch')}"
+    )
+    yield f"latency: {figures.latency(summary['latency'])}"
+    yield f"longest time between two commits: {figures.time(summary['largest_gap'])}"
+    for recovery in summary["recoveries"]:
+        yield f"recovered {recovery['instance']} in {figures.time(recovery['seconds'])}{_breakdown(recovery)}"
+    yield from (f"{name}: {count:,}" for name, count in summary["counters"].items() if count)
+
+
+def _breakdown(recovery: Mapping[str, Any]) -> str:
+    parts = [
+        f"{part} {figures.time(recovery[part])}" for part in ("detected", "restored", "replayed") if part in recovery
+    ]
+    return f" ({', '.join(parts)})" if parts else ""

@@ -1,0 +1,97 @@
+"""Settings: what a run is started with, from a command's defaults, a policy file and flags, the later going first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from primitives.errors import UserError
+from seep.cli.flags import Flags
+from seep.cli.policy import read_policy
+from seep.cli.units import optional_seconds, rows_per_second, seconds
+from seep.runtime.chaos import Strike, parse_chaos
+from seep.runtime.options import RunOptions
+from seep.sources.rate import Profile, Rate
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Checked as far as that is possible without the query."""
+
+    master: str | None = None
+    options: RunOptions = field(default_factory=RunOptions)
+    parallelism: Mapping[str, int] = field(default_factory=dict)
+    rate: Rate | None = None  #: of each source; None: as the query says
+    strikes: tuple[Strike, ...] = ()
+    report: Path | None = None
+    verbose: bool = False
+    quiet: bool = False
+
+
+def settings_of(flags: Flags, **defaults: Any) -> Settings:
+    """`defaults` are fields of `RunSection`; UserError names the flag, or the field in the file, that is wrong."""
+    said = defaults | (read_policy(flags.policy) if flags.policy else {}) | _said(flags)
+    parallelism = {**said.get("parallelism", {}), **_parallelism(flags.parallelism)}
+    options = RunOptions(**{each.name: said[each.name] for each in fields(RunOptions) if each.name in said})
+    strikes = parse_chaos(flags.chaos) if flags.chaos else ()
+    return Settings(
+        flags.master, options, parallelism, _rate(said), strikes, _writable(flags.report), flags.verbose, flags.quiet
+    )
+
+
+def _said(flags: Flags) -> dict[str, Any]:
+    """The flags that were given."""
+    said: dict[str, Any] = {"nodes": flags.nodes, "spare": flags.spare}
+    said |= {
+        "epoch": _read("--epoch", flags.epoch, seconds),
+        "seconds": _read("--seconds", flags.seconds, seconds),
+        "rate_profile": _read("--rate-profile", flags.rate_profile, Profile),
+        "tls": flags.tls or None,
+    }
+    said = {name: value for name, value in said.items() if value is not None}
+    if flags.checkpoint is not None:
+        said["checkpoint"] = _read("--checkpoint", flags.checkpoint, optional_seconds)
+    if flags.rate is not None:
+        said["rate"] = _read("--rate", flags.rate, rows_per_second)
+    return said
+
+
+def _read(flag: str, text: Any, reader: Callable[[Any], T]) -> T | None:
+    try:
+        return None if text is None else reader(text)
+    except ValueError as reason:
+        raise UserError(f"{flag}: {reason}") from None
+
+
+def _parallelism(given: list[str]) -> dict[str, int]:
+    """`counter=2` as a mapping.
+
+    >>> _parallelism(["counter=2", "splitter=1"])
+    {'counter': 2, 'splitter': 1}
+    """
+    found = {}
+    for text in given:
+        operator, equals, instances = text.partition("=")
+        if not (operator and equals and instances.isdecimal() and int(instances) > 0):
+            raise UserError(f"--parallelism {text!r}: write an operator and its instances, such as counter=2")
+        found[operator] = int(instances)
+    return found
+
+
+def _rate(said: Mapping[str, Any]) -> Rate | None:
+    if said.get("rate") is None:
+        if said.get("rate_profile", Profile.STEADY) is not Profile.STEADY:
+            raise UserError(f"a rate profile ({said['rate_profile']}) needs a rate, at its highest; see --rate")
+        return None
+    return Rate(said["rate"], said.get("rate_profile", Profile.STEADY), said.get("rate_period", 60.0))
+
+
+def _writable(report: Path | None) -> Path | None:
+    """Said now, and not when the run is over and its report would be lost."""
+    if report is not None and not report.absolute().parent.is_dir():
+        raise UserError(f"--report {report}: there is no directory {report.absolute().parent}")
+    return report

@@ -1,0 +1,151 @@
+"""Views: what is shown of a run while it goes on: a table in place on a terminal, plain lines elsewhere, or nothing."""
+
+from __future__ import annotations
+
+import time
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from seep.cli import figures
+from seep.runtime.events import Happening
+from seep.runtime.metrics import Status
+
+#: Events that explain others, for those who ask for all; and the failure, which is told by itself.
+_DETAILS = {"node joined", "rebound", "restored", "retired", "finished"}
+_TOLD_ELSEWHERE = {"failed"}
+#: Seconds between two plain lines.
+_LINES_APART = 1.0
+
+_STYLES = {"killed": "red", "stopped": "red", "node lost": "red", "strike failed": "yellow", "recovered": "green"}
+
+
+class View:
+    """Shows nothing but what is said; the base of the others. A context: what it drew is tidied up at its end."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, reason: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def say(self, line: str | Text) -> None:
+        """A line that stays. Names such as counter[0] are not taken for markup."""
+        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def step(self, what: str) -> None:
+        """A step of the start."""
+
+    def happen(self, happening: Happening) -> None:
+        """An event; may be called on any thread."""
+
+    def show(self, status: Status) -> None:
+        """How things are, and what has happened."""
+
+    def flush(self) -> None:
+        """What has happened since, as nothing more will be shown."""
+
+
+class Telling(View):
+    """A view that shows events, in the thread that shows everything."""
+
+    def __init__(self, console: Console, verbose: bool = False) -> None:
+        super().__init__(console)
+        self._hidden = _TOLD_ELSEWHERE if verbose else _TOLD_ELSEWHERE | _DETAILS
+        self._happened: SimpleQueue[Happening] = SimpleQueue()
+
+    def happen(self, happening: Happening) -> None:
+        if happening.kind not in self._hidden:
+            self._happened.put(happening)
+
+    def flush(self) -> None:
+        while not self._happened.empty():
+            self.say(event_line(self._happened.get()))
+
+
+class Lines(Telling):
+    """For a log: one line a second, and one per event."""
+
+    _next = 0.0
+
+    def step(self, what: str) -> None:
+        self.say(what)
+
+    def show(self, status: Status) -> None:
+        self.flush()
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + _LINES_APART
+            self.say(status_line(status))
+
+
+class Board(Telling):
+    """For a terminal: a table that is drawn again in place, and the events above it."""
+
+    def __init__(self, console: Console, verbose: bool = False) -> None:
+        super().__init__(console, verbose)
+        self._live = Live(console=console, transient=True, refresh_per_second=4)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, reason: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def step(self, what: str) -> None:
+        self._live.update(Text(f"{what} …", style="dim"))
+
+    def show(self, status: Status) -> None:
+        self.flush()
+        self._live.update(Group(Text(status_line(status), style="bold"), instance_table(status)))
+
+
+def view_for(console: Console, *, quiet: bool, verbose: bool) -> View:
+    """The view that suits where the output goes."""
+    if quiet:
+        return View(console)
+    return (Board if console.is_terminal else Lines)(console, verbose)
+
+
+def event_line(happening: Happening) -> Text:
+    """An event with its time, aligned with those of the status."""
+    return Text(f"{happening.at:7.2f} s  {happening}", style=_STYLES.get(happening.kind, ""))
+
+
+def status_line(status: Status) -> str:
+    """A status in one line."""
+    latency = f"latency {figures.latency(status.latency)}" if status.latency else "no latency yet"
+    parts = (
+        f"{status.rows_per_second:,.0f} rows/s",
+        latency,
+        f"{figures.of(status.ticked - status.committed, 'epoch')} in flight",
+        f"{figures.of(len(status.instances), 'instance')} on {figures.of(status.nodes - status.idle_nodes, 'node')}"
+        f" ({status.idle_nodes} idle)",
+    )
+    return f"{status.at:7.2f} s  " + "; ".join(parts)
+
+
+def instance_table(status: Status) -> Table:
+    """One row for each instance."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("instance", "node", "phase"):
+        table.add_column(heading)
+    for heading in ("epoch", "rows in", "rows out", "busy", "buffered"):
+        table.add_column(heading, justify="right")
+    for each in status.instances:
+        counts = (f"{each.epoch:,}", f"{each.rows_in:,}", f"{each.rows_out:,}")
+        row = (each.name, each.node, each.phase, *counts, f"{each.utilisation:.0%}", figures.size(each.outbox_bytes))
+        table.add_row(*map(Text, row))
+    return table

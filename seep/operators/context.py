@@ -1,0 +1,121 @@
+"""Context and Inputs: all that a user's operator is told, and containers for its state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from primitives.errors import UserError
+from primitives.hashing import hash_key, hash_keys
+from primitives.state.codec import Decode, Encode
+from primitives.state.container import State
+from primitives.state.frame import Frame
+from primitives.state.keys import Column
+from primitives.state.rows import Rows
+from primitives.state.timers import Timers
+from primitives.state.values import Values
+from seep.operators.batches import in_sequence
+from seep.operators.definition import Input, Setting
+from seep.operators.keyed import key_types
+from seep.protocol.logic import Piece
+from seep.protocol.messages import MAX_WATERMARK
+
+Container = TypeVar("Container", bound=State)
+
+
+class Context:
+    """Where an operator stands, and containers for its state: whatever is made here is part of it."""
+
+    def __init__(self, operator: str, slot_bits: int, inputs: Sequence[Input], version: int) -> None:
+        self.operator = operator
+        self.slot_bits = slot_bits
+        self.inputs = tuple(inputs)
+        self.version = version
+        self.keys = key_types(inputs[0])  #: names and types of the key columns, as at port 0
+        self.containers: list[State] = []  #: made so far
+
+    def values(
+        self,
+        name: str,
+        value: pa.DataType | None = None,
+        *,
+        encode: Encode | None = None,
+        decode: Decode | None = None,
+    ) -> Values:
+        """A Python object for each key; see `Values`."""
+        keys = self._keys(name, "value")
+        return self._added(Values(name, keys, value=value, encode=encode, decode=decode, **self._shared))
+
+    def frame(
+        self, name: str, values: Mapping[str, pa.DataType], *, defaults: Mapping[str, Any] | None = None
+    ) -> Frame:
+        """A row of columns for each key, read and written in batches; see `Frame`."""
+        return self._added(Frame(name, self._keys(name), values, defaults=defaults, **self._shared))
+
+    def rows(self, name: str, values: Mapping[str, pa.DataType]) -> Rows:
+        """Any number of rows for each key; see `Rows`."""
+        return self._added(Rows(name, self._keys(name), values, **self._shared))
+
+    def timers(self, name: str, value: pa.DataType | None = None) -> Timers:
+        """Records for each key that come back when they are due; see `Timers`.
+
+        A key column called time, seq or value has an underscore after its name there.
+        """
+        return self._added(Timers(name, self._keys(name, "time", "seq", "value"), value=value, **self._shared))
+
+    def _keys(self, name: str, *taken: str) -> dict[str, pa.DataType]:
+        if not self.keys:
+            raise UserError(f"operator '{self.operator}', state '{name}': unkeyed state; call key_by before it")
+        return key_types(self.inputs[0], taken)
+
+    @property
+    def _shared(self) -> dict[str, Any]:
+        return {"slot_bits": self.slot_bits, "version": self.version}
+
+    def _added(self, made: Container) -> Container:
+        self.containers.append(made)
+        return made
+
+
+class Inputs:
+    """The rows of one epoch by port, and what an operator may know of time and chance so that a replay is the same."""
+
+    def __init__(self, setting: Setting, piece: Piece[pa.RecordBatch], batches: Sequence[pa.RecordBatch]) -> None:
+        self.epoch = piece.epoch
+        self.watermark = piece.watermark
+        self.slots = piece.slots  #: to which all keys of these rows belong
+        self.time = piece.epoch * setting.epoch_seconds  #: logical seconds since the query began
+        self._setting = setting
+        self._batches = batches
+
+    def __getitem__(self, port: int) -> pa.RecordBatch:
+        """The rows at a port, in any order, on which nothing may depend; perhaps none."""
+        return self._batches[port]
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return iter(self._batches)
+
+    @property
+    def ended(self) -> bool:
+        """Whether this is the last epoch."""
+        return self.watermark == MAX_WATERMARK
+
+    def in_sequence(self, port: int = 0) -> pa.RecordBatch:
+        """The rows at a port by event time, then by all columns."""
+        return in_sequence(self[port], self._setting.inputs[port].time)
+
+    def uniform(self, columns: Sequence[Column], draw: int = 0) -> NDArray[np.float64]:
+        """A number in [0, 1) for each row of some columns, such as the key, that follows from them and the epoch.
+
+        For another one from the same columns, give another `draw`.
+        """
+        seed = hash_key(self._setting.operator, self.epoch, draw)
+        hashes = hash_keys([*columns, np.full(len(columns[0]), seed, np.uint64)])
+        return (hashes >> np.uint64(11)).astype(np.float64) * np.float64(2.0**-53)

@@ -1,0 +1,311 @@
+"""Operator: what users subclass to work on batches with state and notifications of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from primitives.errors import SeepError, UserError
+from primitives.graph import Kind
+from primitives.hashing import hash_keys
+from primitives.slots import DEFAULT_SLOT_BITS, SlotSet, slots_of
+from primitives.state.container import State
+from primitives.state.keys import Column, Key, KeyColumns
+from primitives.state.own import OwnState
+from primitives.state.processing import Containers
+from primitives.state.timers import Timers
+from seep.operators.base import Base
+from seep.operators.batches import as_batch, concat, conform
+from seep.operators.context import Context, Inputs
+from seep.operators.definition import Definition, Input, Setting
+from seep.operators.errors import UserCodeFailed, describe, naming
+from seep.operators.keyed import check_keyed
+from seep.protocol.logic import Logic, Piece
+
+#: What an operator may put out: a RecordBatch, a Table, a mapping of columns; or None.
+Output = Any
+
+#: So often in one epoch an operator may notify itself of what is due already.
+_ROUNDS = 10_000
+
+_OWN = ("get_processing_state", "set_processing_state", "drop_processing_state")
+
+
+class Operator:
+    """An operator of your own with state per key: subclass it, and say what it puts out and what it does with rows.
+
+    State is kept in containers that `open` asks of its context, by the columns that the stream is keyed by. Or the
+    operator has `get_`, `set_` and `drop_processing_state`, as in SEEP, and keeps it as it likes; see `OwnState`. In
+    either case it moves with its slots, so only state of keys that rows have come for may be read and written.
+
+    An operator must be a deterministic function of its state and rows: no clock, no chance but those of `Inputs`.
+    Exceptions stop the run, also where rows at fault are to become dead letters: only the operator can tell which they
+    are, and hand them over with `fail`.
+
+    >>> class Total(Operator):
+    ...     def output(self, inputs):
+    ...         return inputs[0].schema
+    ...
+    ...     def open(self, context):
+    ...         self.totals = context.frame("totals", {"n": pa.int64()})
+    ...
+    ...     def process(self, inputs):
+    ...         rows = self.totals.add(inputs[0], n=inputs[0]["n"])
+    ...         return self.totals.take(np.unique(rows))
+    """
+
+    ports: ClassVar[int] = 1  #: how many streams it reads: two make it binary
+    version: ClassVar[int] = 0  #: of its state; raise it when stored state of before means something else
+    notify_type: ClassVar[pa.DataType | None] = None  #: of the values of notifications; None for any Python object
+    keeps_state: ClassVar[bool] = True
+
+    _running: _Running  # set before the first epoch
+
+    def open(self, context: Context) -> Iterable[State] | None:  # noqa: ARG002
+        """Makes its state; returns containers that the context did not make, if any."""
+        return None
+
+    def output(self, inputs: Sequence[Input]) -> pa.Schema:
+        """The columns that it puts out, given the streams that it reads; UserError if it cannot work with these."""
+        raise NotImplementedError
+
+    def process(self, inputs: Inputs) -> Output:
+        """What it puts out for the rows of an epoch; called if there are any."""
+        raise NotImplementedError
+
+    def on_notify(self, due: pa.RecordBatch, inputs: Inputs) -> Output:
+        """What it puts out when notifications are due: all those up to the watermark, in order of time and key.
+
+        It is called after `process`. `due` has a column time, the key columns, and value (see `records`). What it
+        schedules for times that the watermark has passed comes in another call at once; so when `inputs.ended`, do not
+        schedule the next of a regular notification.
+        """
+        raise NotImplementedError
+
+    def notify(self, time: int, key: Any, value: Any = None) -> None:
+        """Schedules a notification; a key of several columns is a tuple."""
+        self._running.schedule(time, key, value)
+
+    def notify_batch(self, times: Column, keys: Sequence[Column], values: Column | None = None) -> None:
+        """Schedules notifications; `keys` has a column for each key column."""
+        self._running.schedule_batch(times, keys, values)
+
+    def records(self, due: pa.RecordBatch) -> Iterator[tuple[int, Key, Any]]:
+        """Time, key and value of each notification, as Python objects."""
+        return self._running.notifications.records(due)
+
+    def fail(self, row: Mapping[str, Any], error: Exception) -> None:
+        """Makes a row a dead letter; or stops the run, if it has no place for those."""
+        self._running.fail(row, error)
+
+
+class StatelessOperator(Operator):
+    """An operator of your own that keeps nothing, so its streams need not be keyed.
+
+    With one port its `process` must be pure, as it is called again with parts of the rows when it raises; those at
+    fault stop the run, or become dead letters.
+    """
+
+    keeps_state: ClassVar[bool] = False
+
+
+class Custom(Definition):
+    """Puts a user's operator into a query: given a subclass, another factory, or an object, of which copies are run."""
+
+    kind: ClassVar[Kind] = Kind.STATEFUL
+
+    def __init__(self, operator: Operator | Callable[[], Operator]) -> None:
+        self.operator = operator
+        if not self._new().keeps_state:
+            self.kind = Kind.STATELESS  # type: ignore[misc]  # the operator says which kind it is
+
+    def output(self, operator: str, inputs: Sequence[Input]) -> pa.Schema:
+        """See `Definition.output`."""
+        user = self._new()
+        if len(inputs) != user.ports:
+            raise UserError(
+                f"operator '{operator}': {type(user).__name__} reads {user.ports} stream(s), and {len(inputs)} are "
+                "connected to it; set its `ports`, or connect others"
+            )
+        if user.keeps_state:
+            _check_keyed(operator, inputs)
+        with naming(operator):
+            schema = user.output(inputs)
+            Containers(*_open(user, Context(operator, DEFAULT_SLOT_BITS, inputs, user.version)).containers)
+        if not isinstance(schema, pa.Schema):
+            raise UserError(f"operator '{operator}': its output() returned {schema!r}; return a pyarrow.Schema")
+        return schema
+
+    def logic(self, setting: Setting) -> Logic[pa.RecordBatch]:
+        """See `Definition.logic`."""
+        return _Running(setting, self._new())
+
+    def _new(self) -> Operator:
+        made = deepcopy(self.operator) if isinstance(self.operator, Operator) else self.operator()
+        if not isinstance(made, Operator):
+            raise UserError(f"{made!r} is no operator; make an object of a subclass of Operator")
+        return made
+
+
+# --- what is checked --------------------------------------------------------------------------------------------------
+
+
+def _check_keyed(operator: str, inputs: Sequence[Input]) -> None:
+    try:
+        check_keyed(operator, inputs)
+    except UserError as error:
+        if all(given.keys for given in inputs):
+            raise
+        raise UserError(f"{error}, or make it a StatelessOperator if it keeps nothing") from None
+
+
+class _State(NamedTuple):
+    """All that an operator keeps."""
+
+    containers: list[State]
+    notifications: Timers | None
+
+
+def _open(operator: Operator, context: Context) -> _State:
+    """Opens an operator; UserError if it keeps anything that could not move with its slots."""
+    others = operator.open(context) or ()
+    mine = list(context.containers)
+    mine += [state for state in others if not any(state is made for made in mine)]
+    if mine and not operator.keeps_state:
+        raise UserError(f"a StatelessOperator keeps no state, and this one has '{mine[0].name}'; subclass Operator")
+    for state in mine:
+        _check_container(state, context)
+    mine += _own_state(operator, context)
+    if not operator.keeps_state:
+        return _State(mine, None)
+    notifications = context.timers("notifications", operator.notify_type)
+    return _State([*mine, notifications], notifications)
+
+
+def _own_state(operator: Any, context: Context) -> list[State]:
+    """State that the operator keeps itself, if it does."""
+    methods = [method for method in _OWN if hasattr(operator, method)]
+    if not methods:
+        return []
+    if methods != list(_OWN):
+        raise UserError(f"it has {', '.join(methods)}; to keep its state itself it needs all of {', '.join(_OWN)}")
+    return [OwnState("own", operator, slot_bits=context.slot_bits, version=context.version)]
+
+
+def _check_container(state: State, context: Context) -> None:
+    """Raises unless a container is in slots as the operator's rows are."""
+    if isinstance(state, OwnState):
+        return
+    chunk = state.snapshot(SlotSet.empty())
+    found = {key: chunk.rows.schema.field(key).type for key in chunk.keys}
+    if list(found.values()) != list(context.keys.values()) or state.slot_bits != context.slot_bits:
+        raise UserError(
+            f"state '{state.name}' is keyed by {_named(found)} in 2^{state.slot_bits} slots, and rows come by "
+            f"{_named(context.keys)} in 2^{context.slot_bits}; make it with context.values, frame, rows or timers"
+        )
+
+
+def _named(columns: Mapping[str, pa.DataType]) -> str:
+    return ", ".join(f"{name} ({kind})" for name, kind in columns.items())
+
+
+# --- logic ------------------------------------------------------------------------------------------------------------
+
+
+class _Running(Base):
+    """Runs a user's operator."""
+
+    def __init__(self, setting: Setting, operator: Operator) -> None:
+        context = Context(setting.operator, setting.slot_bits, setting.inputs, operator.version)
+        with naming(setting.operator):
+            containers, self._notifications = _open(operator, context)
+        super().__init__(setting, *containers)
+        if self._notifications is not None:
+            self._keys = KeyColumns(self._notifications.name, setting.slot_bits, context.keys, reserved=[])
+        self._operator = operator
+        self._inputs: Inputs  # of the epoch that is being processed
+        operator._running = self
+
+    def compute(self, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch:
+        """See `Base.compute`."""
+        self._inputs = Inputs(self.setting, piece, [self.rows(piece, port) for port in range(len(self.setting.inputs))])
+        made = []
+        if any(map(len, self._inputs)):
+            made.append(self._process(piece))
+        made += self._notify(piece)
+        return concat([batch for batch in made if batch is not None], self.setting.output)
+
+    def _process(self, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch | None:
+        if self._operator.keeps_state or len(self._inputs) > 1:
+            return self._called(partial(self._operator.process, self._inputs))
+
+        def process(batch: pa.RecordBatch) -> pa.RecordBatch | None:
+            return self._conformed(self._operator.process(Inputs(self.setting, piece, [batch])))
+
+        return self.guard.call(piece.epoch, process, self._inputs[0])
+
+    def _notify(self, piece: Piece[pa.RecordBatch]) -> Iterator[pa.RecordBatch | None]:
+        for _ in range(_ROUNDS):
+            if self._notifications is None or not len(due := self._notifications.pop(piece.watermark, piece.slots)):
+                return
+            yield self._called(partial(self._operator.on_notify, due, self._inputs))
+        raise UserError(
+            f"operator '{self.setting.operator}' has notified itself {_ROUNDS} times in epoch {piece.epoch} of what "
+            f"was due already; let it stop when inputs.ended, or schedule for after the watermark, {piece.watermark}"
+        )
+
+    def _called(self, function: Callable[[], Output]) -> pa.RecordBatch | None:
+        """What user code returns, as a batch of the declared columns."""
+        try:
+            with naming(self.setting.operator):
+                return self._conformed(function())
+        except SeepError:
+            raise
+        except Exception as error:
+            rows = [row for batch in self._inputs for row in batch.slice(0, 5).to_pylist()]
+            raise UserCodeFailed(self.setting.operator, self._inputs.epoch, rows, describe(error)) from error
+
+    def _conformed(self, given: Output) -> pa.RecordBatch | None:
+        if given is None:
+            return None
+        name = self.setting.operator
+        return conform(name, as_batch(name, given), self.setting.output)
+
+    @property
+    def notifications(self) -> Timers:
+        if self._notifications is None:
+            raise UserError("a StatelessOperator has no notifications, as they are state; subclass Operator")
+        return self._notifications
+
+    def schedule(self, time: int, key: Any, value: Any) -> None:
+        """See `Operator.notify`."""
+        notifications = self.notifications
+        normal = self._keys.normal(key)
+        if self._keys.slot(normal) not in self._inputs.slots:
+            raise self._foreign(key)
+        notifications.schedule(time, normal, value)
+
+    def schedule_batch(self, times: Column, keys: Sequence[Column], values: Column | None) -> None:
+        """See `Operator.notify_batch`."""
+        notifications = self.notifications
+        columns = self._keys.normal_columns(keys, len(times))
+        own = self._inputs.slots.mask(self.setting.slot_bits)[slots_of(hash_keys(columns), self.setting.slot_bits)]
+        if not own.all():
+            at = int(np.argmin(own))
+            raise self._foreign(self._keys.from_columns([column.slice(at, 1) for column in columns])[0])
+        notifications.schedule_batch(times, columns, values)
+
+    def _foreign(self, key: Any) -> UserError:
+        return UserError(
+            f"operator '{self.setting.operator}' schedules a notification for key {key!r}, of which no row can have "
+            "come here: its slot belongs to another instance; notify keys of the rows that come in"
+        )
+
+    def fail(self, row: Mapping[str, Any], error: Exception) -> None:
+        """See `Operator.fail`."""
+        self.guard.fail(self._inputs.epoch, error, row)

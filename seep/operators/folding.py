@@ -1,0 +1,242 @@
+"""Folding: how aggregates are kept in columns of a frame, into which rows are folded, and results worked out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from primitives.errors import UserError
+from primitives.state.fixed import is_span, null_mask, storage_type
+from primitives.state.frame import Frame
+from seep.operators.agg import Agg
+from seep.operators.definition import Input
+from seep.operators.expressions import no_column
+from seep.operators.keys import plain_type
+from seep.query.times import event_times
+
+Rows = NDArray[np.int64]
+Kinds = Mapping[str, pa.DataType]
+
+# --- what is kept -----------------------------------------------------------------------------------------------------
+
+
+class Kept(ABC):
+    """Columns of state that several rows are folded into, or several parts of what was folded before."""
+
+    kinds: Kinds  #: of the columns; a new row of them is null, except a count, which is 0
+
+    @abstractmethod
+    def of_rows(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
+        """What each row of the input counts for, as columns of state."""
+
+    @abstractmethod
+    def fold(self, frame: Frame, rows: Rows, given: Mapping[str, pa.Array]) -> None:
+        """Folds columns of state into rows of a frame; the result does not depend on their order."""
+
+
+class Folded(Kept):
+    """One column, by one of the folds of `Frame`."""
+
+    def __init__(self, name: str, kind: pa.DataType, fold: str, column: str | None) -> None:
+        self.kinds = {name: kind}
+        self._name = name
+        self._kind = kind
+        self._fold = fold
+        self._column = column
+
+    def of_rows(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
+        return {self._name: self._values(batch)}
+
+    def _values(self, batch: pa.RecordBatch) -> pa.Array:
+        if self._column is None:
+            return pa.array(np.ones(len(batch), np.int64))
+        return batch.column(self._column).cast(self._kind)
+
+    def fold(self, frame: Frame, rows: Rows, given: Mapping[str, pa.Array]) -> None:
+        values = given[self._name]
+        if self._fold == "add" and pa.types.is_floating(self._kind):
+            rows, values = _by_value(rows, values)
+        frame.column(self._name).fold(self._fold, rows, values)
+
+
+class Valid(Folded):
+    """How many values of a column are not null."""
+
+    def __init__(self, name: str, column: str) -> None:
+        super().__init__(name, pa.int64(), "add", column)
+
+    def _values(self, batch: pa.RecordBatch) -> pa.Array:
+        return batch.column(self._column).is_valid().cast(pa.int64())
+
+
+class AtTime(Kept):
+    """The first or last value by event time, then by value; and beside it, that time."""
+
+    def __init__(self, name: str, kind: pa.DataType, column: str, time: str, latest: bool) -> None:
+        self._name, self._at = name, f"time of {name}"
+        self.kinds = {name: kind, self._at: pa.int64()}
+        self._kind = kind
+        self._column = column
+        self._time = time
+        self._latest = latest
+
+    def of_rows(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
+        values = batch.column(self._column).cast(self._kind)
+        return {self._name: values, self._at: pa.array(event_times(batch.column(self._time)))}
+
+    def fold(self, frame: Frame, rows: Rows, given: Mapping[str, pa.Array]) -> None:
+        columns = [pa.array(rows), given[self._at], given[self._name]]
+        offered = _one_of_each(pa.table(columns, ["row", "time", "value"]).drop_null(), self._latest)
+        rows = offered["row"].to_numpy()
+        values, times = frame.column(self._name), frame.column(self._at)
+        better = self._is_better(offered["time"], times.to_arrow(rows), offered["value"], values.to_arrow(rows))
+        rows = rows[better.to_numpy(zero_copy_only=False)]
+        values[rows] = offered["value"].filter(better)
+        times[rows] = offered["time"].filter(better)
+
+    def _is_better(self, time: Any, old_time: pa.Array, value: Any, old_value: pa.Array) -> pa.Array:
+        beyond = pc.greater if self._latest else pc.less
+        tied = pc.and_(pc.equal(time, old_time), beyond(value, old_value))
+        return pc.or_(beyond(time, old_time), tied).fill_null(True).combine_chunks()
+
+
+def _by_value(rows: Rows, values: pa.Array) -> tuple[Rows, pa.Array]:
+    """Rows and the floats to add to them, in the order of these: sums of floats depend on it, in their last bits."""
+    if values.null_count:
+        valid = ~null_mask(values)
+        rows, values = rows[valid], values.drop_null()
+    order = np.argsort(values.to_numpy())
+    return rows[order], pa.array(values.to_numpy()[order])
+
+
+def _one_of_each(offered: pa.Table, latest: bool) -> pa.Table:
+    """Of each row number its first or last line by time, then by value."""
+    order = pc.sort_indices(offered, sort_keys=[(name, "ascending") for name in offered.schema.names]).to_numpy()
+    rows = offered["row"].to_numpy()[order]
+    other = rows[1:] != rows[:-1]
+    ends = np.append(other, True) if latest else np.insert(other, 0, True)
+    return offered.take(pa.array(order[ends[: len(order)]])).combine_chunks()
+
+
+# --- all aggregates of an operator ------------------------------------------------------------------------------------
+
+
+class Aggregates:
+    """The named aggregates of an operator: columns of state, folds into them, and results from them.
+
+    >>> from seep.operators.agg import count, mean
+    >>> input = Input(pa.schema([("user", pa.int64()), ("cents", pa.int64())]), keys=("user",))
+    >>> aggregates = Aggregates("spent", {"n": count(), "mean": mean("cents")}, input)
+    >>> frame = aggregates.frame("spent", {"user": pa.int64()})
+    >>> batch = pa.record_batch({"user": [7, 7, 9], "cents": [2, 5, 4]})
+    >>> aggregates.fold(frame, frame.locate(batch), aggregates.of_rows(batch))
+    >>> [column.to_pylist() for column in aggregates.results(frame.to_arrow())]
+    [[2, 1], [3.5, 4.0]]
+    """
+
+    def __init__(self, operator: str, asked: Mapping[str, Agg], stream: Input) -> None:
+        if not asked:
+            raise UserError(f"operator '{operator}' has no aggregates; give some, such as n=count()")
+        self._operator = operator
+        self._stream = stream
+        self._asked = dict(asked)
+        self._kept: dict[str, Kept] = {}  #: by aggregate, those without results of their own included
+        for agg in asked.values():
+            self._keep(agg)
+        self.kinds: Kinds = {name: kind for kept in self._kept.values() for name, kind in kept.kinds.items()}
+
+    @property
+    def fields(self) -> list[pa.Field]:
+        """The columns of results."""
+        return [pa.field(name, self._result_type(agg)) for name, agg in self._asked.items()]
+
+    def frame(self, name: str, keys: Kinds, values: Kinds | None = None, **more: Any) -> Frame:
+        """A frame with the columns of state, and others."""
+        defaults = {column: None for column in self.kinds if not column.startswith("count(")}
+        return Frame(name, keys, {**(values or {}), **self.kinds}, defaults=defaults, **more)
+
+    def of_rows(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
+        """What each input row counts for, as columns of state."""
+        return {name: column for kept in self._kept.values() for name, column in kept.of_rows(batch).items()}
+
+    def fold(self, frame: Frame, rows: Rows, given: Mapping[str, pa.Array]) -> None:
+        """Folds columns of state, of input rows or of what was folded before, into rows of a frame."""
+        for kept in self._kept.values():
+            kept.fold(frame, rows, given)
+
+    def results(self, state: pa.RecordBatch) -> list[pa.Array]:
+        """The aggregates of each row of state."""
+        return [self._result(agg, state) for agg in self._asked.values()]
+
+    def _keep(self, agg: Agg) -> None:
+        if agg.function == "mean":
+            self._check_number(agg)
+            self._keep(Agg("sum", agg.column))
+            self._keep(Agg("count", agg.column))
+        elif str(agg) not in self._kept:
+            self._kept[str(agg)] = self._kept_for(agg)
+
+    def _kept_for(self, agg: Agg) -> Kept:
+        name = str(agg)
+        if agg.column is None:
+            return Folded(name, pa.int64(), "add", None)
+        kind = self._type(agg)
+        match agg.function:
+            case "count":
+                return Valid(name, agg.column)
+            case "sum":
+                return Folded(name, self._sum_type(agg), "add", agg.column)
+            case "min" | "max" if storage_type(kind) is not None:
+                return Folded(name, kind, agg.function, agg.column)
+            case "first" | "last" if storage_type(kind) is not None or is_span(kind):
+                return AtTime(name, kind, agg.column, self._time(agg), agg.function == "last")
+        raise self._unfit(agg, "a number, bool, date or time; or for first and last, text")
+
+    def _sum_type(self, agg: Agg) -> pa.DataType:
+        kind = self._type(agg)
+        if pa.types.is_duration(kind):
+            return kind
+        self._check_number(agg)
+        if pa.types.is_floating(kind):
+            return pa.float64()
+        return pa.uint64() if kind == pa.uint64() else pa.int64()
+
+    def _check_number(self, agg: Agg) -> None:
+        kind = self._type(agg)
+        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+            raise self._unfit(agg, "integers or floats")
+
+    def _type(self, agg: Agg) -> pa.DataType:
+        """The type of the column that is aggregated, and of its minimum."""
+        if agg.column is None or self._stream.schema.get_field_index(agg.column) < 0:
+            raise no_column(self._operator, agg.column or "", self._stream.schema)
+        return plain_type(self._stream.schema.field(agg.column).type)
+
+    def _time(self, agg: Agg) -> str:
+        if self._stream.time is None:
+            raise UserError(
+                f"operator '{self._operator}': {agg} goes by event time, and its input has none; "
+                "name the time column at the source, and keep it up to here"
+            )
+        return self._stream.time
+
+    def _unfit(self, agg: Agg, needed: str) -> UserError:
+        return UserError(
+            f"operator '{self._operator}': {agg} needs {needed}, and column '{agg.column}' is {self._type(agg)}; "
+            "convert it before"
+        )
+
+    def _result_type(self, agg: Agg) -> pa.DataType:
+        return pa.float64() if agg.function == "mean" else self.kinds[str(agg)]
+
+    def _result(self, agg: Agg, state: pa.RecordBatch) -> pa.Array:
+        if agg.function != "mean":
+            return state.column(str(agg))
+        total, rows = state.column(f"sum({agg.column})"), state.column(f"count({agg.column})")
+        return pc.divide(total.cast(pa.float64(), safe=False), rows.cast(pa.float64()))

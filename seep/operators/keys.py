@@ -1,0 +1,63 @@
+"""Keys: the key columns of a stream, as the state of an operator has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from primitives.errors import UserError
+from primitives.state.timers import Timers
+from seep.operators.definition import Input
+
+_OUTPUT_ONLY = ("window_start", "window_end")
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type of the values of a column, whether or not it is encoded by a dictionary."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+class Keys:
+    """The key columns of a stream. In state they are not encoded by dictionaries.
+
+    >>> keys = Keys("counter", Input(pa.schema([("user", pa.int64()), ("n", pa.int64())]), keys=("user",)))
+    >>> keys.of(pa.record_batch({"user": [7], "n": [1]}))["user"].to_pylist()
+    [7]
+    """
+
+    def __init__(self, operator: str, stream: Input) -> None:
+        if not stream.keys:
+            raise UserError(f"operator '{operator}' keeps unkeyed state; call key_by on its input to name the key")
+        self.kinds = {name: plain_type(stream.schema.field(name).type) for name in stream.keys}
+        self.fields = [stream.schema.field(name).with_type(kind) for name, kind in self.kinds.items()]
+
+    def of(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
+        """The key columns of rows."""
+        return {name: batch.column(name).cast(kind) for name, kind in self.kinds.items()}
+
+    def timers(self, name: str, slot_bits: int, value: pa.DataType | None = None) -> Timers:
+        """Timers by these keys, whatever their columns are called."""
+        kinds = {f"key_{at}": kind for at, kind in enumerate(self.kinds.values())}
+        return Timers(name, kinds, slot_bits=slot_bits, value=value)
+
+    def due(self, popped: pa.RecordBatch) -> dict[str, pa.Array]:
+        """The key columns of what such timers returned."""
+        return dict(zip(self.kinds, popped.columns[1:-1], strict=True))
+
+
+def take(columns: Mapping[str, pa.Array], rows: NDArray[np.int64]) -> dict[str, pa.Array]:
+    """Some rows of columns."""
+    return {name: column.take(pa.array(rows)) for name, column in columns.items()}
+
+
+def check_names(operator: str, keys: Sequence[str], names: Sequence[str]) -> None:
+    """UserError if columns of results are called like others."""
+    for name in names:
+        if name in keys or name in _OUTPUT_ONLY:
+            raise UserError(
+                f"operator '{operator}' would put out two columns '{name}'; give its aggregates other names than "
+                f"{[*keys, *_OUTPUT_ONLY]}"
+            )

@@ -1,0 +1,60 @@
+"""Progress: how far event time had come in each slot before this epoch, so that rows which are late stay late."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from primitives.hashing import hash_keys
+from primitives.slots import SlotSet, slots_of
+from primitives.state.own import OwnState
+
+_NEVER = -(2**63)
+
+
+class Progress:
+    """The watermark of each slot at the end of the last epoch; its container, `state`, goes with the operator's others.
+
+    >>> progress = Progress(slot_bits=2)
+    >>> progress.advance(SlotSet.full(2), 10)
+    >>> progress.passed([pa.array(["a", "b"])], np.array([10, 11])).tolist()
+    [True, False]
+    """
+
+    def __init__(self, slot_bits: int) -> None:
+        self._slot_bits = slot_bits
+        self._watermarks = np.full(1 << slot_bits, _NEVER)
+        self.state = OwnState("progress", self, slot_bits=slot_bits, value=pa.int64())
+
+    def passed(self, keys: Sequence[pa.Array], times: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of the times the watermark had reached in the slots of these keys before this epoch.
+
+        Costs a hash of each key, but only if there are such times in any slot.
+        """
+        if times.min(initial=2**63 - 1) > self._watermarks.max():
+            return np.zeros(len(times), np.bool_)
+        reached: NDArray[np.bool_] = times <= self._watermarks[slots_of(hash_keys(keys), self._slot_bits)]
+        return reached
+
+    def reached(self, slots: SlotSet) -> int:
+        """The watermark before this epoch in the slots of a piece, which is the same for all of them."""
+        return int(self._watermarks[slots.mask(self._slot_bits)].min()) if slots else _NEVER
+
+    def advance(self, slots: SlotSet, watermark: int) -> None:
+        """Ends the epoch for some slots."""
+        mask = slots.mask(self._slot_bits)
+        self._watermarks[mask] = np.maximum(self._watermarks[mask], watermark)
+
+    def get_processing_state(self, slots: SlotSet) -> dict[int, int]:
+        known = zip(slots, self._watermarks[slots.mask(self._slot_bits)].tolist(), strict=True)
+        return {slot: watermark for slot, watermark in known if watermark != _NEVER}
+
+    def set_processing_state(self, state: Mapping[int, int]) -> None:
+        for slot, watermark in state.items():
+            self._watermarks[slot] = watermark
+
+    def drop_processing_state(self, slots: SlotSet) -> None:
+        self._watermarks[slots.mask(self._slot_bits)] = _NEVER

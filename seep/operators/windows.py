@@ -1,0 +1,152 @@
+"""Windows of event time: how users describe them, and where they begin and end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from primitives.errors import UserError
+from seep.query.times import Duration, length
+
+Times = NDArray[np.int64]
+
+_MICROSECONDS = {"s": 10**6, "ms": 10**3}
+
+
+class Window:
+    """A way to cut event time: by `Tumbling`, `Sliding` or `Session`.
+
+    A window closes when the watermark says that no more of its rows will come. Rows that come after that, but late by
+    no more than `lateness`, have the window's row put out again; others are dropped and counted. Lengths of time are
+    text such as "30 s", or a timedelta; or for integer event times, plain numbers.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Tumbling(Window):
+    """Windows of one size, end to end, the first of which begins at `offset`."""
+
+    size: Duration
+    offset: Duration = 0
+    lateness: Duration = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sliding(Window):
+    """Windows of one size, one of which begins every `slide`, so that they overlap."""
+
+    size: Duration
+    slide: Duration
+    offset: Duration = 0
+    lateness: Duration = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Session(Window):
+    """Windows that end when a key has had no row for as long as `gap`: from the first row to `gap` after the last one.
+
+    Rows that are exactly `gap` apart are in two windows. A late row may join windows that have been put out; then one
+    with another start or end is put out, and those stay.
+    """
+
+    gap: Duration
+    lateness: Duration = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Windows at regular distances, in the unit of watermarks; cut into panes, so that each row counts only once.
+
+    A pane is of the greatest width that divides all windows into whole panes.
+
+    >>> grid = Grid(size=30, slide=20, offset=0, lateness=0)
+    >>> grid.width, grid.pane_of(np.array([47])).tolist(), grid.last_end(np.array([40])).tolist()
+    (10, [40], [70])
+    >>> grid.next_end(np.array([50, 51])).tolist()
+    [50, 70]
+    """
+
+    size: int
+    slide: int
+    offset: int
+    lateness: int
+
+    @property
+    def width(self) -> int:
+        """The width of a pane."""
+        return gcd(self.size, self.slide)
+
+    @property
+    def is_tumbling(self) -> bool:
+        """Whether each pane is a window."""
+        return self.size == self.slide
+
+    def pane_of(self, times: Times) -> Times:
+        """Where the panes of rows begin."""
+        return (times - self.offset) // self.width * self.width + self.offset
+
+    def next_end(self, times: Times) -> Times:
+        """The first end of a window at each time or after it."""
+        return times + (self.offset + self.size - times) % self.slide
+
+    def last_end_by(self, watermark: int) -> int:
+        """The last end of a window that has closed at a watermark."""
+        phase = self.offset + self.size
+        return (watermark + 1 - phase) // self.slide * self.slide + phase
+
+    def last_end(self, panes: Times) -> Times:
+        """The end of the last window that holds each pane."""
+        return (panes - self.offset) // self.slide * self.slide + self.offset + self.size
+
+    def over(self, panes: Times) -> Times:
+        """The watermark from which on nothing can change for each pane."""
+        return self.last_end(panes) - 1 + self.lateness
+
+
+def grid_of(window: Tumbling | Sliding, time: pa.DataType) -> Grid:
+    """The windows over event times of a type; UserError if these do not go together."""
+    slide = window.slide if isinstance(window, Sliding) else window.size
+    grid = Grid(
+        _positive("size", window.size, time),
+        _positive("slide", slide, time),
+        _length("offset", window.offset, time),
+        lateness_of(window, time),
+    )
+    if grid.slide > grid.size:
+        raise UserError(f"windows of {window.size!r} that slide by {slide!r} leave rows out; let them slide by less")
+    return grid
+
+
+def gap_of(window: Session, time: pa.DataType) -> int:
+    """The gap over event times of a type."""
+    return _positive("gap", window.gap, time)
+
+
+def lateness_of(window: Tumbling | Sliding | Session, time: pa.DataType) -> int:
+    """How late rows may come, over event times of a type."""
+    lateness = _length("lateness", window.lateness, time)
+    if lateness < 0:
+        raise UserError(f"the lateness of a window is {window.lateness!r}; it cannot be negative")
+    return lateness
+
+
+def _positive(what: str, duration: Duration, time: pa.DataType) -> int:
+    number = _length(what, duration, time)
+    if number <= 0:
+        raise UserError(f"the {what} of a window is {duration!r}; it must be greater than zero")
+    return number
+
+
+def _length(what: str, duration: Duration, time: pa.DataType) -> int:
+    number = 0 if duration == 0 else length(duration, time)
+    unit = _MICROSECONDS.get(time.unit, 1) if pa.types.is_timestamp(time) else 1
+    if number % unit:
+        raise UserError(
+            f"the {what} of a window is {duration!r}, finer than the event time, which is {time}; "
+            "round it, or convert the column to timestamp('us')"
+        )
+    return number

@@ -1,0 +1,164 @@
+"""Query: the operators that a user declares, by name, in the order of their declaration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, cast
+
+import pyarrow as pa
+
+from primitives.errors import UserError
+from primitives.slots import DEFAULT_SLOT_BITS, check_slot_bits
+from seep.operators.definition import Definition, Input
+from seep.query.checks import (
+    can_be_key,
+    check_columns,
+    check_keyed,
+    check_name,
+    check_same_query,
+    check_time,
+    clock_of,
+    common_clock,
+)
+from seep.query.stream import Stream
+from seep.query.times import is_event_time
+from seep.query.vertex import (
+    DEAD_LETTERS_SINK,
+    CodeOptions,
+    OnError,
+    OperatorVertex,
+    Options,
+    SourceVertex,
+    Vertex,
+    as_rate,
+    check_on_error,
+    check_options,
+)
+from seep.sinks.definition import SinkDefinition
+from seep.sources.definition import SourceDefinition
+from seep.sources.rate import Rate
+
+if TYPE_CHECKING:
+    from seep.query.program import Program
+
+
+class Query:
+    """A query in the making: sources, what becomes of their streams, and sinks.
+
+    >>> import pyarrow as pa, seep
+    >>> query = seep.Query("doubles")
+    >>> numbers = query.source("numbers", seep.sources.memory([pa.record_batch({"n": [1, 2, 3]})]))
+    >>> doubled = numbers.map("double", lambda batch: {"n": pa.compute.multiply(batch["n"], 2)})
+    >>> doubled.sink("out", seep.sinks.collect())
+    >>> seep.testing.run(query)["out"]["n"].to_pylist()
+    [2, 4, 6]
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        parallelism: int = 1,
+        slot_bits: int = DEFAULT_SLOT_BITS,
+        on_error: OnError = "stop",
+        dead_letters: SinkDefinition | None = None,
+    ) -> None:
+        """`parallelism`, `slot_bits` and `on_error` hold for every operator that says nothing else.
+
+        With "dead-letters", rows on which a user's function fails go to the sink `dead-letters`: to the given one, or
+        they are collected at the driver.
+        """
+        check_name(name)
+        check_options(name, {"parallelism": parallelism}, Options)
+        check_slot_bits(slot_bits)
+        check_on_error(f"query {name!r}", on_error)
+        self.name = name
+        self.parallelism = parallelism
+        self.slot_bits = slot_bits
+        self.on_error = on_error
+        self.dead_letters = dead_letters
+        self.vertices: dict[str, Vertex] = {}
+
+    def source(
+        self,
+        name: str,
+        definition: SourceDefinition,
+        *,
+        rate: Rate | float | None = None,
+        parallelism: int | None = None,
+    ) -> Stream:
+        """A stream from outside; with a rate, at most so many rows per second. Its slots are its partitions."""
+        check_name(name)
+        if not isinstance(definition, SourceDefinition):
+            raise UserError(f"source {name!r}: {definition!r} is no source; use one of seep.sources, such as memory(…)")
+        schema, time = definition.schema, definition.time
+        check_columns(name, schema)
+        if time is not None:
+            check_time(name, schema, time)
+        if parallelism is not None:
+            check_options(name, {"parallelism": parallelism}, Options)
+        self.add(SourceVertex(name, definition, None if rate is None else as_rate(name, rate), parallelism))
+        return Stream(self, (name,), Input(schema, (), time), clock_of(schema, time))
+
+    def compile(
+        self,
+        *,
+        parallelism: Mapping[str, int] | None = None,
+        epoch_seconds: float = 0.05,
+        rate: Rate | float | Mapping[str, Rate | float] | None = None,
+    ) -> Program:
+        """Checks the whole query and makes what nodes run of it.
+
+        `parallelism` (by operator) and `rate` (one for every source, or by source) go before what was declared.
+        """
+        from seep.query.compiler import Compiler
+
+        return Compiler(self, parallelism or {}, epoch_seconds, rate).program()
+
+    # -- for streams --------------------------------------------------------------------------------------------------
+
+    def add(self, vertex: Vertex) -> None:
+        """One more operator; names are given once."""
+        if vertex.name in self.vertices:
+            raise UserError(f"query {self.name!r} already has an operator {vertex.name!r}; names must differ")
+        if vertex.name == DEAD_LETTERS_SINK:
+            raise UserError(
+                f"the name {DEAD_LETTERS_SINK!r} is for the query's own sink; "
+                "say seep.Query(…, dead_letters=…) where it writes to"
+            )
+        self.vertices[vertex.name] = vertex
+
+    def add_operator(
+        self,
+        name: str,
+        definition: Definition,
+        streams: tuple[Stream, ...],
+        options: CodeOptions | Options,
+        keeps_time: bool,
+        runs_code: bool,
+    ) -> Stream:
+        """One more operator between others, and the stream that it puts out."""
+        check_name(name)
+        check_options(name, options, CodeOptions if runs_code else Options)
+        check_same_query(name, streams)
+        check_keyed(name, definition, streams)
+        clock = common_clock(name, streams)
+        schema = definition.output(name, [stream.rows for stream in streams])
+        check_columns(name, schema)
+        self.add(OperatorVertex(name, definition, streams, schema, cast(CodeOptions, options), runs_code))
+        rows = Input(schema, _keys_kept(streams[0], schema), _time_kept(streams[0], schema) if keeps_time else None)
+        return Stream(self, (name,), rows, clock)
+
+
+def _keys_kept(stream: Stream, schema: pa.Schema) -> tuple[str, ...]:
+    """The key of an operator's output is that of its input, if all columns are still there."""
+    has_all = all(key in schema.names and can_be_key(schema.field(key).type) for key in stream.keys)
+    return stream.keys if has_all else ()
+
+
+def _time_kept(stream: Stream, schema: pa.Schema) -> str | None:
+    """The event time of an operator's output is in the column of the same name, if that is of the same kind."""
+    time = stream.time
+    if time is None or time not in schema.names or not is_event_time(schema.field(time).type):
+        return None
+    return time if clock_of(schema, time) == stream.clock else None

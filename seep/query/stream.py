@@ -1,0 +1,363 @@
+"""Streams: what users build a query with. Every call checks what it can at once, so that errors point to its line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, Literal, Unpack
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from primitives.errors import UserError
+from seep.operators.agg import Agg
+from seep.operators.aggregates import Aggregate
+from seep.operators.custom import Custom, Operator
+from seep.operators.definition import Definition, Input
+from seep.operators.errors import naming
+from seep.operators.joins import IntervalJoin, UnboundedJoin, WindowJoin
+from seep.operators.state_machine import Reduce, StateMachine
+from seep.operators.stateless import EachRow, Filter, FlatMap, Map, Project
+from seep.operators.windows import Tumbling, Window
+from seep.query.checks import Clock, check_keys, check_name, check_same_query, check_time, clock_of, common_clock
+from seep.query.times import Duration
+from seep.query.vertex import CodeOptions, Options, SinkVertex, check_options
+from seep.sinks.definition import SinkDefinition
+
+if TYPE_CHECKING:
+    from seep.query.query import Query
+
+#: A user's function on Arrow batches; what it may return, each operator says.
+BatchFunction = Callable[[pa.RecordBatch], Any]
+#: A user's function on one row as a dictionary.
+RowFunction = Callable[[dict[str, Any]], Any]
+#: When an aggregate without a window puts rows out: those that changed, after each epoch; or all, after the last one.
+Emit = Literal["changes", "end"]
+
+
+class Stream:
+    """The rows that one operator puts out, or several together (`union`).
+
+    A stream never changes: each call adds an operator to the query and returns a new stream. The name of the operator
+    comes first. Every operator takes the options `parallelism` and `slot_bits`, and those with a user's function
+    `on_error` ("stop" or "dead-letters").
+    """
+
+    def __init__(self, query: Query, origins: tuple[str, ...], rows: Input, clock: Clock | None) -> None:
+        self.query = query
+        self.origins = origins  #: the operators that put its rows out
+        self.rows = rows
+        self.clock = clock  #: of which kind its watermarks are
+
+    @property
+    def name(self) -> str:
+        """The operator, or the operators, that it comes from; for messages."""
+        return " + ".join(self.origins)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Its columns."""
+        return self.rows.schema
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Its key columns, none before `key_by`."""
+        return self.rows.keys
+
+    @property
+    def time(self) -> str | None:
+        """The column with the event time, if it has one."""
+        return self.rows.time
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{field.name}: {field.type}" for field in self.schema)
+        return f"<stream of {self.name!r} ({columns}), keys {list(self.keys)}, event time {self.time}>"
+
+    # -- what rows are grouped and timed by -------------------------------------------------------------------------
+
+    def key_by(self, *columns: str) -> Stream:
+        """The same rows, grouped by the given columns; no operator of its own.
+
+        The key stays as long as later operators put the columns out.
+        """
+        check_keys(self.schema, columns, self.name)
+        return self._with(self.rows._replace(keys=columns))
+
+    def event_time(self, column: str) -> Stream:
+        """The same rows, with the event time in another column; no operator of its own.
+
+        The promise is yours: in this column, too, no row may be older than a watermark that has passed (a row that is
+        counts as late). It is true of `window_end` after a window without lateness, for one.
+        """
+        check_time(self.name, self.schema, column)
+        clock = clock_of(self.schema, column)
+        if self.clock != clock:
+            has = f"watermarks in {self.clock}" if self.clock else "no watermarks, as no source has an event time"
+            raise UserError(
+                f"the stream of {self.name!r} has {has}; column {column!r} ({self.schema.field(column).type}) cannot "
+                "be its event time: name a time column in the sources, of the same kind"
+            )
+        return self._with(self.rows._replace(time=column))
+
+    def _with(self, rows: Input) -> Stream:
+        return Stream(self.query, self.origins, rows, self.clock)
+
+    # -- row by row -------------------------------------------------------------------------------------------------
+
+    def map(
+        self, name: str, function: BatchFunction, schema: pa.Schema | None = None, **options: Unpack[CodeOptions]
+    ) -> Stream:
+        """As many rows as come in; the function makes columns of a batch.
+
+        Without `schema` the columns are found by calling the function with an empty batch.
+        """
+        return self._add(name, Map(function, schema), options)
+
+    def flat_map(
+        self, name: str, function: BatchFunction, schema: pa.Schema | None = None, **options: Unpack[CodeOptions]
+    ) -> Stream:
+        """Any number of rows for those that come in; otherwise like `map`."""
+        return self._add(name, FlatMap(function, schema), options)
+
+    def each(self, name: str, function: RowFunction, schema: pa.Schema, **options: Unpack[CodeOptions]) -> Stream:
+        """Calls a Python function with every single row; it returns a row, several, or None.
+
+        That is some hundred times slower than `map`: see `EachRow` for figures.
+        """
+        return self._add(name, EachRow(function, schema), options)
+
+    def filter(self, name: str, predicate: pc.Expression | BatchFunction, **options: Unpack[CodeOptions]) -> Stream:
+        """The rows for which an Arrow expression, or a function on batches, is true."""
+        return self._add(name, Filter(predicate), options)
+
+    def select(
+        self, name: str, columns: Iterable[str] | Mapping[str, str | pc.Expression], **options: Unpack[CodeOptions]
+    ) -> Stream:
+        """These columns only; a mapping renames them, or computes new ones from Arrow expressions."""
+        chosen = columns if isinstance(columns, Mapping) else {column: column for column in columns}
+        return self._add(name, Project(chosen), options)
+
+    def union(self, *others: Stream) -> Stream:
+        """The rows of all the streams, which must have the same columns; no operator of its own."""
+        streams = (self, *others)
+        check_same_query("union", streams)
+        origins = tuple(origin for stream in streams for origin in stream.origins)
+        if twice := sorted({origin for origin in origins if origins.count(origin) > 1}):
+            raise UserError(
+                f"the stream of {twice[0]!r} is twice in a union, and an operator reads it once at most at one port; "
+                f"leave it out once, or put a map between"
+            )
+        for other in others:
+            _check_alike(self, other)
+        keys = self.keys if all(stream.keys == self.keys for stream in others) else ()
+        return Stream(self.query, origins, self.rows._replace(keys=keys), common_clock("union", streams))
+
+    # -- by key -----------------------------------------------------------------------------------------------------
+
+    def window(self, window: Window) -> Windowed:
+        """What follows is worked out for each window of event time by itself."""
+        return Windowed(self, window)
+
+    def aggregate(
+        self,
+        name: str,
+        *,
+        emit: Emit = "changes",
+        parallelism: int | None = None,
+        slot_bits: int | None = None,
+        **aggregates: Agg,
+    ) -> Stream:
+        """Counts, sums and so on for each key; every keyword is a column: `n=seep.count(), total=seep.sum("price")`.
+
+        With "changes", the new values of the keys that changed come out after each epoch. With "end", those of all
+        keys come out once, when the input has ended.
+        """
+        return self._aggregate(name, None, emit, parallelism, slot_bits, aggregates)
+
+    def _aggregate(
+        self,
+        name: str,
+        window: Window | None,
+        emit: Emit,
+        parallelism: int | None,
+        slot_bits: int | None,
+        aggregates: Mapping[str, Agg],
+    ) -> Stream:
+        for column, aggregate in aggregates.items():
+            if not isinstance(aggregate, Agg):
+                raise UserError(
+                    f"operator {name!r}: column {column!r} is to be {aggregate!r}, which is no aggregate; "
+                    f"write {column}=seep.count(), seep.sum('…') or another one"
+                )
+        if not aggregates:
+            raise UserError(f"operator {name!r} has nothing to work out; name columns, such as n=seep.count()")
+        definition = Aggregate(aggregates, window, emit)
+        return self._add(name, definition, _given(parallelism, slot_bits), keeps_time=False, runs_code=False)
+
+    def reduce(
+        self,
+        name: str,
+        function: Callable[[dict[str, Any], dict[str, Any]], Mapping[str, Any]],
+        *,
+        emit: Emit = "changes",
+        **options: Unpack[CodeOptions],
+    ) -> Stream:
+        """Combines the rows of each key two by two: `function(a, b)` makes one row, a dictionary, of two.
+
+        It is Python for every row: see `Reduce` for its cost. Rows come out as those of `aggregate` do.
+        """
+        return self._add(name, Reduce(function, emit), options, keeps_time=False)
+
+    def state_machine(
+        self,
+        name: str,
+        fold: Callable[[Any, dict[str, Any]], Any],
+        schema: pa.Schema,
+        *,
+        initial: Any = None,
+        state_type: pa.DataType | None = None,
+        **options: Unpack[CodeOptions],
+    ) -> Stream:
+        """For each key, `fold(state, row) -> (state, row or rows or None)`, in order of event time.
+
+        It is Python for every row: see `StateMachine` for its cost.
+        """
+        return self._add(name, StateMachine(fold, schema, initial, state_type), options)
+
+    def join(
+        self,
+        name: str,
+        right: Stream,
+        *,
+        window: Tumbling | None = None,
+        between: tuple[Duration, Duration] | None = None,
+        lateness: Duration | None = None,
+        **options: Unpack[Options],
+    ) -> Stream:
+        """Pairs of rows with the same key: in the same window, or at most so far apart in event time, or all ever.
+
+        With `between=(lower, upper)`, the right row's time is from left + lower to left + upper, and rows may come late
+        by `lateness`. Without either, all rows are kept for good. Pairs have no event time: `event_time` names one.
+        """
+        definition = _join_of(name, window, between, lateness)
+        return self._add(name, definition, options, right, keeps_time=False, runs_code=False)
+
+    def apply(
+        self,
+        name: str,
+        operator: Operator | Callable[[], Operator] | Definition,
+        *others: Stream,
+        **options: Unpack[CodeOptions],
+    ) -> Stream:
+        """An operator of your own: a subclass of `seep.Operator`, an object of one (copies are run), or a factory.
+
+        Further streams come in at its ports 1, 2, …; only an operator of one stream keeps the event time.
+        """
+        return self._add(name, _definition_of(name, operator), options, *others, keeps_time=not others)
+
+    # -- ends -------------------------------------------------------------------------------------------------------
+
+    def sink(self, name: str, definition: SinkDefinition, **options: Unpack[Options]) -> None:
+        """The rows leave the query here. A stream may also go on to other operators and sinks."""
+        check_name(name)
+        if not isinstance(definition, SinkDefinition):
+            raise UserError(f"sink {name!r}: {definition!r} is no sink; use one of seep.sinks, such as collect()")
+        check_options(name, options, Options)
+        self.query.add(SinkVertex(name, definition, (self,), options))
+
+    # -- adding operators -------------------------------------------------------------------------------------------
+
+    def _add(
+        self,
+        name: str,
+        definition: Definition,
+        options: CodeOptions | Options,
+        *others: Stream,
+        keeps_time: bool = True,
+        runs_code: bool = True,
+    ) -> Stream:
+        return self.query.add_operator(name, definition, (self, *others), options, keeps_time, runs_code)
+
+
+class Windowed:
+    """A keyed stream cut into windows of event time."""
+
+    def __init__(self, stream: Stream, window: Window) -> None:
+        if not isinstance(window, Window):
+            raise UserError(f"{window!r} is no window; write seep.tumbling('30 s'), seep.sliding(…) or seep.session(…)")
+        self._stream = stream
+        self._window = window
+
+    def aggregate(
+        self, name: str, *, parallelism: int | None = None, slot_bits: int | None = None, **aggregates: Agg
+    ) -> Stream:
+        """Counts, sums and so on for each key and window, put out when the watermark closes the window.
+
+        The columns are those of the key, `window_start`, `window_end`, and one for each keyword.
+        """
+        return self._stream._aggregate(name, self._window, "end", parallelism, slot_bits, aggregates)
+
+
+def _definition_of(name: str, operator: object) -> Definition:
+    if isinstance(operator, Definition):
+        return operator
+    if not isinstance(operator, Operator) and not callable(operator):
+        raise UserError(f"operator {name!r}: {operator!r} is no operator; give it a subclass of seep.Operator")
+    try:
+        with naming(name):
+            return Custom(operator)
+    except TypeError as reason:
+        raise UserError(
+            f"operator {name!r}: {operator!r} makes no operator ({reason}); give it a subclass of seep.Operator, an "
+            "object of one, or a function without arguments that makes such an object"
+        ) from reason
+
+
+def _join_of(
+    name: str, window: Tumbling | None, between: tuple[Duration, Duration] | None, lateness: Duration | None
+) -> Definition:
+    if window is not None and between is not None:
+        raise UserError(f"operator {name!r}: give window= or between=, not both")
+    if lateness is not None and between is None:
+        raise UserError(f"operator {name!r}: lateness= goes with between=; a window has its own, and others need none")
+    if between is not None:
+        return IntervalJoin(*between, lateness=0 if lateness is None else lateness)
+    if window is None:
+        return UnboundedJoin()
+    if not isinstance(window, Tumbling):
+        raise UserError(f"operator {name!r}: streams are joined in tumbling windows, or with between=, not by {window}")
+    return WindowJoin(window)
+
+
+def _given(parallelism: int | None, slot_bits: int | None) -> Options:
+    options = Options()
+    if parallelism is not None:
+        options["parallelism"] = parallelism
+    if slot_bits is not None:
+        options["slot_bits"] = slot_bits
+    return options
+
+
+def _check_alike(one: Stream, other: Stream) -> None:
+    """The streams of a union agree in columns, types and event time."""
+    differences = [
+        f"{_field(a)} and {_field(b)}"
+        for a, b in zip_longest(one.schema, other.schema)
+        if a is None or b is None or not a.equals(b)
+    ]
+    if differences:
+        raise UserError(
+            f"the streams of {one.name!r} and {other.name!r} cannot be united, as their columns differ: "
+            f"{'; '.join(differences)}; make them alike with select"
+        )
+    if one.time != other.time:
+        raise UserError(
+            f"the streams of {one.name!r} (event time: {one.time}) and {other.name!r} (event time: {other.time}) "
+            "cannot be united; name the same column with event_time, or as the time of the sources"
+        )
+
+
+def _field(field: pa.Field | None) -> str:
+    if field is None:
+        return "none"
+    return f"{field.name} ({field.type}{'' if field.nullable else ', never null'})"

@@ -1,0 +1,97 @@
+"""Vertices: operators as a query's author declared them, before anything is decided about how they run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+import pyarrow as pa
+
+from primitives.errors import UserError
+from seep.operators.definition import Definition
+from seep.sinks.definition import SinkDefinition
+from seep.sources.definition import SourceDefinition
+from seep.sources.rate import Rate
+
+if TYPE_CHECKING:
+    from seep.query.stream import Stream
+
+#: The sink of the rows on which users' functions fail.
+DEAD_LETTERS_SINK = "dead-letters"
+
+#: What becomes of rows on which a user's function fails: the query stops, or they go to the sink `dead-letters`.
+OnError = Literal["stop", "dead-letters"]
+
+
+class Options(TypedDict, total=False):
+    """What can be said of every operator; what is not said is as the query says."""
+
+    parallelism: int  #: instances at the start
+    slot_bits: int  #: its keyed state is divided into 2^slot_bits slots for the query's life
+
+
+class CodeOptions(Options, total=False):
+    """What can be said of an operator that runs a user's function."""
+
+    on_error: OnError
+
+
+@dataclass(frozen=True, slots=True)
+class SourceVertex:
+    name: str
+    definition: SourceDefinition
+    rate: Rate | None = None
+    parallelism: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorVertex:
+    name: str
+    definition: Definition
+    inputs: tuple[Stream, ...]  #: by port
+    output: pa.Schema
+    options: CodeOptions = field(default_factory=CodeOptions)
+    runs_user_code: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SinkVertex:
+    name: str
+    definition: SinkDefinition
+    inputs: tuple[Stream, ...]
+    options: Options = field(default_factory=Options)
+
+
+Vertex = SourceVertex | OperatorVertex | SinkVertex
+
+
+def streams_into(vertex: Vertex) -> Iterator[tuple[int, Stream]]:
+    """The streams that it reads, by port."""
+    if not isinstance(vertex, SourceVertex):
+        yield from enumerate(vertex.inputs)
+
+
+def check_options(operator: str, options: Options | CodeOptions, known: type[Options]) -> None:
+    """UserError for a word that is no option, or for a value that cannot be."""
+    for word, value in options.items():
+        if word not in known.__annotations__:
+            allowed = ", ".join(sorted(known.__annotations__))
+            raise UserError(f"operator {operator!r} has no option {word!r}; it takes {allowed}")
+        if word == "parallelism" and (not isinstance(value, int) or value < 1):
+            raise UserError(f"operator {operator!r}: parallelism is {value!r}; choose a whole number from 1 on")
+    check_on_error(f"operator {operator!r}", options.get("on_error", "stop"))
+
+
+def check_on_error(whose: str, on_error: object) -> None:
+    if on_error not in ("stop", "dead-letters"):
+        raise UserError(f"{whose}: on_error is {on_error!r}; choose 'stop' or 'dead-letters'")
+
+
+def as_rate(source: str, rate: Rate | float) -> Rate:
+    """A plain number is a steady rate."""
+    if isinstance(rate, Rate):
+        return rate
+    if not isinstance(rate, int | float) or rate <= 0:
+        raise UserError(f"source {source!r}: the rate {rate!r} is not a number of rows per second above 0")
+    return Rate(float(rate))

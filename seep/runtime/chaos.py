@@ -1,0 +1,178 @@
+"""Chaos: blows to a run, written as text, dealt at their times by a thread; to see the run recover."""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from types import TracebackType
+from typing import Protocol, Self
+
+from primitives.errors import UserError
+from seep.query.times import micros
+from seep.runtime.events import Events
+
+_EXAMPLE = "write act:target@time, such as 'kill:counter@5s', 'kill:counter[0]+splitter[0]@10s' or 'stop:counter@1m'"
+_STRIKE = re.compile(r"(?P<act>[a-z]+):(?P<targets>[^@]+)@(?P<at>.+)")
+_TARGET = re.compile(r"(?P<operator>[A-Za-z0-9_][A-Za-z0-9_.-]*)(\[(?P<index>\d+)\])?")
+
+
+class Act(StrEnum):
+    """What is done to the nodes of a target."""
+
+    KILL = "kill"  #: `kill -9`
+    STOP = "stop"  #: frozen: there, but silent
+    CONT = "cont"  #: those that were stopped go on
+
+
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """One act against operators (`counter`: all its instances) or instances (`counter[0]`), all at once."""
+
+    act: Act
+    targets: tuple[str, ...]
+    at: float  #: seconds after the query began to run
+
+    def __str__(self) -> str:
+        return f"{self.act}:{'+'.join(self.targets)}@{self.at:g}s"
+
+
+class Struck(Protocol):
+    """What chaos needs of a run."""
+
+    @property
+    def events(self) -> Events: ...
+
+    @property
+    def placement(self) -> Mapping[str, str]:
+        """Instance -> node."""
+        ...
+
+    def kill(self, target: str) -> None: ...
+
+    def signal(self, node: str, number: int) -> None: ...
+
+
+def parse_chaos(text: str) -> tuple[Strike, ...]:
+    """The strikes of a text, by time; UserError that names the part that makes no sense.
+
+    >>> [str(strike) for strike in parse_chaos("kill:counter[0]+splitter[0]@1500ms, kill:counter@1s")]
+    ['kill:counter@1s', 'kill:counter[0]+splitter[0]@1.5s']
+    """
+    strikes = sorted((_parse_strike(part.strip()) for part in text.split(",")), key=lambda strike: strike.at)
+    stopped: set[str] = set()
+    for strike in strikes:
+        if strike.act is Act.CONT and (missing := set(strike.targets) - stopped):
+            raise UserError(f"chaos {str(strike)!r}: {min(missing)} is not stopped by then; stop it first")
+        stopped |= set(strike.targets) if strike.act is Act.STOP else set()
+    return tuple(strikes)
+
+
+def _parse_strike(part: str) -> Strike:
+    read = _STRIKE.fullmatch(part)
+    if read is None:
+        raise UserError(f"chaos {part!r} does not read as a strike; {_EXAMPLE}")
+    if read["act"] not in list(Act):
+        raise UserError(f"chaos {part!r}: {read['act']!r} is no act; choose from {', '.join(Act)}")
+    targets = tuple(target.strip() for target in read["targets"].split("+"))
+    for target in targets:
+        if not _TARGET.fullmatch(target):
+            raise UserError(f"chaos {part!r}: {target!r} is neither an operator nor an instance; {_EXAMPLE}")
+    return Strike(Act(read["act"]), targets, _seconds(part, read["at"]))
+
+
+def _seconds(part: str, at: str) -> float:
+    try:
+        seconds = micros(at) / 1e6
+    except UserError as reason:
+        raise UserError(f"chaos {part!r}: {reason}") from None
+    if seconds < 0:
+        raise UserError(f"chaos {part!r}: {at} is before the query begins to run; {_EXAMPLE}")
+    return seconds
+
+
+def check_chaos(strikes: Sequence[Strike], parallelism: Mapping[str, int], seconds: float | None) -> None:
+    """UserError for a target that the query does not have, or a time at which its input has ended.
+
+    >>> check_chaos(parse_chaos("kill:counter[2]@5s"), {"counter": 2}, None)
+    Traceback (most recent call last):
+    ...
+    primitives.errors.UserError: chaos 'kill:counter[2]@5s': counter has 2 instances, counter[0] to counter[1]
+    """
+    for strike in strikes:
+        for target in strike.targets:
+            _check_target(strike, target, parallelism)
+        if seconds is not None and strike.at >= seconds:
+            raise UserError(f"chaos {str(strike)!r} comes too late: the input ends after {seconds:g} s; see --seconds")
+
+
+def _check_target(strike: Strike, target: str, parallelism: Mapping[str, int]) -> None:
+    read = _TARGET.fullmatch(target)
+    operator, index = (read["operator"], read["index"]) if read else (target, None)
+    if operator not in parallelism:
+        known = ", ".join(parallelism)
+        raise UserError(f"chaos {str(strike)!r}: the query has no operator {operator!r}; it has {known}")
+    instances = parallelism[operator]
+    if index is not None and int(index) >= instances:
+        which = f"{operator}[0] to {operator}[{instances - 1}]" if instances > 1 else f"only {operator}[0]"
+        count = f"{instances} instance{'s' if instances > 1 else ''}"
+        raise UserError(f"chaos {str(strike)!r}: {operator} has {count}, {which}")
+
+
+class Chaos:
+    """Deals strikes to a run for as long as the context is open; their times count from its opening."""
+
+    def __init__(self, run: Struck, strikes: Sequence[Strike]) -> None:
+        self._run = run
+        #: strikes that have not been dealt yet, by time
+        self.pending = sorted(strikes, key=lambda strike: strike.at)
+        #: target -> the nodes that were stopped for it
+        self._stopped: dict[str, list[str]] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._deal, name="seep chaos", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, reason: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _deal(self) -> None:
+        begin = time.monotonic()
+        while self.pending:
+            if self._over.wait(max(0.0, begin + self.pending[0].at - time.monotonic())):
+                return
+            strike = self.pending.pop(0)
+            for target in strike.targets:
+                self._strike(strike, target)
+
+    def _strike(self, strike: Strike, target: str) -> None:
+        """A target that is gone by now is no reason to end the run; it is said, though."""
+        try:
+            match strike.act:
+                case Act.KILL:
+                    self._run.kill(target)
+                case Act.STOP:
+                    self._stopped[target] = self._nodes_of(target)
+                    self._signal("stopped", self._stopped[target], signal.SIGSTOP)
+                case Act.CONT:
+                    self._signal("continued", self._stopped.pop(target, []), signal.SIGCONT)
+        except (UserError, ProcessLookupError) as reason:
+            self._run.events.add("strike failed", detail=f"{strike}: {reason}")
+
+    def _nodes_of(self, target: str) -> list[str]:
+        placed = self._run.placement.items()
+        return list(dict.fromkeys(node for i, node in placed if target in (i, i.partition("[")[0])))
+
+    def _signal(self, kind: str, nodes: Sequence[str], number: signal.Signals) -> None:
+        for node in nodes:
+            self._run.events.add(kind, node=node)
+            self._run.signal(node, number)

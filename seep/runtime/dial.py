@@ -1,0 +1,107 @@
+"""Dialling: how a process reaches the port of another one, on a connection of its own for each stream."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from seep.runtime.pieces import Piece
+from seep.runtime.port import GREETING, Address
+from seep.runtime.security import Security
+from seep.runtime.wire import encode
+
+#: What the library raises when a connection or the server fails.
+FAILURES = (flight.FlightError, pa.ArrowException, OSError)
+
+_OPTIONS: list[tuple[str, int]] = [
+    ("grpc.enable_retries", 0),
+    ("grpc.enable_http_proxy", 0),  # nodes talk directly, whatever proxy the environment names
+    ("grpc.min_reconnect_backoff_ms", 2000),  # how long one attempt to connect may take
+    ("grpc.http2.write_buffer_size", 1 << 20),
+]
+_FIRST_DELAY, _LONGEST_DELAY = 0.01, 1.0
+
+
+def client_of(address: Address, security: Security) -> flight.FlightClient:
+    """A client on a connection of its own, which is made when it is first needed."""
+    make = flight.Location.for_grpc_tls if security.encrypted else flight.Location.for_grpc_tcp
+    return flight.FlightClient(
+        make(address.host, address.port),
+        tls_root_certs=security.certificate,
+        cert_chain=security.certificate if security.mutual else None,
+        private_key=security.key if security.mutual else None,
+        override_hostname=security.name,
+        generic_options=_OPTIONS,
+    )
+
+
+class Exchange:
+    """One open stream to a port. One thread opens it and sends; another may listen; any may cancel."""
+
+    def __init__(self, address: Address, security: Security) -> None:
+        self._address = address
+        self._security = security
+        self._reader: Any = None
+        self._writer: Any = None
+        self._cancelled = False
+        self._lock = threading.Lock()
+
+    def open(self, opening: Any, schema: pa.Schema) -> None:
+        """Connects and waits until the port has taken the stream."""
+        client = client_of(self._address, self._security)
+        options = flight.FlightCallOptions(headers=[self._security.header])
+        writer, reader = client.do_exchange(flight.FlightDescriptor.for_command(encode(opening).to_pybytes()), options)
+        with self._lock:
+            self._writer, self._reader = writer, reader
+            if self._cancelled:
+                reader.cancel()
+        if next(reader).app_metadata != pa.py_buffer(GREETING):
+            raise ConnectionError(f"what listens at {self._address} is not a process of this run")
+        writer.begin(schema)
+
+    def send(self, piece: Piece) -> None:
+        """Waits for as long as the receiver does not take what was sent before."""
+        if piece.body is None:
+            self._writer.write_metadata(piece.metadata)
+        else:
+            self._writer.write_with_metadata(piece.body, piece.metadata)
+
+    def finish(self) -> None:
+        """Says that nothing more will come."""
+        self._writer.done_writing()
+
+    def wait_for_end(self) -> None:
+        """Returns when the other end, having taken all that was sent, ends the stream; raises if it breaks."""
+        with contextlib.suppress(StopIteration):
+            while True:
+                self._reader.read_chunk()
+
+    def cancel(self) -> None:
+        """Ends the stream at once; whoever waits for it fails."""
+        with self._lock:
+            self._cancelled = True
+            if self._reader is not None:
+                self._reader.cancel()
+
+    def release(self) -> None:
+        """Lets go of the connection; the stream has ended, or is cancelled by this."""
+        self.cancel()
+        with self._lock:
+            writer, self._reader, self._writer = self._writer, None, None
+        with contextlib.suppress(*FAILURES):
+            if writer is not None:
+                writer.close()
+
+
+def delays() -> Iterator[float]:
+    """Seconds to wait between attempts to reconnect: longer each time, and never the same for all that wait."""
+    delay = _FIRST_DELAY
+    while True:
+        yield delay * random.uniform(0.5, 1.0)
+        delay = min(delay * 2, _LONGEST_DELAY)

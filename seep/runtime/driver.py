@@ -1,0 +1,402 @@
+"""The manager's process: the shell of the `Manager` in the driver, with its port, its clock and its failure detector."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+from primitives.errors import EnvironmentFault, InternalError, SeepError, UserError
+from primitives.graph import InstanceId, Kind
+from seep.protocol.core import ManagerSettings
+from seep.protocol.courier import Frame
+from seep.protocol.effects import Effect, Event, Finished, LogOffsets, Post, StateLost
+from seep.protocol.manager import Manager
+from seep.protocol.messages import Committed, Data, Fenced, StateMoved
+from seep.protocol.view import MANAGER, Incarnation
+from seep.query.program import Program
+from seep.runtime.detector import SILENT, Detector
+from seep.runtime.events import Events
+from seep.runtime.failures import failure_from_json
+from seep.runtime.metrics import Metrics, Status
+from seep.runtime.options import RunOptions
+from seep.runtime.peers import Peers
+from seep.runtime.port import Address, Port
+from seep.runtime.recovery import Recoveries, Recovered
+from seep.runtime.report import Commits
+from seep.runtime.security import Security
+from seep.runtime.stores import DriverStores
+from seep.spark.process import Process
+
+T = TypeVar("T")
+
+#: Seconds between two looks at the evidence against nodes, when nothing else happens.
+_WATCH = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """A node that has registered."""
+
+    name: str
+    order: str  #: of the task that it runs in
+    process: Process
+    address: Address
+    directory: str  #: where its files are
+
+
+class ManagerProcess:
+    """Runs a `Manager` on a thread of its own. What others want of the manager they ask for with `ask`."""
+
+    def __init__(self, program: Program, options: RunOptions, interface: str, host: str, security: Security) -> None:
+        self._host = host
+        self.program, self.options = program, options
+        self.events = Events()
+        self.metrics = Metrics(frozenset(program.sources))
+        self.stores = DriverStores(program)
+        #: name -> every node that has ever registered
+        self.nodes: dict[str, NodeRecord] = {}
+        #: source operator -> partition -> position that the source log has
+        self.positions: dict[str, dict[int, Any]] = {operator: {} for operator in program.sources}
+        self.failure: SeepError | None = None
+        self.ended = threading.Event()
+        #: told of a node that has registered, and of one that is given up though its process may be there
+        self.on_registered: Callable[[NodeRecord], None] = lambda _: None
+        self.on_silent: Callable[[NodeRecord], None] = lambda _: None
+        self._names = itertools.count(1)
+        self._queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._joined: set[str] = set()
+        self._running = True
+        self._why = ""
+        #: whether the last pulse found the window closed; and whether a commit has opened it since
+        self._late = self._overdue = False
+        self._next_checkpoint: float | None = None
+        self._detector = Detector(options.patience)
+        self._recoveries = Recoveries()
+        self.commits = Commits()
+        self.manager = Manager(program.graph, program.parallelism, self._settings())
+        self._port = Port(interface, security, self)
+        self._peers = Peers(MANAGER, security, self)
+        self._thread = threading.Thread(target=self._run, name="seep manager", daemon=True)
+        self._thread.start()
+
+    @property
+    def address(self) -> Address:
+        """Where nodes reach the manager."""
+        return Address(self._host, self._port.address.port)
+
+    def _settings(self) -> ManagerSettings:
+        roll = max((definition.roll for definition, _ in self.program.sinks.values()), default=1)
+        return ManagerSettings(
+            window=self.options.window + roll - 1, recovery_parallelism=self.options.recovery_parallelism
+        )
+
+    # -- for the run: any thread --------------------------------------------------------------------------------------
+
+    def ask(self, question: Callable[[Manager], T], timeout: float = 30.0) -> T:
+        """The answer of the manager, given on its thread."""
+        future: Future[T] = Future()
+        self._queue.put(lambda: _answer(future, lambda: question(self.manager)))
+        return future.result(timeout)
+
+    def change(self, change: Callable[[Manager], tuple[T, list[Effect]]]) -> T:
+        """Has the manager change something, and does what follows from it."""
+
+        def changed(manager: Manager) -> T:
+            answer, effects = change(manager)
+            self._perform(effects)
+            return answer
+
+        return self.ask(changed)
+
+    def launch(self, placement: Mapping[InstanceId, str] | None = None) -> None:
+        """Starts the query on the nodes that have registered."""
+        self.change(lambda manager: (None, manager.launch(placement)))
+        if self.options.checkpoint is not None:
+            self._next_checkpoint = time.monotonic() + self.options.checkpoint
+
+    def finish(self) -> None:
+        """Ends the input; what was read is processed and committed."""
+        self.change(lambda manager: (None, manager.finish()))
+
+    def fail(self, failure: SeepError) -> None:
+        """The run cannot go on."""
+        if self.failure is None and not self.ended.is_set():
+            self.failure = failure
+            self.events.add("failed", detail=str(failure))
+            self.ended.set()
+
+    def knows(self, order: str) -> bool:
+        """Whether a node of this order has ever registered."""
+        return any(record.order == order for record in self.nodes.values())
+
+    def task_ended(self, order: str, why: str) -> None:
+        """Spark's word: the task of a node is over."""
+        for record in self.nodes.values():
+            if record.order == order:
+                self._queue.put(lambda name=record.name: self._detector.ended(name, why))  # type: ignore[misc]
+
+    def killed(self, name: str) -> None:
+        """Somebody has killed a node on purpose; said right before."""
+        self._recoveries.killed(name, self.events.now)
+        hosted = ", ".join(str(i) for i, seat in self.manager.placement.items() if seat.node == name) or "nothing"
+        self.events.add("killed", node=name, detail=f"with {hosted}")
+
+    def status(self) -> Status:
+        return self.ask(self._status)
+
+    def close(self) -> None:
+        """Tells all nodes to end, and ends itself."""
+        self.ended.set()
+        for name in list(self.manager.nodes):
+            self._peers.post(name, 0, {"end": True})
+        self._queue.put(self._stop)
+        self._thread.join(5.0)
+
+    def close_port(self) -> None:
+        self._peers.close()
+        self._port.close()
+        self.stores.close()
+
+    # -- what the port hears ------------------------------------------------------------------------------------------
+
+    def on_letters_open(self, peer: str, session: int) -> None:  # noqa: ARG002
+        if peer in self.nodes:
+            self._peers.opened(peer)
+
+    def on_frame(self, peer: str, frame: Frame) -> None:
+        if peer in self.nodes:
+            self._peers.arrived(peer, frame)
+
+    def on_letters_closed(self, peer: str, session: int, reason: str) -> None:
+        pass  # the link that goes the other way tells whether anybody is there
+
+    def on_message(self, message: Data | StateMoved, nbytes: int) -> None:
+        raise InternalError(f"the manager takes no stream messages; {message.sender} sent one of {nbytes} bytes")
+
+    def on_stream_open(self, peer: str, sender: Incarnation, receiver: Incarnation, again: bool) -> None:
+        pass
+
+    def on_stream_closed(self, peer: str, sender: Incarnation, receiver: Incarnation, clean: bool) -> None:
+        pass
+
+    def on_call(self, peer: str, method: str, body: Any) -> Any:
+        match method:
+            case "register":
+                return self._register(body)
+            case "sink open":
+                return self.stores.open(body)
+            case "sink commit":
+                return self.stores.commit(body)
+        raise UserError(f"the manager does not know the call {method!r} of {peer}")
+
+    def on_fault(self, peer: str, text: str) -> None:
+        self.events.add("refused message", detail=f"from {peer}: {text}")
+
+    def _register(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        name = f"n{next(self._names)}"
+        address = Address(*body["address"])
+        record = NodeRecord(name, body["order"], Process(*body["process"]), address, body["directory"])
+        self.nodes[name] = record
+        self._peers.know(name, address)
+        self.on_registered(record)
+        return {"name": name}
+
+    # -- what peers say -----------------------------------------------------------------------------------------------
+
+    def on_letter(self, peer: str, version: int, body: Any) -> None:  # noqa: ARG002
+        self._queue.put(lambda: self._on_letter(peer, body))
+
+    def on_heartbeat(self, peer: str, body: Any) -> None:
+        self._queue.put(lambda: self._on_heartbeat(peer, body))
+
+    def on_link_broken(self, peer: str, refused: bool) -> None:
+        self._queue.put(lambda: self._detector.broken(peer, refused))
+
+    def on_link_restored(self, peer: str) -> None:
+        self._queue.put(lambda: self._detector.restored(peer, time.monotonic()))
+
+    def on_unsendable(self, peer: str, reason: Exception) -> None:
+        self.fail(_internal(reason))
+
+    # -- on the manager's thread --------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        tick, watch = time.monotonic(), time.monotonic()
+        while self._running:
+            try:
+                self._queue.get(timeout=max(0.0, min(tick, watch) - time.monotonic()))()
+            except Empty:
+                pass
+            except Exception as reason:  # the manager itself: nothing can go on without it
+                self.fail(reason if isinstance(reason, SeepError) else _internal(reason))
+            now = time.monotonic()
+            if now >= tick or self._overdue:
+                tick = max(tick + self.options.epoch, now) if now >= tick else now + self.options.epoch
+                self._pulse(now)
+            if now >= watch:
+                watch = now + _WATCH
+                self._watch(now)
+
+    def _stop(self) -> None:
+        self._running = False
+
+    def _pulse(self, now: float) -> None:
+        """Opens the next epoch; if the window does not allow it now, the next commit does."""
+        if self.ended.is_set():
+            return
+        before = self.manager.ticked
+        self._perform(self.manager.pulse())
+        self._overdue = False
+        if self._next_checkpoint is not None and now >= self._next_checkpoint:
+            assert self.options.checkpoint is not None
+            self._next_checkpoint = now + self.options.checkpoint
+            self._perform(self.manager.checkpoint())
+        self._late = self.manager.ticked == before
+
+    def _watch(self, now: float) -> None:
+        for node, why in self._detector.lost(now):
+            self._lose(node, why)
+
+    def _on_letter(self, peer: str, body: Any) -> None:
+        self._detector.heard(peer, time.monotonic())
+        if isinstance(body, dict):
+            self._on_word(peer, body)
+            return
+        self._perform(self.manager.receive(peer, body))
+        if isinstance(body, Committed):
+            self._overdue = self._late
+            self._note_commit()
+
+    def _on_word(self, peer: str, word: Mapping[str, Any]) -> None:
+        """What a node says beside the protocol."""
+        match word:
+            case {"ready": _}:
+                self._join(peer)
+            case {"failed": failure}:
+                if peer in self.manager.nodes:
+                    self.fail(failure_from_json(failure))
+            case {"event": [kind, subject, detail]}:
+                self.events.add(kind, node=peer, detail=f"{subject} {detail}".strip())
+
+    def _on_heartbeat(self, peer: str, report: Any) -> None:
+        now = time.monotonic()
+        self._detector.heard(peer, now)
+        if peer not in self.manager.nodes and peer not in self._waiting:
+            self._peers.post(peer, 0, Fenced())
+        elif report is not None:
+            self.metrics.take(peer, report, now)
+
+    @property
+    def _waiting(self) -> set[str]:
+        """Nodes that have registered and not joined yet."""
+        return self.nodes.keys() - self._joined
+
+    def _join(self, name: str) -> None:
+        """All others learn where the new node listens before they can hear of it in a view."""
+        self._joined.add(name)
+        live = {node: list(self.nodes[node].address) for node in self.manager.nodes}
+        self._peers.post(name, 0, {"peers": live})
+        for node in live:
+            self._peers.post(node, 0, {"peers": {name: list(self.nodes[name].address)}})
+        self._detector.joined(name, time.monotonic())
+        self.events.add("node joined", node=name)
+        self._perform(self.manager.node_joined(name))
+
+    def _lose(self, name: str, why: str) -> None:
+        hosted = tuple(i for i, seat in self.manager.placement.items() if seat.node == name)
+        stateful = {i for i in hosted if self.program.graph.kind(i.operator) is Kind.STATEFUL}
+        self._recoveries.lost(name, hosted, stateful, self.manager.ticked, self.events.now)
+        self._why = why
+        self.metrics.drop(name)
+        self._perform(self.manager.node_lost(name))
+        for node in self.manager.nodes:
+            self._peers.post(node, 0, {"gone": [name]})
+        if why.startswith(SILENT):
+            self.on_silent(self.nodes[name])  # it may be there still, and is told that it is fenced if it speaks
+        else:
+            self._peers.forget(name)
+
+    def _note_commit(self) -> None:
+        committed = self._committed()
+        self.commits.note(committed, self.events.now)
+        for recovered in self._recoveries.committed(committed, self.events.now):
+            self._tell_recovered(recovered)
+
+    def _tell_recovered(self, recovered: Recovered) -> None:
+        parts = (
+            f"detected {recovered.detected:.3f}, restored {recovered.restored:.3f}, replayed {recovered.replayed:.3f}"
+        )
+        for instance in recovered.instances:
+            self.events.add(
+                "recovered", operator=instance.operator, instance=str(instance), seconds=recovered.total, detail=parts
+            )
+
+    def _committed(self) -> int:
+        sinks = [i for i in self.manager.placement if self.program.graph.kind(i.operator) is Kind.SINK]
+        return min((self.manager.safe.of(sink) for sink in sinks), default=0)
+
+    # -- effects ------------------------------------------------------------------------------------------------------
+
+    def _perform(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Post(to, body):
+                    self._peers.post(to, 0, body)
+                case LogOffsets(source, _, positions):
+                    self.positions[source.operator].update(positions)
+                case Event():
+                    self._note(effect)
+                case Finished(epoch):
+                    self.events.add("finished", detail=f"at epoch {epoch}")
+                    self.ended.set()
+                case StateLost():
+                    self.fail(EnvironmentFault(str(effect)))
+
+    def _note(self, event: Event) -> None:
+        if event.kind == "node lost":
+            self.events.add(event.kind, node=event.subject, detail=self._why)
+            return
+        instance = self._instance(event.subject)
+        if event.kind == "restored" and instance is not None:
+            self._recoveries.restored(instance, self.events.now)
+        operator = instance.operator if instance else event.subject
+        name = str(instance) if instance else None
+        self.events.add(event.kind, operator=operator, instance=name, detail=event.detail)
+
+    def _instance(self, subject: str) -> InstanceId | None:
+        """`counter[2]` or `counter[2]#1` as an instance."""
+        return next((i for i in self.manager.placement if str(i) == subject.partition("#")[0]), None)
+
+    def _status(self, manager: Manager) -> Status:
+        used = {seat.node for seat in manager.placement.values()}
+        return Status(
+            at=self.events.now,
+            ticked=manager.ticked,
+            committed=self._committed(),
+            rows_read=self.metrics.rows_read,
+            rows_per_second=self.metrics.rate(time.monotonic()),
+            latency=self.metrics.latency(),
+            instances=self.metrics.instances(),
+            nodes=len(manager.nodes),
+            idle_nodes=len(manager.nodes.keys() - used),
+        )
+
+
+def _answer(future: Future[T], question: Callable[[], T]) -> None:
+    try:
+        future.set_result(question())
+    except BaseException as reason:
+        future.set_exception(reason)
+
+
+def _internal(reason: BaseException) -> InternalError:
+    return InternalError(
+        "the manager failed; please report it with this trace:\n" + "".join(traceback.format_exception(reason))
+    )

@@ -1,0 +1,37 @@
+"""Failures: what stopped a run, on its way from the thread where it happened to the user."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+from primitives.errors import EnvironmentFault, InternalError, SeepError, UserError
+from seep.operators.errors import UserCodeFailed
+from seep.protocol.view import Incarnation
+
+_KINDS: dict[str, type[SeepError]] = {"user": UserError, "environment": EnvironmentFault, "internal": InternalError}
+
+
+def failure_to_json(node: str, instance: Incarnation | None, epoch: int, reason: BaseException) -> dict[str, Any]:
+    """The failure as plain data."""
+    where = f"{instance.instance} on node {node}" if instance else f"node {node}"
+    if isinstance(reason, UserCodeFailed):
+        reason.instance = where
+        return {"user code": reason.to_json(), "text": str(reason)}
+    kind = next((name for name, of in _KINDS.items() if isinstance(reason, of)), "internal")
+    text = f"{where}, epoch {epoch}: {reason}" if kind != "internal" else _with_trace(where, epoch, reason)
+    return {"kind": kind, "text": text}
+
+
+def failure_from_json(failure: Mapping[str, Any]) -> SeepError:
+    """The failure as an exception to raise."""
+    if "user code" in failure:
+        return UserCodeFailed.from_json(failure["user code"])
+    return _KINDS[failure["kind"]](failure["text"])
+
+
+def _with_trace(where: str, epoch: int, reason: BaseException) -> str:
+    """Not the user's mistake: whoever reports it needs all there is."""
+    trace = "".join(traceback.format_exception(reason))
+    return f"internal error of seep in {where}, epoch {epoch}; please report it with this trace:\n{trace}"

@@ -1,0 +1,263 @@
+"""Hosted: the instances and the holder of a node, each on a thread of its own behind a mailbox."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from seep.protocol.effects import Commit, Effect, OpenSink, Wake
+from seep.protocol.holder import Holder
+from seep.protocol.instance import Instance, Phase
+from seep.protocol.messages import Data, StateMoved
+from seep.protocol.sink import CommitAccepted, CommitRefused, SinkOpened
+from seep.protocol.view import Incarnation, View
+from seep.runtime.links import Stream
+from seep.runtime.mailbox import Mailbox
+from seep.runtime.meter import Meter
+from seep.sinks.definition import SinkFenced, SinkStore
+
+Work = Callable[[], list[Effect]]
+
+
+class Surface(Protocol):
+    """What a hosted machine needs of its node; called on the machine's thread."""
+
+    name: str
+
+    def perform(self, effect: Effect) -> None:
+        """Does what any machine may ask for: letters and events."""
+        ...
+
+    def hand_over(self, message: Data | StateMoved) -> None:
+        """Gives a stream message to an instance of this very node."""
+        ...
+
+    def open_stream(
+        self, node: str, sender: Incarnation, receiver: Incarnation, on_room: Callable[[], None]
+    ) -> Stream | None:
+        """A stream to an instance on another node; None if that node is gone."""
+        ...
+
+    def failed(self, instance: Incarnation | None, epoch: int, reason: BaseException) -> None:
+        """A machine cannot go on."""
+        ...
+
+
+class HostedInstance:
+    """An instance as its node calls it; answers nothing, for all that it has to say it does on its own thread.
+
+    It also drives the streams to its receivers: each takes what the outbox's cursor for it yields, as far as there is
+    room on the way.
+    """
+
+    def __init__(
+        self, instance: Instance[pa.RecordBatch], node: Surface, store: SinkStore | None, meter: Meter
+    ) -> None:
+        self.me = instance.me
+        self.meter = meter
+        self.instance = instance
+        self._node = node
+        self._sink = SinkHand(instance, store, meter) if store is not None else None
+        self._mailbox: Mailbox[Work] = Mailbox()
+        self._streams: dict[Incarnation, Stream] = {}
+        self._thread = threading.Thread(target=self._run, name=str(self.me), daemon=True)
+        self._thread.start()
+
+    # -- called by the node -------------------------------------------------------------------------------------------
+
+    def start(self, origin: Any, trimmed: int = 0) -> list[Effect]:
+        self._mailbox.letter(partial(self.instance.start, origin, trimmed))
+        return []
+
+    def handle(self, message: object) -> list[Effect]:
+        if isinstance(message, Data | StateMoved):
+            self._mailbox.stream(partial(self._take, message))
+        elif isinstance(message, View):
+            self._mailbox.letter(partial(self._view, message))
+        else:
+            self._mailbox.letter(partial(self.instance.handle, message))
+        return []
+
+    def reconnect(self, peer: str) -> list[Effect]:
+        self._mailbox.letter(partial(self.instance.reconnect, peer))
+        return []
+
+    def halt(self) -> None:
+        self._mailbox.letter(self._halt)
+
+    def pull(self, _: Incarnation) -> None:
+        """Streams are driven from within; nobody outside pulls."""
+        return None
+
+    def room(self, receiver: Incarnation, node: str) -> None:
+        """A stream can take more."""
+        self._mailbox.stream(partial(self._pump_again, receiver, node))
+
+    def join(self, timeout: float) -> None:
+        self._thread.join(timeout)
+
+    def status(self) -> dict[str, Any]:
+        """What is told of it to the manager, now and then; read without a lock, so approximate."""
+        outbox = self.instance.outbox
+        return self.meter.to_json() | {
+            "operator": self.me.instance.operator,
+            "index": self.me.instance.index,
+            "incarnation": self.me.number,
+            "phase": self.instance.phase.value,
+            "epoch": self.instance.processed,
+            "waiting": len(self._mailbox),
+            "outbox_bytes": outbox.nbytes,
+        }
+
+    # -- on its own thread --------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while self.instance.phase is not Phase.HALTED:
+                self._perform(self._mailbox.take()())
+                self.meter.cpu = time.thread_time()
+        except BaseException as reason:
+            self._node.failed(self.me, self.instance.processed + 1, reason)
+        finally:
+            self._close()
+
+    def _take(self, message: Data | StateMoved) -> list[Effect]:
+        if isinstance(message, Data):
+            self.meter.rows_in += sum(batch.num_rows for batch in message.batches.values())
+        return self.instance.handle(message)
+
+    def _view(self, view: View) -> list[Effect]:
+        effects = self.instance.handle(view)
+        for receiver in [receiver for receiver in self._streams if not view.is_current(receiver)]:
+            self._close_stream(receiver)
+        return effects
+
+    def _halt(self) -> list[Effect]:
+        self.instance.halt()
+        return []
+
+    def _perform(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Wake(_, receiver, node):
+                    self._pump(receiver, node)
+                case OpenSink():
+                    assert self._sink is not None
+                    self._perform(self._sink.open())
+                case Commit():
+                    assert self._sink is not None
+                    self._perform(self._sink.commit(effect))
+                case _:
+                    self._node.perform(effect)
+
+    # -- streams ------------------------------------------------------------------------------------------------------
+
+    def _pump(self, receiver: Incarnation, node: str) -> None:
+        """Sends what the receiver has not been sent, as far as there is room."""
+        if node == self._node.name:
+            while (message := self.instance.pull(receiver)) is not None:
+                self._node.hand_over(message)
+            return
+        stream = self._streams.get(receiver)
+        if stream is None:
+            stream = self._node.open_stream(node, self.me, receiver, partial(self.room, receiver, node))
+            if stream is None:
+                return
+            self._streams[receiver] = stream
+        while stream.has_room() and (message := self.instance.pull(receiver)) is not None:
+            stream.offer(message)
+
+    def _pump_again(self, receiver: Incarnation, node: str) -> list[Effect]:
+        if receiver in self._streams:
+            self._pump(receiver, node)
+        return []
+
+    def _close_stream(self, receiver: Incarnation) -> list[Effect]:
+        stream = self._streams.pop(receiver, None)
+        if stream is not None:
+            stream.close()
+        return []
+
+    def _close(self) -> None:
+        for receiver in list(self._streams):
+            self._close_stream(receiver)
+        if self._sink is not None:
+            self._sink.close()
+
+
+class SinkHand:
+    """Between a sink instance and its store."""
+
+    def __init__(self, instance: Instance[pa.RecordBatch], store: SinkStore, meter: Meter) -> None:
+        self._instance = instance
+        self._store = store
+        self._meter = meter
+        self._told = 0
+        #: epoch -> when its oldest row was created, of epochs that are not durable yet
+        self._open: dict[int, float] = {}
+
+    def open(self) -> list[Effect]:
+        self._told = self._store.open(self._instance.me)
+        return self._instance.handle(SinkOpened(self._told))
+
+    def commit(self, effect: Commit) -> list[Effect]:
+        if effect.created:
+            self._open[effect.epoch] = effect.created
+        batches = [batch for batches in effect.inputs.values() for batch in batches if batch.num_rows]
+        try:
+            durable = self._store.commit(effect.sink, effect.epoch, batches, effect.watermark)
+        except SinkFenced:
+            return self._instance.handle(CommitRefused(effect.epoch))
+        if durable <= self._told:
+            return []
+        self._told = durable
+        self._measure(durable)
+        return self._instance.handle(CommitAccepted(durable))
+
+    def close(self) -> None:
+        self._store.close()
+
+    def _measure(self, durable: int) -> None:
+        now = time.time()
+        for epoch in [e for e in self._open if e <= durable]:
+            self._meter.latencies.append(now - self._open.pop(epoch))
+
+
+class HostedHolder:
+    """A holder on its own thread: merging a large backup holds up nobody but other backups."""
+
+    def __init__(self, holder: Holder, node: Surface) -> None:
+        self._holder = holder
+        self._node = node
+        self._mailbox: Mailbox[Work] = Mailbox()
+        threading.Thread(target=self._run, name="holder", daemon=True).start()
+
+    def on_view(self, view: View) -> None:
+        self._mailbox.letter(partial(_no_effects, self._holder.on_view, view))
+
+    def __getattr__(self, name: str) -> Callable[..., list[Effect]]:
+        """Every other thing a holder is told goes the same way."""
+        return partial(self._enqueue, getattr(self._holder, name))
+
+    def _enqueue(self, method: Callable[..., list[Effect]], *arguments: Any) -> list[Effect]:
+        self._mailbox.letter(partial(method, *arguments))
+        return []
+
+    def _run(self) -> None:
+        while True:
+            try:
+                for effect in self._mailbox.take()():
+                    self._node.perform(effect)
+            except BaseException as reason:
+                self._node.failed(None, 0, reason)
+                return
+
+
+def _no_effects(method: Callable[[View], None], view: View) -> list[Effect]:
+    method(view)
+    return []

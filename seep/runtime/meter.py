@@ -1,0 +1,49 @@
+"""Meters: what one instance has done, for progress, policies and reports."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import pyarrow as pa
+
+from primitives.emission import Emission
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """A logic that counts things worth telling: late rows, dead letters."""
+
+    @property
+    def counters(self) -> Mapping[str, int]: ...
+
+
+@dataclass(slots=True)
+class Meter:
+    """Written by the instance's thread, read by the one that reports."""
+
+    rows_in: int = 0
+    rows_out: int = 0
+    cpu: float = 0.0  #: seconds of its thread
+    logic: Any = None
+    #: seconds from the creation of an epoch's oldest row to the epoch's commit, of epochs not reported yet
+    latencies: deque[float] = field(default_factory=lambda: deque(maxlen=10_000))
+
+    def size(self, emission: Emission[pa.RecordBatch]) -> int:
+        """The bytes of an epoch's output, as its outbox asks for them once; counts its rows on the way."""
+        self.rows_out += max((batch.num_rows for batch in emission.outputs.values()), default=0)
+        return emission.nbytes
+
+    def to_json(self) -> dict[str, Any]:
+        """What is reported; the latencies are handed out once."""
+        latencies = [self.latencies.popleft() for _ in range(len(self.latencies))]
+        counters = dict(self.logic.counters) if isinstance(self.logic, Counting) else {}
+        return {
+            "rows_in": self.rows_in,
+            "rows_out": self.rows_out,
+            "cpu": self.cpu,
+            "latencies": latencies,
+            "counters": counters,
+        }

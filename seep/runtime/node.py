@@ -1,0 +1,289 @@
+"""A node: one process that hosts instances, keeps backups for other nodes, and talks to the manager."""
+
+from __future__ import annotations
+
+import gc
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+
+from primitives.emission import Emission
+from primitives.emission_codec import EMISSIONS
+from primitives.errors import UserError
+from primitives.graph import Kind
+from primitives.outbox import Outbox
+from primitives.spill import SpillStore
+from seep.protocol.checkpointing import CheckpointSettings
+from seep.protocol.courier import Frame
+from seep.protocol.effects import Effect, Event, Post
+from seep.protocol.holder import Holder
+from seep.protocol.instance import Instance
+from seep.protocol.messages import Data, Fenced, StateMoved
+from seep.protocol.node import Node
+from seep.protocol.view import MANAGER, Incarnation
+from seep.query.program import Program
+from seep.runtime.failures import failure_to_json
+from seep.runtime.hosted import HostedHolder, HostedInstance
+from seep.runtime.links import Link, Stream
+from seep.runtime.meter import Meter
+from seep.runtime.peers import Peers
+from seep.runtime.port import Address, Port
+from seep.runtime.security import Security
+from seep.runtime.stores import RemoteStore
+from seep.sinks.definition import Place, SinkStore
+from seep.spark.order import NodeOrder
+
+#: Checkpoints are asked for by the manager's clock; nothing here counts epochs.
+NEVER = CheckpointSettings(every=1 << 60)
+#: Threads give way after so long: between them latency is lost, not throughput.
+SWITCH_INTERVAL = 0.0005
+#: A report goes with every so many heartbeats.
+REPORT_EVERY = 3
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """What every node of a run is told when it is started; travels with its task."""
+
+    run: str
+    driver: Address
+    security: Security
+    heartbeat: float
+    patience: float  #: how long the manager may be out of reach
+    buffer_budget: int
+
+
+class NodeProcess:
+    """The shell of one `Node`: its port, its links, its threads. `run` returns when the node's time is over."""
+
+    def __init__(self, program: Program, settings: NodeSettings, host: str, order: NodeOrder, directory: Path) -> None:
+        self._order = order
+        self._program = program
+        self._settings = settings
+        self._lock = threading.RLock()  #: guards the node machine
+        self._meters: dict[Incarnation, Meter] = {}
+        self._ended = threading.Event()
+        self._alone_since: float | None = None
+        self._directory = directory
+        self._port = Port(host, settings.security, self)
+        self.name = self._register()
+        self._peers = Peers(self.name, settings.security, self)
+        self._peers.know(MANAGER, settings.driver)
+        self.node: Node[pa.RecordBatch] = Node(
+            self.name, program, program.batches(), NEVER, self._outbox, hosting=cast(Any, self)
+        )
+        self._peers.post(MANAGER, 0, {"ready": self.name})
+
+    def run(self) -> None:
+        """Serves until told to end, fenced, or left alone by the manager."""
+        beats = 0
+        while not self._ended.wait(self._settings.heartbeat):
+            beats += 1
+            self._peers.heartbeat(MANAGER, self._report() if beats % REPORT_EVERY == 0 else None)
+            self._peers.acknowledge()
+            self._leave_if_alone()
+        self.close()
+
+    def close(self) -> None:
+        """Lets go of everything: port, links, files."""
+        for instance in list(self.node.instances.values()):
+            instance.halt()
+        for hosted in self._hosted():
+            hosted.join(1.0)
+        self._peers.close()
+        self._port.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    # -- what the port hears ------------------------------------------------------------------------------------------
+
+    def on_letters_open(self, peer: str, session: int) -> None:  # noqa: ARG002
+        self._peers.opened(peer)
+
+    def on_frame(self, peer: str, frame: Frame) -> None:
+        self._peers.arrived(peer, frame)
+
+    def on_letters_closed(self, peer: str, session: int, reason: str) -> None:
+        pass  # the peer opens it again, or is gone, which is for the manager to say
+
+    def on_message(self, message: Data | StateMoved, nbytes: int) -> None:  # noqa: ARG002
+        self.hand_over(message)
+
+    def on_stream_open(self, peer: str, sender: Incarnation, receiver: Incarnation, again: bool) -> None:  # noqa: ARG002
+        """What was on its way when it broke is lost: ask for it again."""
+        if again:
+            self.on_link_restored(peer)
+
+    def on_stream_closed(self, peer: str, sender: Incarnation, receiver: Incarnation, clean: bool) -> None:
+        pass  # if it broke, the sender opens it again, or is gone, which is for the manager to say
+
+    def on_call(self, peer: str, method: str, body: Any) -> Any:  # noqa: ARG002
+        raise UserError(f"node {self.name} takes no calls; it was asked for {method!r}")
+
+    def on_fault(self, peer: str, text: str) -> None:
+        self._tell({"event": ["refused message", self.name, f"from {peer}: {text}"]})
+
+    # -- what peers say -----------------------------------------------------------------------------------------------
+
+    def on_letter(self, peer: str, version: int, body: Any) -> None:
+        if isinstance(body, dict):
+            self._on_order(body)
+        else:
+            self._receive(peer, version, body)
+        if isinstance(body, Fenced):
+            self._ended.set()
+
+    def on_heartbeat(self, peer: str, body: Any) -> None:
+        pass
+
+    def on_link_broken(self, peer: str, refused: bool) -> None:  # noqa: ARG002
+        if peer == MANAGER and self._alone_since is None:
+            self._alone_since = time.monotonic()
+
+    def on_link_restored(self, peer: str) -> None:
+        if peer == MANAGER:
+            self._alone_since = None
+            return
+        with self._lock:
+            self._perform_all(self.node.reconnect(peer))
+
+    def on_unsendable(self, peer: str, reason: Exception) -> None:
+        self.failed(None, 0, reason)
+
+    def _on_order(self, order: Mapping[str, Any]) -> None:
+        """What the manager's process says to this one, beside the protocol."""
+        for name, (host, port) in order.get("peers", {}).items():
+            if name != self.name:
+                self._peers.know(name, Address(host, port))
+        for name in order.get("gone", ()):
+            self._peers.forget(name)
+        if "end" in order:
+            self._ended.set()
+
+    def _receive(self, peer: str, version: int, body: Any) -> None:
+        try:
+            with self._lock:
+                self._perform_all(self.node.receive(peer, version, body))
+        except BaseException as reason:
+            self.failed(None, 0, reason)
+
+    # -- a Surface: what hosted machines ask for ----------------------------------------------------------------------
+
+    def perform(self, effect: Effect) -> None:
+        match effect:
+            case Post(to, body) if to == self.name:
+                self._receive(to, self.node.version, body)
+            case Post(to, body):
+                self._peers.post(to, self.node.version, body)
+            case Event(kind, subject, detail):
+                self._tell({"event": [kind, subject, detail]})
+
+    def hand_over(self, message: Data | StateMoved) -> None:
+        instance = self.node.instances.get(message.receiver)
+        if instance is not None:
+            instance.handle(message)
+
+    def open_stream(
+        self, node: str, sender: Incarnation, receiver: Incarnation, on_room: Callable[[], None]
+    ) -> Stream | None:
+        schemas = {
+            edge.port: self._program.schemas[edge] for edge in self._program.graph.inputs[receiver.instance.operator]
+        }
+        link = self._peers.link(node)
+        return link.stream(sender, receiver, schemas, on_room) if link is not None else None
+
+    def failed(self, instance: Incarnation | None, epoch: int, reason: BaseException) -> None:
+        self._tell({"failed": failure_to_json(self.name, instance, epoch, reason)})
+
+    def _perform_all(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            self.perform(effect)
+
+    # -- a Hosting: where machines run --------------------------------------------------------------------------------
+
+    def instance(self, instance: Instance[pa.RecordBatch]) -> HostedInstance:
+        meter = self._meters.pop(instance.me)
+        meter.logic = getattr(instance, "_logic", None)
+        return HostedInstance(instance, self, self._store(instance.me), meter)
+
+    def holder(self, holder: Holder) -> HostedHolder:
+        return HostedHolder(holder, self)
+
+    def _store(self, me: Incarnation) -> SinkStore | None:
+        operator = me.instance.operator
+        if self._program.graph.kind(operator) is not Kind.SINK:
+            return None
+        definition, schema = self._program.sinks[operator]
+        if definition.place is Place.DRIVER:
+            link = self._peers.link(MANAGER)
+            assert link is not None, "the manager is never gone while its node lives"
+            return RemoteStore(link, self._ended)
+        return definition.store(operator, schema)
+
+    def _outbox(self, me: Incarnation) -> Outbox[Emission[pa.RecordBatch]]:
+        meter = self._meters[me] = Meter()
+        if self._program.graph.kind(me.instance.operator) is Kind.SINK:
+            return Outbox()
+        store = SpillStore(self._directory / str(me), EMISSIONS)
+        return Outbox(size=meter.size, budget=self._settings.buffer_budget, spill=store)
+
+    # -- the manager --------------------------------------------------------------------------------------------------
+
+    def _register(self) -> str:
+        """Tells the driver where this node listens; its answer is this node's name."""
+        link = Link(f"order {self._order.id}", MANAGER, self._settings.driver, self._settings.security, _Unheard())
+        try:
+            answer = link.call(
+                "register",
+                {
+                    "address": list(self._port.address),
+                    "order": self._order.id,
+                    "process": list(astuple(self._order.process)),
+                    "directory": str(self._directory),
+                },
+            )
+        finally:
+            link.close()
+        return str(answer["name"])
+
+    def _tell(self, body: Mapping[str, Any]) -> None:
+        self._peers.post(MANAGER, self.node.version, body)
+
+    def _hosted(self) -> list[HostedInstance]:
+        return [cast(HostedInstance, instance) for instance in list(self.node.instances.values())]
+
+    def _report(self) -> dict[str, Any]:
+        return {"cpu": time.process_time(), "instances": [hosted.status() for hosted in self._hosted()]}
+
+    def _leave_if_alone(self) -> None:
+        """A node whose manager is gone is of no use to anybody."""
+        if self._alone_since is not None and time.monotonic() - self._alone_since > self._settings.patience:
+            self._ended.set()
+
+
+class _Unheard:
+    """Link events that nobody listens to."""
+
+    def on_broken(self, peer: str, refused: bool) -> None: ...
+
+    def on_restored(self, peer: str) -> None: ...
+
+    def on_stream_broken(self, sender: Incarnation, receiver: Incarnation) -> None: ...
+
+    def on_unsendable(self, peer: str, reason: Exception) -> None: ...
+
+
+def prepare_process() -> None:
+    """Makes this process ready for many short waits: kernels loaded, no long pauses, threads that give way quickly."""
+    from primitives.state.frame import warm_up
+
+    warm_up()
+    sys.setswitchinterval(SWITCH_INTERVAL)
+    gc.collect()
+    gc.freeze()

@@ -1,0 +1,75 @@
+"""Recoveries under way: from the loss of a node until the sinks are past what was open when it was lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from primitives.graph import InstanceId
+
+
+@dataclass(slots=True)
+class Recovery:
+    """What one lost node hosted, and how far its instances have come back."""
+
+    node: str
+    lost: float  #: when it was given up
+    since: float  #: when it died, if that is known, or else when it was given up
+    ticked: int  #: epochs that were open or done by then
+    waiting: set[InstanceId]  #: instances that are not restored yet
+    instances: tuple[InstanceId, ...]
+    restored: float | None = None
+
+
+@dataclass(slots=True)
+class Recovered:
+    """A recovery that is over, by its parts, in seconds."""
+
+    instances: tuple[InstanceId, ...]
+    node: str
+    total: float
+    detected: float
+    restored: float
+    replayed: float
+
+
+@dataclass(slots=True)
+class Recoveries:
+    """Follows all recoveries; pure, told the time."""
+
+    _open: list[Recovery] = field(default_factory=list)
+    _killed: dict[str, float] = field(default_factory=dict)
+
+    def killed(self, node: str, now: float) -> None:
+        """Somebody killed a node on purpose: the moment to measure from."""
+        self._killed[node] = now
+
+    def lost(
+        self, node: str, instances: tuple[InstanceId, ...], stateful: set[InstanceId], ticked: int, now: float
+    ) -> None:
+        """A node was given up; of its instances the stateful ones have to be restored."""
+        since = self._killed.pop(node, now)
+        self._open.append(Recovery(node, now, since, ticked, set(stateful), instances, None if stateful else now))
+
+    def restored(self, instance: InstanceId, now: float) -> None:
+        for recovery in self._open:
+            recovery.waiting.discard(instance)
+            if not recovery.waiting and recovery.restored is None:
+                recovery.restored = now
+
+    def committed(self, epoch: int, now: float) -> list[Recovered]:
+        """All sinks are past an epoch; returns the recoveries that are over by that."""
+        over = [r for r in self._open if r.instances and epoch >= r.ticked]
+        self._open = [r for r in self._open if r not in over and r.instances]
+        return [_recovered(r, now) for r in over]
+
+
+def _recovered(recovery: Recovery, now: float) -> Recovered:
+    restored = recovery.restored if recovery.restored is not None else now
+    return Recovered(
+        recovery.instances,
+        recovery.node,
+        total=now - recovery.since,
+        detected=recovery.lost - recovery.since,
+        restored=restored - recovery.lost,
+        replayed=now - restored,
+    )

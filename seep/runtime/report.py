@@ -1,0 +1,148 @@
+"""The report of a run: samples taken while it runs, and what they and the events come to in the end."""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from primitives.errors import EnvironmentFault, SeepError, UserError
+from seep.runtime.events import Happening
+from seep.runtime.metrics import Status
+
+#: Samples that are kept; when there are more, every second one goes and they are taken half as often.
+_MOST = 2048
+
+#: Events after which a run does nothing more.
+_ENDS = ("finished", "failed")
+
+_PART = re.compile(r"(\w+) (\d+(?:\.\d+)?)")
+
+
+class Recorder:
+    """Samples a run's status at even times, on a thread of its own. Close it before what it asks for the status.
+
+    Its memory is bounded: the longer a run, the farther apart its samples.
+    """
+
+    def __init__(self, status: Callable[[], Status], every: float = 0.5) -> None:
+        self._status = status
+        self._every = every
+        self._samples: list[Status] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="seep recorder", daemon=True)
+
+    @property
+    def samples(self) -> tuple[Status, ...]:
+        """What was sampled so far, by time."""
+        return tuple(self._samples)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """Takes no more samples; what was sampled stays."""
+        self._over.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def sample(self) -> None:
+        """Takes one now."""
+        self._samples.append(self._status())
+        if len(self._samples) > _MOST:
+            self._samples = self._samples[::2]
+            self._every *= 2
+
+    def _run(self) -> None:
+        self.sample()
+        while not self._over.wait(self._every):
+            self.sample()
+
+
+@dataclass(slots=True)
+class Commits:
+    """How evenly the sinks get on: told of every commit, knows the longest pause between two.
+
+    >>> commits = Commits()
+    >>> for epoch, at in [(1, 0.0), (2, 0.1), (2, 0.2), (5, 0.5)]:
+    ...     commits.note(epoch, at)
+    >>> commits.largest_gap
+    0.4
+    """
+
+    epoch: int = 0  #: all sinks have committed it
+    at: float | None = None  #: when they had
+    largest_gap: float = 0.0
+
+    def note(self, epoch: int, at: float) -> None:
+        """All sinks have committed `epoch`, perhaps for a while already."""
+        if epoch <= self.epoch:
+            return
+        if self.at is not None:
+            self.largest_gap = max(self.largest_gap, at - self.at)
+        self.epoch, self.at = epoch, at
+
+
+def make_report(
+    query: str,
+    events: Iterable[Happening],
+    samples: Sequence[Status],
+    *,
+    rows: int,
+    latency: Mapping[str, float],
+    largest_gap: float,
+    counters: Mapping[str, int] | None = None,
+    failure: SeepError | None = None,
+) -> dict[str, Any]:
+    """The report as plain data for JSON: `query`, `summary`, `events` and `series`. All times are seconds.
+
+    `rows` were read by the sources; `latency` is that of the whole run; `largest_gap` is between two commits.
+    """
+    happened = list(events)
+    end = min((each.at for each in happened if each.kind in _ENDS), default=math.inf)
+    during = [sample for sample in samples if sample.at <= end]
+    seconds = (min(end, samples[-1].at) - samples[0].at) if samples else 0.0
+    return {
+        "query": query,
+        "summary": {
+            "rows": rows,
+            "seconds": seconds,
+            "rows_per_second": rows / seconds if seconds else 0.0,
+            "epochs": max((sample.committed for sample in samples), default=0),
+            "latency": dict(latency),
+            "largest_gap": largest_gap,
+            "recoveries": [_recovery(each) for each in happened if each.kind == "recovered"],
+            "counters": dict(counters or {}),
+            "failure": None if failure is None else {"kind": _kind(failure), "text": str(failure)},
+        },
+        "events": [happening.to_json() for happening in happened],
+        "series": [_point(sample) for sample in during],
+    }
+
+
+def _recovery(happening: Happening) -> dict[str, Any]:
+    """Whose, how long, and how long each part of it took."""
+    parts = {name: float(seconds) for name, seconds in _PART.findall(happening.detail)}
+    return {"instance": happening.instance, "at": happening.at, "seconds": happening.seconds, **parts}
+
+
+def _kind(failure: SeepError) -> str:
+    kinds = {UserError: "user", EnvironmentFault: "environment"}
+    return next((name for kind, name in kinds.items() if isinstance(failure, kind)), "internal")
+
+
+def _point(status: Status) -> dict[str, Any]:
+    """A sample, as a point of the time series."""
+    return {
+        "at": status.at,
+        "rows": status.rows_read,
+        "rows_per_second": status.rows_per_second,
+        "latency": dict(status.latency),
+        "epochs_in_flight": status.ticked - status.committed,
+        "nodes": status.nodes,
+        "idle_nodes": status.idle_nodes,
+        "instances": {each.name: {"node": each.node, "utilisation": each.utilisation} for each in status.instances},
+    }

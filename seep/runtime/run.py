@@ -1,0 +1,321 @@
+"""A run: a query on its nodes, from `launch` until it is finished, stopped or failed."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from primitives.errors import EnvironmentFault, SeepError, UserError
+from primitives.graph import InstanceId
+from primitives.slots import SlotSet
+from seep.protocol.plans import Accepted, Refused
+from seep.query.program import Program
+from seep.runtime.driver import ManagerProcess, NodeRecord
+from seep.runtime.events import Events
+from seep.runtime.metrics import Status
+from seep.runtime.node import NodeSettings
+from seep.runtime.node_main import NodeTask, serve
+from seep.runtime.options import RunOptions
+from seep.runtime.report import Recorder, make_report
+from seep.runtime.security import Security
+from seep.sources.rate import Rate
+from seep.spark.fleet import Ended, Fleet
+from seep.spark.session import Host, open_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from seep.query.query import Query
+
+Progress = Callable[[str], None]
+
+
+def launch(
+    query: Query | Program,
+    spark: SparkSession | None = None,
+    *,
+    master: str | None = None,
+    parallelism: Mapping[str, int] | None = None,
+    rate: Rate | None = None,
+    verbose: bool = False,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Run:
+    """Starts a query on Spark and returns when it runs; see `RunOptions` for the other keywords.
+
+    Without a session it starts Spark in this process (`local[64]`, or `master`) and stops it with the run. `progress` is
+    called with a line of text at each step of the start.
+
+    >>> run = launch(query, epoch=0.02, seconds=30)   # doctest: +SKIP
+    >>> with run:                                     # doctest: +SKIP
+    ...     run.wait()
+    """
+    chosen = _options(options)
+    program = _program(query, parallelism, chosen, rate)
+    tell = progress or (lambda _: None)
+    wanted = chosen.nodes or _instances(program)
+    tell("starting Spark" if spark is None else "using the given Spark session")
+    host = open_session(spark, master=master, slots_needed=wanted + chosen.spare, name=program.name, verbose=verbose)
+    try:
+        run = Run(program, chosen, host)
+    except BaseException:
+        host.close()
+        raise
+    try:
+        run._start(wanted, tell)
+    except BaseException:
+        run.stop()
+        raise
+    return run
+
+
+class Run:
+    """A running query. Use it as a context: what it started ends with the block, whatever happens in it."""
+
+    def __init__(self, program: Program, options: RunOptions, host: Host) -> None:
+        self.id = uuid.uuid4().hex[:8]
+        self.program, self.options = program, options
+        self._host = host
+        self._security = _security(options, host.driver_host)
+        self._manager = ManagerProcess(program, options, host.driver_interface, host.driver_host, self._security)
+        self._manager.on_registered = self._registered
+        self._manager.on_silent = self._end_task
+        task = NodeTask(
+            program,
+            NodeSettings(
+                run=self.id,
+                driver=self._manager.address,
+                security=self._security,
+                heartbeat=options.heartbeat,
+                patience=options.patience,
+                buffer_budget=options.buffer_budget,
+            ),
+        )
+        self._fleet = Fleet(host.context, serve, task, query=program.name, on_ended=self._task_ended)
+        self._recorder = Recorder(self.status)
+        self._finisher: threading.Timer | None = None
+        self._stopped = False
+        self._stopping = threading.Lock()
+        atexit.register(self.stop)
+
+    # -- starting -----------------------------------------------------------------------------------------------------
+
+    def _start(self, nodes: int, tell: Progress) -> None:
+        tell(f"starting {nodes} nodes")
+        self._fleet.start(nodes)
+        self._wait_for(nodes)
+        tell("starting the query")
+        joined = sorted(self._manager.ask(lambda manager: list(manager.nodes)), key=lambda name: int(name[1:]))
+        self._manager.launch(_placement(self.program, joined[:nodes]))
+        self._fleet.start(self.options.spare)
+        self._recorder.start()
+        if self.options.seconds is not None:
+            self._finisher = threading.Timer(self.options.seconds, self.finish)
+            self._finisher.daemon = True
+            self._finisher.start()
+
+    def _wait_for(self, nodes: int) -> None:
+        deadline = time.monotonic() + self.options.start_timeout
+        while (joined := self._manager.ask(lambda manager: len(manager.nodes))) < nodes:
+            if self._manager.failure:
+                raise self._manager.failure
+            if time.monotonic() > deadline:
+                raise EnvironmentFault(
+                    f"only {joined} of {nodes} nodes have started within {self.options.start_timeout:.0f} s: "
+                    "the cluster is busy or slow; free some of its task slots, ask for fewer with nodes=…, "
+                    "or give it more time with start_timeout=…"
+                )
+            time.sleep(0.01)
+
+    def _registered(self, record: NodeRecord) -> None:
+        self._fleet.registered(record.order, record.process)
+
+    def _end_task(self, record: NodeRecord) -> None:
+        """A node was given up for its silence: its process may be there still, and holds a task slot."""
+        threading.Thread(target=self._fleet.cancel, args=(record.order,), daemon=True).start()
+
+    def _task_ended(self, ended: Ended) -> None:
+        """The task of a node is over, and Spark does not run it again: order another one."""
+        if self._stopped:
+            return
+        self._manager.task_ended(ended.order, ended.reason or "its task is over")
+        if self._manager.knows(ended.order):
+            self._fleet.start(1)
+        else:
+            self._manager.fail(EnvironmentFault(f"a node could not be started: {ended.reason or 'its task ended'}"))
+
+    # -- watching -----------------------------------------------------------------------------------------------------
+
+    @property
+    def events(self) -> Events:
+        return self._manager.events
+
+    @property
+    def failure(self) -> SeepError | None:
+        """What the run failed of, if it did."""
+        return self._manager.failure
+
+    @property
+    def finished(self) -> bool:
+        """Whether all input is processed and committed."""
+        return bool(self.events.of("finished"))
+
+    @property
+    def nodes(self) -> dict[str, NodeRecord]:
+        """The live nodes."""
+        live = self._manager.ask(lambda manager: set(manager.nodes))
+        return {name: record for name, record in self._manager.nodes.items() if name in live}
+
+    @property
+    def placement(self) -> dict[str, str]:
+        """Instance -> the node that it lives on."""
+        return self._manager.ask(lambda manager: {str(i): seat.node for i, seat in manager.placement.items()})
+
+    def status(self) -> Status:
+        return self._manager.status()
+
+    def report(self) -> dict[str, Any]:
+        """Events, time series and a summary, as plain data; while the run lasts and after it."""
+        manager = self._manager
+        return make_report(
+            self.program.name,
+            self.events,
+            self._recorder.samples,
+            rows=manager.metrics.rows_read,
+            latency=manager.metrics.whole_latency(),
+            largest_gap=manager.commits.largest_gap,
+            counters=manager.metrics.counters(),
+            failure=self.failure,
+        )
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until the run is over and raises what it failed of; False if that takes longer than `timeout`."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self._manager.ended.wait(0.05):
+            if deadline is not None and time.monotonic() > deadline:
+                return False
+        if self._manager.failure:
+            raise self._manager.failure
+        return True
+
+    def positions(self, source: str) -> dict[int, Any]:
+        """How far a source has been read, by partition: what the source log has."""
+        return dict(self._manager.positions[source])
+
+    def result(self, sink: str) -> pa.Table:
+        """All rows that a `collect` sink has committed so far."""
+        if sink not in self._manager.stores.stores:
+            known = ", ".join(self._manager.stores.stores) or "none"
+            raise UserError(f"{sink!r} is not a sink that collects in the driver; those of this query: {known}")
+        return self._manager.stores.table(sink)
+
+    # -- acting -------------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Ends the input here; what was read is still processed and committed. `wait` tells when."""
+        if not self._manager.ended.is_set():
+            self._manager.finish()
+
+    def checkpoint(self, operator: str | None = None) -> None:
+        """Asks for a checkpoint (of one operator) now."""
+        self._manager.change(lambda manager: (None, manager.checkpoint(operator)))
+
+    def move(self, operator: str, parts: Mapping[int, SlotSet]) -> Accepted | Refused:
+        """Hands slots over to instances, by index, while the query runs."""
+        return self._manager.change(lambda manager: manager.move(operator, parts))
+
+    def kill(self, target: str) -> None:
+        """Ends the process of a node with `kill -9`: of the given name, or of an instance, or all of an operator."""
+        for name in self._nodes_of(target):
+            self._manager.killed(name)
+            self.signal(name, signal.SIGKILL)
+
+    def signal(self, node: str, number: int) -> None:
+        """Sends a signal to a node's process."""
+        process = self._manager.nodes[node].process
+        if not process.is_local:
+            raise UserError(f"node {node} runs on another host; from here only local processes can be signalled")
+        os.kill(process.pid, number)
+
+    def _nodes_of(self, target: str) -> list[str]:
+        placement = self.placement
+        if target in self._manager.nodes:
+            return [target]
+        found = [node for i, node in placement.items() if target in (i, i.partition("[")[0])]
+        if not found:
+            raise UserError(f"there is no node, instance or operator {target!r}; instances: {', '.join(placement)}")
+        return list(dict.fromkeys(found))
+
+    # -- ending -------------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Ends everything that the run has started, at once."""
+        with self._stopping:
+            if self._stopped:
+                return
+            self._stopped = True
+        if self._finisher is not None:
+            self._finisher.cancel()
+        atexit.unregister(self.stop)
+        self._recorder.close()
+        self._manager.close()
+        self._fleet.stop()
+        self._manager.close_port()
+        _remove(record.directory for record in self._manager.nodes.values() if record.process.is_local)
+        self._host.close()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, reason: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _program(
+    query: Query | Program, parallelism: Mapping[str, int] | None, options: RunOptions, rate: Rate | None
+) -> Program:
+    if isinstance(query, Program):
+        return query
+    return query.compile(parallelism=parallelism or {}, epoch_seconds=options.epoch, rate=rate)
+
+
+def _options(given: Mapping[str, Any]) -> RunOptions:
+    known = [each.name for each in fields(RunOptions)]
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise UserError(f"launch does not know the option {unknown[0]!r}; it knows {', '.join(known)}")
+    return RunOptions(**given)
+
+
+def _security(options: RunOptions, host: str) -> Security:
+    if options.tls is False:
+        return Security.open()
+    return Security.with_tls(host) if options.tls is True else Security.with_files(*options.tls)
+
+
+def _instances(program: Program) -> int:
+    return sum(program.parallelism.get(operator, 1) for operator in program.graph.order)
+
+
+def _placement(program: Program, nodes: list[str]) -> dict[InstanceId, str]:
+    """Spreads the instances over the nodes; where several share one, they are neighbours in the flow."""
+    instances = [InstanceId(o, i) for o in program.graph.order for i in range(program.parallelism.get(o, 1))]
+    return {instance: nodes[at * len(nodes) // len(instances)] for at, instance in enumerate(instances)}
+
+
+def _remove(directories: Iterable[str]) -> None:
+    for directory in directories:
+        shutil.rmtree(directory, ignore_errors=True)

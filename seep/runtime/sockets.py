@@ -1,0 +1,41 @@
+"""Sockets below the Flight library: what it does not let one do from above."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import stat
+
+#: Where the open files of this process are listed; on Linux a link to /proc/self/fd.
+_OPEN_FILES = "/dev/fd"
+_PROBE_SECONDS = 2.0
+
+
+def cut_connections(port: int) -> None:
+    """Ends all connections that clients of this process's server on `port` have made.
+
+    Its streams then end as if the network had failed. The library ends them only when the clients are so kind.
+    """
+    for name in os.listdir(_OPEN_FILES):
+        with contextlib.suppress(OSError):  # closed in the meantime, or not a socket of this kind
+            if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                _cut(int(name), port)
+
+
+def _cut(file: int, port: int) -> None:
+    with socket.socket(fileno=os.dup(file)) as connection:
+        if connection.family in (socket.AF_INET, socket.AF_INET6) and connection.getsockname()[1] == port:
+            connection.getpeername()  # fails for the socket that listens, which is not for us to touch
+            connection.shutdown(socket.SHUT_RDWR)
+
+
+def is_refused(host: str, port: int) -> bool:
+    """Whether the kernel at the other end says that nobody listens there; any other answer, or none, says nothing."""
+    try:
+        with socket.create_connection((host, port), _PROBE_SECONDS):
+            return False
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False

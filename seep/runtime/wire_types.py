@@ -1,0 +1,174 @@
+"""The types that travel: for each, its fields as plain values, and the way back, which checks them."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from primitives.backup import Stored
+from primitives.checkpoint import Checkpoint
+from primitives.chunk import Chunk
+from primitives.emission import Emission
+from primitives.graph import Edge, InstanceId, QueryGraph
+from primitives.slots import SlotSet
+from primitives.topology import Arrival, Assignment, Topology, Version
+from seep.protocol import messages
+from seep.protocol.courier import Frame
+from seep.protocol.view import Incarnation, Seat, View
+
+
+class WireType(NamedTuple):
+    """How values of one type are taken apart and made."""
+
+    type: type
+    fields: Callable[[Any], Iterable[Any]]
+    make: Callable[[list[Any]], Any]  #: raises what it likes if the fields are not right
+
+
+class Kept(NamedTuple):
+    """Stands for a record batch: the place of its buffer among those of the message."""
+
+    place: int
+
+
+Check = Callable[[Any], bool]
+
+
+# -- records: fields checked by their annotations ----------------------------------------------------------------------
+
+
+def _record(kind: type) -> WireType:
+    """A NamedTuple or a dataclass."""
+    hints = get_type_hints(kind)
+    names = [field.name for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else kind._fields  # type: ignore[attr-defined]
+    checks = [_check_of(hints[name]) for name in names]
+
+    def fields(value: Any) -> list[Any]:
+        return [getattr(value, name) for name in names]
+
+    def make(items: list[Any]) -> Any:
+        if len(items) != len(checks):
+            raise ValueError(f"{kind.__name__} has {len(checks)} fields, not {len(items)}")
+        for name, check, item in zip(names, checks, items, strict=True):
+            if not check(item):
+                raise ValueError(f"{kind.__name__}.{name} cannot be a {type(item).__name__}")
+        return kind(*items)
+
+    return WireType(kind, list if issubclass(kind, tuple) else fields, make)
+
+
+def _check_of(hint: Any) -> Check:
+    """Whether a value is of an annotated type, as far as records here use annotations."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint is Any or isinstance(hint, TypeVar):
+        return _anything
+    if origin in (Union, types.UnionType):
+        return _any_of([_check_of(argument) for argument in arguments])
+    if origin is tuple:
+        return _tuple_of(arguments)
+    if origin is Mapping:
+        return _mapping_of(*map(_check_of, arguments))
+    if origin is frozenset:
+        return _frozenset_of(_check_of(arguments[0]))
+    return _instance_of(origin or hint)
+
+
+def _anything(_: Any) -> bool:
+    return True
+
+
+def _any_of(checks: Sequence[Check]) -> Check:
+    return lambda value: any(check(value) for check in checks)
+
+
+def _instance_of(kind: type) -> Check:
+    if kind is int:
+        return lambda value: type(value) is int
+    if kind is float:
+        return lambda value: type(value) in (float, int)
+    return lambda value: isinstance(value, kind)
+
+
+def _tuple_of(hints: Sequence[Any]) -> Check:
+    if hints[-1] is Ellipsis:
+        each = _check_of(hints[0])
+        return lambda value: type(value) is tuple and all(map(each, value))
+    checks = [_check_of(hint) for hint in hints]
+    return lambda value: (
+        type(value) is tuple
+        and len(value) == len(checks)
+        and all(check(item) for check, item in zip(checks, value, strict=True))
+    )
+
+
+def _mapping_of(key: Check, item: Check) -> Check:
+    return lambda value: isinstance(value, dict) and all(key(k) and item(v) for k, v in value.items())
+
+
+def _frozenset_of(each: Check) -> Check:
+    return lambda value: isinstance(value, frozenset) and all(map(each, value))
+
+
+# -- values with a compact form ----------------------------------------------------------------------------------------
+
+
+def _slots_fields(slots: SlotSet) -> list[Any]:
+    return [np.array(slots.runs(), np.uint32).tobytes()]
+
+
+def _slots_made(items: list[Any]) -> SlotSet:
+    (runs,) = items
+    return SlotSet.from_json(np.frombuffer(runs, np.uint32).reshape(-1, 2).tolist())
+
+
+def _assignment_fields(assignment: Assignment) -> list[Any]:
+    """Where each run of slots with one owner begins, and the owners."""
+    owners = assignment.owners
+    starts = np.flatnonzero(np.diff(owners, prepend=-1)).astype(np.int32)
+    return [assignment.slot_bits, starts.tobytes(), owners[starts].tobytes()]
+
+
+def _assignment_made(items: list[Any]) -> Assignment:
+    slot_bits, starts, owners = items[0], np.frombuffer(items[1], np.int32), np.frombuffer(items[2], np.int32)
+    size = len(SlotSet.full(slot_bits))
+    return Assignment(np.repeat(owners, np.diff(starts, append=size)))
+
+
+def _version_fields(version: Version) -> list[Any]:
+    return [version.first, version.assignment, version.arrival.value]
+
+
+def _version_made(items: list[Any]) -> Version:
+    first, assignment, arrival = items
+    if type(first) is not int or not isinstance(assignment, Assignment):
+        raise ValueError("a version is an epoch and an assignment")
+    return Version(first, assignment, Arrival(arrival))
+
+
+def _topology_made(items: list[Any]) -> Topology:
+    graph, history = items
+    if not isinstance(graph, QueryGraph) or not _HISTORY(history):
+        raise ValueError("a topology is a graph and versions of its operators")
+    return Topology(graph, history)
+
+
+_HISTORY = _check_of(Mapping[str, tuple[Version, ...]])
+
+#: All types with a tag; the tag is the place in this list, so that both ends must be of the same version of `seep`.
+TYPES: list[WireType] = [
+    WireType(tuple, lambda value: value, tuple),
+    WireType(frozenset, list, frozenset),
+    WireType(SlotSet, _slots_fields, _slots_made),
+    WireType(Stored, lambda stored: [stored.value], lambda items: Stored(*items)),
+    WireType(Assignment, _assignment_fields, _assignment_made),
+    WireType(Version, _version_fields, _version_made),
+    WireType(QueryGraph, lambda graph: [graph.to_json()], lambda items: QueryGraph.from_json(*items)),
+    WireType(Topology, lambda topology: [topology.graph, topology.history], _topology_made),
+    *map(_record, (Kept, InstanceId, Edge, Incarnation, Seat, View, Frame, Chunk, Checkpoint, Emission)),
+    *(_record(kind) for kind in vars(messages).values() if getattr(kind, "__module__", "") == messages.__name__),
+]
+TAG_OF: dict[type, int] = {kind.type: code for code, kind in enumerate(TYPES)}

@@ -1,0 +1,191 @@
+"""The store of file sinks: part files that become visible whole, each range of epochs exactly once.
+
+An instance collects the rows of some epochs, and then makes them durable in two steps, each an atomic rename out of the
+directory of its incarnation (see `fencing`):
+
+1. the part, if there are any rows: its name says which epochs it holds;
+2. the progress file: the last of these epochs.
+
+After a failure the later of the two tells where to go on. A crash before step 1 leaves nothing visible, and the epochs
+come again. A crash between the steps leaves the part, whose name says how far it goes. Epochs without rows are told by
+the progress file alone. As the earlier incarnation is fenced before the later one looks, neither can change afterwards.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import pyarrow as pa
+
+from primitives.errors import EnvironmentFault, InternalError, UserError
+from seep.protocol.messages import MAX_WATERMARK
+from seep.protocol.view import Incarnation
+from seep.sinks.definition import SinkFenced, SinkStore
+from seep.sinks.durable import publish, sync_directory, write
+from seep.sinks.fencing import enter, incarnations, remove
+from seep.sinks.formats import Format
+from seep.sinks.layout import Layout, Part
+
+#: Rows of this many bytes are made durable before all epochs of a roll are there, so that memory is bounded.
+_MOST_BYTES = 64 << 20
+
+#: What the file system says of files in a directory that somebody else has removed.
+_GONE = (errno.ENOENT, errno.ESTALE)
+
+
+class Existing(StrEnum):
+    """What becomes of the output of earlier runs."""
+
+    REFUSE = "refuse"
+    OVERWRITE = "overwrite"
+    APPEND = "append"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where and how a run writes."""
+
+    layout: Layout
+    run: str
+    form: Format
+    roll: int
+    existing: Existing
+
+
+class FileStore(SinkStore):
+    """The store of one instance in one incarnation."""
+
+    def __init__(self, operator: str, schema: pa.Schema, target: Target) -> None:
+        self._operator = operator
+        self._schema = schema
+        self._target = target
+        #: the directory of the incarnation; None before it is open and when it is closed or fenced
+        self._desk: Path | None = None
+        self._durable = self._taken = 0
+        self._epochs: list[int] = []
+        self._rows: list[pa.RecordBatch] = []
+
+    def open(self, sink: Incarnation) -> int:
+        """See `SinkStore`. One that is fenced already hears of it when it commits."""
+        try:
+            with self._telling(sink):
+                self._desk = enter(self._home(sink), sink.number)
+                if self._desk is not None:
+                    self._settle_earlier_runs()
+                    self._record_schema(sink, self._desk)
+                    self._durable = self._taken = self._last_committed(sink)
+        except SinkFenced:
+            self._desk = None
+        return self._durable
+
+    def commit(self, sink: Incarnation, epoch: int, batches: Sequence[pa.RecordBatch], watermark: int) -> int:
+        """See `SinkStore`. An incarnation that was replaced may hear of it only when a roll is full."""
+        if self._desk is None:
+            raise SinkFenced(f"{sink} was replaced, or its store is closed")
+        if epoch <= self._taken:
+            raise InternalError(f"{sink} commits epoch {epoch} after {self._taken}")
+        self._taken = epoch
+        self._epochs.append(epoch)
+        self._rows += [batch for batch in batches if batch.num_rows]
+        is_last = watermark == MAX_WATERMARK
+        if is_last or self._is_full():
+            with self._telling(sink):
+                self._make_durable(sink, self._desk, is_last)
+        return self._durable
+
+    def close(self) -> None:
+        """See `SinkStore`. The directory of the incarnation stays, to tell earlier ones that they are fenced."""
+        self._desk = None
+        self._epochs, self._rows = [], []
+
+    # -- making epochs durable ----------------------------------------------------------------------------------------
+
+    def _is_full(self) -> bool:
+        return len(self._epochs) >= self._target.roll or sum(batch.nbytes for batch in self._rows) >= _MOST_BYTES
+
+    def _make_durable(self, sink: Incarnation, desk: Path, is_last: bool) -> None:
+        if self._rows or (is_last and self._is_first_part()):
+            self._publish_part(sink, desk)
+        write(desk / "progress", lambda stream: stream.write(b"%d" % self._taken))
+        publish(desk / "progress", self._home(sink) / "progress")
+        self._durable = self._taken
+        self._epochs, self._rows = [], []
+
+    def _publish_part(self, sink: Incarnation, desk: Path) -> None:
+        form = self._target.form
+        name = Part(self._target.run, self._epochs[0], self._epochs[-1], sink.instance.index, form.suffix).name
+        table = pa.Table.from_batches(self._rows, self._schema)
+        write(desk / name, lambda stream: form.write(table, stream))
+        publish(desk / name, self._target.layout.root / name)
+
+    def _is_first_part(self) -> bool:
+        """Whether the run has written nothing yet: then a part without rows at least tells the columns."""
+        return not any(part.run == self._target.run for part in self._target.layout.parts())
+
+    # -- opening ------------------------------------------------------------------------------------------------------
+
+    def _home(self, sink: Incarnation) -> Path:
+        return self._target.layout.instance(self._target.run, sink.instance)
+
+    def _last_committed(self, sink: Incarnation) -> int:
+        mine = (self._target.run, sink.instance.index)
+        found = [part.last for part in self._target.layout.parts() if (part.run, part.instance) == mine]
+        progress = self._home(sink) / "progress"
+        if progress.exists():
+            found.append(int(progress.read_bytes()))
+        return max(found, default=0)
+
+    def _record_schema(self, sink: Incarnation, desk: Path) -> None:
+        """For `read`. All instances write the same."""
+        write(desk / "schema", lambda stream: stream.write(self._schema.serialize()))
+        publish(desk / "schema", self._target.layout.schema(self._target.run))
+        directory = self._home(sink)
+        while directory != self._target.layout.root.parent:
+            sync_directory(directory)
+            directory = directory.parent
+
+    def _settle_earlier_runs(self) -> None:
+        """Before anything is written: what earlier runs left is dealt with as the user has said."""
+        earlier = [run for run in self._target.layout.runs() if run < self._target.run]
+        if self._target.existing is Existing.OVERWRITE:
+            for run in earlier:
+                self._clear(run)
+        elif self._target.existing is Existing.REFUSE and earlier:
+            raise UserError(
+                f"another run or another sink writes to {self._target.layout.root} as well; "
+                "give each sink a directory of its own"
+            )
+
+    def _clear(self, run: str) -> None:
+        """Fences all instances of an earlier run, and only then removes its parts."""
+        layout = self._target.layout
+        remove(layout.run(run))
+        for part in layout.parts():
+            if part.run == run:
+                (layout.root / part.name).unlink(missing_ok=True)
+
+    # -- errors -------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _telling(self, sink: Incarnation) -> Iterator[None]:
+        """Says what it means if the file system refuses."""
+        try:
+            yield
+        except UserError as error:
+            raise UserError(f"sink {self._operator!r}: {error}") from error
+        except OSError as error:
+            if error.errno in _GONE and self._is_replaced(sink):
+                raise SinkFenced(f"{sink} was replaced") from error
+            root = self._target.layout.root
+            raise EnvironmentFault(f"sink {self._operator!r} cannot write to {root}: {error}") from error
+
+    def _is_replaced(self, sink: Incarnation) -> bool:
+        """Whether a later incarnation, or a later run, has taken over."""
+        home = self._home(sink)
+        is_later_here = home.is_dir() and max(incarnations(home), default=-1) > sink.number
+        return is_later_here or any(run > self._target.run for run in self._target.layout.runs())

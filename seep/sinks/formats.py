@@ -1,0 +1,130 @@
+"""The formats of file sinks: which columns they can hold, how tables are written, and how they are read again."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from primitives.errors import UserError
+from seep.sinks import json_text
+from seep.sources.csv_files import CsvDialect
+from seep.sources.dialect import Dialect
+from seep.sources.json_files import JsonDialect
+
+
+class Format(ABC):
+    """How tables become files."""
+
+    name: str
+    suffix: str
+
+    @abstractmethod
+    def can_hold(self, kind: pa.DataType) -> bool:
+        """Whether values of a type can be written, and read as they were."""
+
+    @abstractmethod
+    def write(self, table: pa.Table, stream: BinaryIO) -> None:
+        """The whole file."""
+
+    @abstractmethod
+    def read(self, path: Path, schema: pa.Schema) -> pa.Table:
+        """What `write` has written."""
+
+    def check(self, schema: pa.Schema) -> None:
+        """UserError if there is a column that the format cannot hold."""
+        for field in schema:
+            if not self.can_hold(field.type):
+                raise UserError(
+                    f"column {field.name!r} of type {field.type} cannot be written as {self.name}; "
+                    f"convert it before the sink, or write {'other columns' if self.name == 'Parquet' else 'Parquet'}"
+                )
+
+
+class ParquetFormat(Format):
+    """Columns of almost any type."""
+
+    name = "Parquet"
+    suffix = "parquet"
+
+    def can_hold(self, kind: pa.DataType) -> bool:
+        """See `Format`. Arrow knows: it is asked to write no rows."""
+        try:
+            pq.write_table(pa.schema([("column", kind)]).empty_table(), pa.BufferOutputStream())
+        except (pa.ArrowException, NotImplementedError):
+            return False
+        return True
+
+    def write(self, table: pa.Table, stream: BinaryIO) -> None:
+        """See `Format`."""
+        pq.write_table(table, stream)
+
+    def read(self, path: Path, schema: pa.Schema) -> pa.Table:
+        """See `Format`."""
+        with pq.ParquetFile(path) as file:
+            return file.read().cast(schema)
+
+
+class TextFormat(Format):
+    """Read back as sources read it."""
+
+    @abstractmethod
+    def dialect(self, schema: pa.Schema) -> Dialect:
+        """How rows of these columns are written."""
+
+    def read(self, path: Path, schema: pa.Schema) -> pa.Table:
+        """See `Format`."""
+        data, dialect = path.read_bytes(), self.dialect(schema)
+        end = data.find(b"\n") + 1
+        header = dialect.header(data[:end])
+        rows = data if header is None else data[end:]
+        return dialect.parse(rows, schema, header) if rows else schema.empty_table()
+
+
+class CsvFormat(TextFormat):
+    """With a header. Text is in quotes, so that it differs from null."""
+
+    name = "CSV"
+    suffix = "csv"
+
+    def dialect(self, schema: pa.Schema) -> Dialect:
+        """See `TextFormat`."""
+        return CsvDialect(schema=schema)
+
+    def can_hold(self, kind: pa.DataType) -> bool:
+        """See `Format`."""
+        return kind != pa.string_view() and json_text.is_writable(kind)
+
+    def write(self, table: pa.Table, stream: BinaryIO) -> None:
+        """See `Format`."""
+        pacsv.write_csv(table, stream)
+
+
+class JsonLinesFormat(TextFormat):
+    """One object on each line."""
+
+    name = "JSON lines"
+    suffix = "jsonl"
+
+    def dialect(self, schema: pa.Schema) -> Dialect:  # noqa: ARG002
+        """See `TextFormat`."""
+        return JsonDialect()
+
+    def can_hold(self, kind: pa.DataType) -> bool:
+        """See `Format`."""
+        return json_text.is_writable(kind)
+
+    def write(self, table: pa.Table, stream: BinaryIO) -> None:
+        """See `Format`."""
+        for batch in table.to_batches():
+            stream.write(json_text.lines(batch))
+
+
+PARQUET, CSV, JSON_LINES = ParquetFormat(), CsvFormat(), JsonLinesFormat()
+
+#: By the suffix of files.
+FORMATS: dict[str, Format] = {each.suffix: each for each in (PARQUET, CSV, JSON_LINES)}

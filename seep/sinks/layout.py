@@ -1,0 +1,75 @@
+"""The layout of a directory that file sinks write to; the only place that makes names of files."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+from primitives.graph import InstanceId
+
+_PART = re.compile(r"part-(\d{8}T\d{12}-[0-9a-f]{4})-(\d{12})-(\d{12})-(\d{5})\.([a-z]+)")
+_RUN = re.compile(r"\d{8}T\d{12}-[0-9a-f]{4}")
+
+
+def new_run() -> str:
+    """A name for a run; those of later runs sort after those of earlier ones."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}-{secrets.token_hex(2)}"
+
+
+class Part(NamedTuple):
+    """A visible file: the rows of an instance in a range of epochs. Names sort by run, epoch and instance."""
+
+    run: str
+    first: int
+    last: int
+    instance: int
+    suffix: str
+
+    @property
+    def name(self) -> str:
+        return f"part-{self.run}-{self.first:012d}-{self.last:012d}-{self.instance:05d}.{self.suffix}"
+
+    @classmethod
+    def of(cls, name: str) -> Part | None:
+        """What a name says; None for files that no sink has written."""
+        found = _PART.fullmatch(name)
+        return found and cls(found[1], int(found[2]), int(found[3]), int(found[4]), found[5])
+
+
+class Layout:
+    """Where things are: visible parts at the top, all else in `_seep`, which readers of such directories skip."""
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root)
+        self.hidden = self.root / "_seep"
+
+    def parts(self) -> list[Part]:
+        """The visible parts, in order of their names."""
+        names = sorted(entry.name for entry in self.root.iterdir()) if self.root.is_dir() else []
+        return [part for name in names if (part := Part.of(name))]
+
+    def runs(self) -> list[str]:
+        """The runs that have written here, in order, also those without a part."""
+        hidden = {entry.name for entry in self.hidden.iterdir()} if self.hidden.is_dir() else set()
+        return sorted({run for run in hidden if _RUN.fullmatch(run)} | {part.run for part in self.parts()})
+
+    def foreign(self) -> list[str]:
+        """Visible entries that no sink has written."""
+        names = sorted(entry.name for entry in self.root.iterdir()) if self.root.is_dir() else []
+        return [name for name in names if not name.startswith((".", "_")) and Part.of(name) is None]
+
+    def run(self, run: str) -> Path:
+        """The directory of a run."""
+        return self.hidden / run
+
+    def schema(self, run: str) -> Path:
+        """The columns that a run writes."""
+        return self.run(run) / "schema"
+
+    def instance(self, run: str, sink: InstanceId) -> Path:
+        """The directory of an instance, with one directory for each of its incarnations."""
+        return self.run(run) / f"{quote(sink.operator, safe='')}-{sink.index}"

@@ -1,0 +1,45 @@
+"""The sink that keeps nothing: for measuring all that comes before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from seep.protocol.view import Incarnation
+from seep.sinks.definition import SinkDefinition, SinkStore
+
+
+def discard() -> SinkDefinition:
+    """Counts rows and drops them.
+
+    >>> discard().store("out", pa.schema([])).counters
+    {'rows': 0}
+    """
+    return Discard()
+
+
+class Discard(SinkDefinition):
+    """See `discard`."""
+
+    def check(self, operator: str, schema: pa.Schema) -> None:
+        """Any columns will do."""
+
+    def store(self, operator: str, schema: pa.Schema) -> Discarding:  # noqa: ARG002
+        return Discarding()
+
+
+class Discarding(SinkStore):
+    """Nothing is kept, so nothing needs a fence; the manager knows how far the instance was."""
+
+    def __init__(self) -> None:
+        self.counters = {"rows": 0}
+
+    def open(self, sink: Incarnation) -> int:  # noqa: ARG002
+        """See `SinkStore`."""
+        return 0
+
+    def commit(self, sink: Incarnation, epoch: int, batches: Sequence[pa.RecordBatch], watermark: int) -> int:  # noqa: ARG002
+        """See `SinkStore`."""
+        self.counters["rows"] += sum(batch.num_rows for batch in batches)
+        return epoch

@@ -1,0 +1,69 @@
+"""Input files: which ones a path means, and how they are shared out over partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from glob import glob, has_magic
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from primitives.errors import UserError
+from primitives.slots import SlotSet, split_by_weight
+
+Item = TypeVar("Item")
+
+#: Files are read by at most so many partitions, unless the caller wants more or fewer.
+PARTITIONS = 256
+
+
+class InputFile(NamedTuple):
+    """A file as it was when the query was made; what is appended later is not read."""
+
+    path: str
+    size: int
+
+
+def absolute(path: str | Path) -> str:
+    """The path as other processes see it, whatever directory they are in."""
+    if "://" in str(path):
+        raise UserError(f"{path} is not a path; files must be in a local or shared directory: mount it, or copy them")
+    return str(Path(path).absolute())
+
+
+def resolve(path: str | Path, suffixes: Sequence[str]) -> list[InputFile]:
+    """The files that a path, a glob pattern or a directory means, by name; UserError if there are none.
+
+    Names that begin with `.` or `_` are hidden. In a directory only files with one of the suffixes count.
+    """
+    found = [Path(name) for name in sorted(_matches(Path(path), suffixes)) if Path(name).is_file()]
+    if not found:
+        raise UserError(
+            f"no files match {path}; give a file, a pattern, or a directory with {' or '.join(suffixes)} files"
+        )
+    return [InputFile(str(file), file.stat().st_size) for file in found]
+
+
+def _matches(path: Path, suffixes: Sequence[str]) -> list[str]:
+    if path.is_dir():
+        return [str(file) for file in path.iterdir() if file.suffix in suffixes and not _is_hidden(file)]
+    if path.exists() or not has_magic(str(path)):
+        return [str(path)]
+    return [name for name in glob(str(path), recursive=True) if not _is_hidden(Path(name))]
+
+
+def _is_hidden(file: Path) -> bool:
+    return file.name.startswith((".", "_"))
+
+
+def share_out(items: Sequence[Item], weights: Sequence[int], most: int) -> list[list[Item]]:
+    """Neighbouring items together, in up to `most` parts of weights as even as can be; one empty part for no items.
+
+    >>> share_out("abcd", [1, 1, 1, 3], 2)
+    [['a', 'b', 'c'], ['d']]
+    """
+    if not items:
+        return [[]]
+    parts = split_by_weight(SlotSet.range(0, len(items) - 1), np.array(weights, np.float64), min(most, len(items)))
+    return [[items[at] for at in part] for part in parts]

@@ -1,0 +1,228 @@
+"""The logic of every source with a reader: keeps positions, watermark and pace, and reads exactly what it has read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from primitives.errors import EnvironmentFault, SeepError, UserError
+from primitives.slots import SlotSet
+from primitives.state.own import OwnState
+from primitives.state.processing import Containers
+from seep.operators.batches import as_batch, concat, conform
+from seep.protocol.logic import Reading
+from seep.protocol.messages import Positions
+from seep.query.times import event_times, times_column
+from seep.sources.definition import SourceSetting
+from seep.sources.pace import Adaptive, Pace, Paced, Portion
+from seep.sources.position import MIN_WATERMARK, Position, watermark_of
+from seep.sources.reader import SourceReader
+
+Clock = Callable[[], float]
+
+
+class Rows(NamedTuple):
+    """What a source says of its rows."""
+
+    schema: pa.Schema
+    partitions: int
+    time: str | None = None  #: the column with the event time
+    lag: int = 0  #: by how much a row may be older than an earlier one of its partition, in units of the watermark
+    stamp: str | None = None  #: a column that the reader leaves out: when the row was due, in microseconds
+    shed: bool = False
+
+
+class _Taken(NamedTuple):
+    """What was read of one partition, and the positions of the first of these rows and of the one after the last."""
+
+    batches: list[pa.RecordBatch]
+    first: Position
+    after: Position
+
+
+class PartitionedLogic:
+    """Slot i is partition i; slots without a partition are at their end from the beginning."""
+
+    def __init__(self, setting: SourceSetting, rows: Rows, reader: SourceReader, clock: Clock = time.time) -> None:
+        self.counters = {"shed": 0}
+        self.state = Containers(OwnState("positions", self, slot_bits=setting.slot_bits))
+        self._setting = setting
+        self._rows = rows
+        self._reader = reader
+        self._clock = clock
+        self._pace = _pace(setting, rows)
+        self._read_schema = _without(rows.schema, rows.stamp)
+        self._positions: dict[int, Position] = {}
+
+    # -- SourceLogic --------------------------------------------------------------------------------------------------
+
+    def seek(self, positions: Positions) -> None:
+        """See `SourceLogic`."""
+        self._positions |= {slot: Position(*position) for slot, position in positions.items()}
+
+    def read(self, epoch: int, slots: SlotSet) -> Reading[pa.RecordBatch]:
+        """See `SourceLogic`. How much is a matter of pace."""
+        now = self._clock()
+        is_over = self._setting.until is not None and now >= self._setting.until
+        live = {slot: p for slot in slots if not (p := self._position(slot)).ended and not is_over}
+        share = sum(slot < self._rows.partitions for slot in slots) / self._rows.partitions
+        portions = self._pace.portions(epoch, now, share, list(live.values()))
+        taken = [
+            self._take(slot, position._replace(start=position.start or now, at=now), portion)
+            for (slot, position), portion in zip(live.items(), portions, strict=True)
+        ]
+        self.counters["shed"] += sum(each.after.shed - live[slot].shed for slot, each in zip(live, taken, strict=True))
+        self._positions |= {slot: each.after for slot, each in zip(live, taken, strict=True)}
+        return self._reading(slots, taken, is_over)
+
+    def reread(self, epoch: int, slots: SlotSet, positions: Positions) -> Reading[pa.RecordBatch]:  # noqa: ARG002
+        """See `SourceLogic`. EnvironmentFault if the same rows are not there any more."""
+        taken = [self._retake(slot, Position(*positions[slot])) for slot in slots]
+        self.seek({slot: positions[slot] for slot in slots})
+        return self._reading(slots, taken, is_over=False)
+
+    # -- state of its own ---------------------------------------------------------------------------------------------
+
+    def get_processing_state(self, slots: SlotSet) -> dict[int, list[Any]]:
+        """The positions, for the container `positions`."""
+        return {slot: list(position) for slot, position in self._positions.items() if slot in slots}
+
+    def set_processing_state(self, state: Mapping[int, list[Any]]) -> None:
+        """Takes in positions of slots that arrive."""
+        self.seek(state)
+
+    def drop_processing_state(self, slots: SlotSet) -> None:
+        """Forgets the positions of slots that leave."""
+        for slot in [slot for slot in self._positions if slot in slots]:
+            del self._positions[slot]
+            self._reader.release(slot)
+
+    # -- one partition ------------------------------------------------------------------------------------------------
+
+    def _position(self, slot: int) -> Position:
+        if slot >= self._rows.partitions:
+            return Position(None, ended=True)
+        return self._positions.get(slot) or Position(self._reader.start(slot))
+
+    def _take(self, slot: int, position: Position, portion: Portion) -> _Taken:
+        """Reads on; one block, which may be shorter than the portion."""
+        first = self._skip(slot, position, portion.skip)
+        if not portion.take:
+            return _Taken([], first, first)
+        batch, after = self._block(slot, first, portion.take)
+        return _Taken([batch] if len(batch) else [], first, after)
+
+    def _retake(self, slot: int, target: Position) -> _Taken:
+        """Reads exactly up to a position, by as many blocks as it takes."""
+        position = self._position(slot)._replace(start=target.start, at=target.at)
+        position = first = self._skip(slot, position, target.shed - position.shed)
+        batches: list[pa.RecordBatch] = []
+        while position.rows < target.rows:
+            batch, position = self._block(slot, position, target.rows - position.rows)
+            self._check_same(slot, len(batch) > 0)
+            batches.append(batch)
+        self._check_same(slot, (position.rows, position.latest) == (target.rows, target.latest))
+        return _Taken(batches, first, target)
+
+    def _check_same(self, slot: int, is_same: bool) -> None:
+        if not is_same:
+            raise EnvironmentFault(
+                f"source {self._setting.operator!r}: what it read in partition {slot} is not there again, so an exact "
+                "recovery is not possible; its data was changed, or its reader is not repeatable"
+            )
+
+    def _skip(self, slot: int, position: Position, rows: int) -> Position:
+        if not rows:
+            return position
+        offset, skipped = self._reader.skip(slot, position.offset, rows)
+        return position._replace(offset=offset, shed=position.shed + skipped)
+
+    def _block(self, slot: int, position: Position, limit: int) -> tuple[pa.RecordBatch, Position]:
+        with _naming(self._setting.operator, slot, position.offset):
+            rows, offset, ended = self._reader.read(slot, position.offset, limit)
+            batch = self._stamped(self._conformed(rows), position)
+            latest = max(position.latest, self._latest(batch))
+        self._check_limit(slot, len(batch), limit)
+        return batch, position._replace(offset=offset, rows=position.rows + len(batch), latest=latest, ended=ended)
+
+    def _conformed(self, rows: Any) -> pa.RecordBatch:
+        return conform(self._setting.operator, as_batch(self._setting.operator, rows), self._read_schema)
+
+    def _check_limit(self, slot: int, rows: int, limit: int) -> None:
+        if rows > limit:
+            raise UserError(
+                f"source {self._setting.operator!r}: its reader was asked for at most {limit} rows of partition "
+                f"{slot}, and gave {rows}; keep to the limit, or the source log cannot tell epochs apart"
+            )
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    def _latest(self, batch: pa.RecordBatch) -> int:
+        if self._rows.time is None or not len(batch):
+            return MIN_WATERMARK
+        return int(event_times(batch[self._rows.time]).max())
+
+    def _due(self, position: Position, count: int) -> NDArray[np.float64]:
+        """Unix times when the next rows came to be: when they were due by the rate, or else when they were read."""
+        if self._setting.rate is None:
+            return np.full(count, position.at)
+        numbers = np.arange(position.passed + 1, position.passed + count + 1) * self._rows.partitions
+        return position.start + self._setting.rate.due_times(numbers)
+
+    def _stamped(self, batch: pa.RecordBatch, position: Position) -> pa.RecordBatch:
+        if self._rows.stamp is None:
+            return batch
+        index = self._rows.schema.get_field_index(self._rows.stamp)
+        times = (self._due(position, len(batch)) * 1e6).astype(np.int64)
+        columns = list(batch.columns)
+        columns.insert(index, times_column(times, self._rows.schema.field(index).type))
+        return pa.record_batch(columns, schema=self._rows.schema)
+
+    # -- all partitions -----------------------------------------------------------------------------------------------
+
+    def _reading(self, slots: SlotSet, taken: Sequence[_Taken], is_over: bool) -> Reading[pa.RecordBatch]:
+        positions = {slot: self._position(slot) for slot in slots}
+        batches = [batch for each in taken for batch in each.batches]
+        rows = concat(batches, self._rows.schema)
+        return Reading(
+            dict.fromkeys(self._setting.outputs, rows) if batches else {},
+            {slot: list(position) for slot, position in positions.items()},
+            watermark_of(positions.values(), self._rows.lag),
+            is_over or all(position.ended for position in positions.values()),
+            min((float(self._due(each.first, 1)[0]) for each in taken if each.batches), default=0.0),
+        )
+
+
+def _pace(setting: SourceSetting, rows: Rows) -> Pace:
+    if setting.rate is None:
+        return Adaptive(setting.epoch_seconds, setting.max_rows)
+    return Paced(setting.rate, rows.partitions, setting.max_rows, shed=rows.shed)
+
+
+def _without(schema: pa.Schema, column: str | None) -> pa.Schema:
+    return schema if column is None else pa.schema([field for field in schema if field.name != column])
+
+
+@contextmanager
+def _naming(operator: str, partition: int, offset: Any) -> Iterator[None]:
+    """Errors of a reader say which source, and those of foreign code also where it stood."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"source {operator!r}: {error}") from error
+    except EnvironmentFault as error:
+        raise EnvironmentFault(f"source {operator!r}: {error}") from error
+    except SeepError:
+        raise
+    except OSError as error:
+        raise EnvironmentFault(f"source {operator!r} cannot read partition {partition}: {error}") from error
+    except Exception as error:
+        raise UserError(
+            f"source {operator!r} failed in partition {partition} at {offset!r}: {type(error).__name__}: {error}"
+        ) from error

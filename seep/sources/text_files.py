@@ -1,0 +1,145 @@
+"""Sources of text files: CSV and JSON lines are dialects of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from primitives.errors import UserError
+from seep.operators.batches import concat
+from seep.query.times import Duration
+from seep.sources.base import ReaderDefinition, check_partitions
+from seep.sources.dialect import Dialect
+from seep.sources.files import InputFile, absolute, resolve, share_out
+from seep.sources.reader import Block, SourceReader
+from seep.sources.text_rows import Beginning, TextRows, beginning, first_bad, rows_from
+
+#: Bytes that columns are inferred from, when none are given.
+_SAMPLE_BYTES = 1 << 20
+
+
+class TextFiles(ReaderDefinition):
+    """A source of text files. They are looked up once, before it travels."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        dialect: Dialect,
+        schema: pa.Schema | None,
+        time: str | None,
+        out_of_order: Duration,
+        partitions: int,
+    ) -> None:
+        super().__init__(time, out_of_order)
+        self._path = absolute(path)
+        self._dialect = dialect
+        self._given = schema
+        self._most = check_partitions(partitions)
+
+    @cached_property
+    def _files(self) -> list[InputFile]:
+        return resolve(self._path, self._dialect.suffixes)
+
+    @cached_property
+    def _parts(self) -> list[list[InputFile]]:
+        return share_out(self._files, [file.size + 1 for file in self._files], self._most)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        return self._inferred() if self._given is None else self._given
+
+    @property
+    def partitions(self) -> int:
+        return len(self._parts)
+
+    def _inferred(self) -> pa.Schema:
+        file = next((file for file in self._files if file.size), self._files[0])
+        begin = beginning(file, self._dialect)
+        try:
+            sample = rows_from(file, begin.byte, _SAMPLE_BYTES, self._dialect)
+            return pa.schema([_widened(field) for field in self._dialect.infer(sample.data, begin.header)])
+        except pa.ArrowException as error:
+            raise UserError(
+                f"the columns of {file.path} cannot be told from its first rows: {error}; give schema="
+            ) from error
+
+    def check_data(self) -> None:
+        for file in self._files:
+            header = beginning(file, self._dialect).header
+            if header is not None and (missing := [name for name in self.schema.names if name not in header]):
+                raise UserError(
+                    f"{file.path} has no column {', '.join(map(repr, missing))}; its header has {', '.join(header)}"
+                )
+
+    def reader(self) -> SourceReader:
+        return TextReader(self._parts, self._dialect, self.schema)
+
+
+class Offset(NamedTuple):
+    """Where a row begins; travels as a list."""
+
+    file: int  #: of those of the partition
+    byte: int = 0
+    line: int = 0  #: lines before it, for messages
+
+
+class TextReader(SourceReader):
+    """Finds the ends of rows by itself, so that it can stop after any of them; keeps no file open."""
+
+    def __init__(self, parts: list[list[InputFile]], dialect: Dialect, schema: pa.Schema) -> None:
+        self._parts = parts
+        self._dialect = dialect
+        self._schema = schema
+        self._nothing = concat([], schema)
+        self._beginnings: dict[str, Beginning] = {}
+        self._row_bytes = 64.0  #: about as many as a row has
+
+    def start(self, partition: int) -> list[int]:  # noqa: ARG002
+        """See `SourceReader`."""
+        return list(Offset(0))
+
+    def read(self, partition: int, offset: Sequence[int], limit: int) -> Block:
+        """See `SourceReader`. A block does not go beyond the end of a file."""
+        files, at, rows = self._parts[partition], Offset(*offset), self._nothing
+        while at.file < len(files) and not len(rows):
+            rows, at = self._read(files[at.file], at, limit)
+        return Block(rows, list(at), at.file >= len(files))
+
+    def _read(self, file: InputFile, at: Offset, limit: int) -> tuple[pa.RecordBatch, Offset]:
+        begin = self._beginning(file)
+        if at.byte < begin.byte:
+            at = at._replace(byte=begin.byte, line=begin.line)
+        rows = rows_from(file, at.byte, int(limit * self._row_bytes * 1.1), self._dialect).first(limit)
+        batch = self._parse(file, at, rows, begin.header) if len(rows) else self._nothing
+        byte = at.byte + len(rows.data)
+        return batch, Offset(at.file + 1) if byte >= file.size else Offset(at.file, byte, at.line + rows.lines)
+
+    def _beginning(self, file: InputFile) -> Beginning:
+        if file.path not in self._beginnings:
+            self._beginnings[file.path] = beginning(file, self._dialect)
+        return self._beginnings[file.path]
+
+    def _parse(self, file: InputFile, at: Offset, rows: TextRows, header: list[str] | None) -> pa.RecordBatch:
+        def parse(data: bytes, count: int) -> pa.Table:
+            table = self._dialect.parse(data, self._schema, header)
+            if table.num_rows != count:
+                raise pa.ArrowInvalid(f"{table.num_rows} rows, where each line is expected to hold one")
+            return table
+
+        self._row_bytes = len(rows.data) / len(rows)
+        try:
+            return concat(parse(rows.data, len(rows)).to_batches(), self._schema)
+        except pa.ArrowException:
+            line, reason = first_bad(rows, parse)
+            raise UserError(f"{file.path}, line {at.line + line}: {reason}") from None
+
+
+def _widened(field: pa.Field) -> pa.Field:
+    """What a few rows have in seconds or not at all, later rows may have in microseconds or as text."""
+    if pa.types.is_timestamp(field.type):
+        return field.with_type(pa.timestamp("us", field.type.tz))
+    return field.with_type(pa.string()) if pa.types.is_null(field.type) else field

@@ -1,0 +1,165 @@
+"""The fleet: nodes as Spark jobs of one task each, started, watched, cancelled and stopped from the driver.
+
+One job per node, never one stage for all: the loss of one then says nothing of the others, and nodes come and go. On a
+cluster Spark runs a task again that has failed, or a second time at once (speculation); each is a new node with the
+order's id and an attempt above 0.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+from pyspark import InheritableThread, SparkContext
+
+from primitives.errors import EnvironmentFault
+from seep.spark.bootstrap import node_task
+from seep.spark.order import NodeOrder, carry_out
+from seep.spark.process import Process
+from seep.spark.reason import CANCELLED, reason_of, reason_of_exception
+from seep.spark.shipping import packed, ship, travel_by_value
+
+#: Seconds between two looks at what is left, while stopping.
+_POLL = 0.01
+#: More attempts than Spark makes of any task.
+_MANY = 1000
+
+
+class Ended(NamedTuple):
+    """An order is over: Spark does not run it again."""
+
+    order: str
+    reason: str | None  #: None: its main function returned
+
+
+@dataclass(slots=True)
+class _Job:
+    thread: threading.Thread
+    processes: list[Process] = field(default_factory=list)
+    cancelled: bool = False
+    ended: Ended | None = None
+
+
+class Fleet:
+    """The nodes of one run. `main` runs in each, with a `NodeOrder`; a node is over, process and all, when it returns.
+
+    `on_ended` is called about a tenth of a second after an order is over, on a thread of the fleet.
+    """
+
+    def __init__(
+        self,
+        context: SparkContext,
+        main: Callable[[NodeOrder], None],
+        settings: Any,
+        *,
+        query: str,
+        on_ended: Callable[[Ended], None],
+    ) -> None:
+        travel_by_value()
+        self._context, self._on_ended = context, on_ended
+        self._description = f"seep node of {query}"
+        self._shipment = ship(context)
+        self._payload = packed(partial(carry_out, main, settings))
+        self._id = secrets.token_hex(3)
+        self._jobs: dict[str, _Job] = {}
+        self._stopped = False
+        self._lock = threading.Lock()
+
+    def start(self, count: int = 1) -> tuple[str, ...]:
+        """Orders so many nodes more (none after `stop`); they come when Spark has task slots for them."""
+        with self._lock:
+            return tuple(self._start() for _ in range(count if not self._stopped else 0))
+
+    def registered(self, order: str, process: Process) -> None:
+        """A node has said which process it is; on this host the fleet can end it without waiting for Spark."""
+        with self._lock:
+            self._jobs[order].processes.append(process)
+            late = self._jobs[order].cancelled
+        if late:
+            process.kill()
+
+    def cancel(self, order: str) -> None:
+        """Ends the order and its node, stopped or not: at once on this host if it has registered, else in 2 to 4 s."""
+        with self._lock:
+            job = self._jobs[order]
+            job.cancelled = True
+        if job.ended is None:
+            self._context._jsc.sc().cancelJobGroupAndFutureJobs(self._group(order))
+        for process in job.processes:
+            process.kill()
+
+    def check(self) -> None:
+        """EnvironmentFault if an order is over that nobody cancelled; for while all nodes are still to come."""
+        with self._lock:
+            over = [job.ended for job in self._jobs.values() if job.ended and not job.cancelled]
+        for ended in over:
+            raise EnvironmentFault(f"node {ended.order} did not start: {ended.reason or 'it ended by itself'}")
+
+    def failures(self, order: str) -> tuple[str, ...]:
+        """Why attempts of this order have failed so far, in turn; the last one may have been followed by another."""
+        errors = [task.errorMessage() for task in self._tasks(order)]
+        return tuple(reason_of(error.get()) for error in errors if error.isDefined())
+
+    def stop(self, timeout: float = 10.0) -> tuple[str, ...]:
+        """Ends all and waits until no node is left; the orders of which one still is after `timeout`."""
+        with self._lock:
+            self._stopped = True
+            orders: Iterable[str] = tuple(self._jobs)
+        for order in orders:
+            self.cancel(order)
+        deadline = time.monotonic() + timeout
+        while (left := tuple(filter(self._lives, orders))) and time.monotonic() < deadline:
+            orders = left
+            time.sleep(_POLL)
+        return left
+
+    def _start(self) -> str:
+        order = f"{self._id}-{len(self._jobs)}"
+        thread = InheritableThread(target=self._watch, args=(order,), name=f"seep order {order}", daemon=True)
+        self._jobs[order] = _Job(thread)
+        thread.start()
+        return order
+
+    def _watch(self, order: str) -> None:
+        """Lives as long as the job; Spark's call returns when that is over."""
+        job = self._jobs[order]
+        try:
+            self._run(order)
+            reason = None
+        except Exception as error:
+            reason = CANCELLED if job.cancelled else reason_of_exception(error)
+        job.ended = Ended(order, reason)
+        self._on_ended(job.ended)
+
+    def _run(self, order: str) -> None:
+        self._context.setJobGroup(self._group(order), self._description, interruptOnCancel=True)
+        task = node_task(self._shipment, self._payload, order)
+        self._context.parallelize([None], 1).mapPartitions(task).collect()
+
+    def _lives(self, order: str) -> bool:
+        """Whether something is left of it; the job of a cancelled order is over before its task is."""
+        job = self._jobs[order]
+        return job.thread.is_alive() or any(process.alive() for process in job.processes) or self._runs(order)
+
+    def _runs(self, order: str) -> bool:
+        wanted = self._jobs[order].ended
+        return bool(wanted and wanted.reason == CANCELLED) and any(
+            task.status() == "RUNNING" for task in self._tasks(order)
+        )
+
+    def _tasks(self, order: str) -> list[Any]:
+        """What Spark knows of the attempts of an order's one task."""
+        status, store = self._context.statusTracker(), self._context._jsc.sc().statusStore()
+        jobs = [status.getJobInfo(job) for job in status.getJobIdsForGroup(self._group(order))]
+        stages = [stage for job in jobs if job for stage in job.stageIds]
+        found = [store.taskList(stage, 0, _MANY) for stage in stages]
+        return [tasks.apply(number) for tasks in found for number in range(tasks.size())]
+
+    def _group(self, order: str) -> str:
+        """Spark's name for the order's job."""
+        return f"seep {order}"

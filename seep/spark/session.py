@@ -1,0 +1,240 @@
+"""The Spark session that hosts a run: the user's own, left as it was, or one that lasts as long as the run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+
+from primitives.errors import EnvironmentFault, UserError
+from seep.spark.address import driver_host, driver_interface, is_loopback
+from seep.spark.capacity import capacity
+from seep.spark.java import check_java
+from seep.spark.noise import Sieve, quiet_logging
+from seep.spark.reason import reason_of_exception
+from seep.spark.shipping import is_local
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Task slots of a local session: nodes take one each and mostly wait, so there may be many more than cores.
+LOCAL_SLOTS = 64
+#: Set by spark-submit: its JVM is there already.
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+#: How long a master may take to answer, and the JVM to end.
+_PATIENCE = 5.0
+
+#: The JVM only schedules nodes: it needs little memory, no compiler that optimises, no collector with threads.
+_FRUGAL_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+_SETTINGS = {
+    "spark.driver.memory": "512m",
+    "spark.executor.memory": "512m",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.python.task.killTimeout": "0s",
+    "spark.speculation": "false",
+}
+
+
+@dataclass(slots=True)
+class Host:
+    """A Spark session in which nodes can be started; a context manager that ends what it began."""
+
+    context: SparkContext
+    own: bool  #: begun for this run, and ended with it
+    _closing: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+
+    @property
+    def driver_host(self) -> str:
+        """Where executors reach the driver."""
+        return driver_host(self.context)
+
+    @property
+    def driver_interface(self) -> str:
+        """Where the driver may listen."""
+        return driver_interface(self.context)
+
+    @property
+    def is_local(self) -> bool:
+        return is_local(self.context)
+
+    def explain(self) -> str:
+        """Why nodes may be slow to come, and what to do."""
+        return f"Spark has {capacity(self.context)}; free the cluster, give it more, or ask for fewer nodes (--nodes)"
+
+    def close(self) -> None:
+        """Ends the session, its JVM and its files if they are ours; a session of the user's runs on."""
+        self._closing.close()
+
+    def __enter__(self) -> Host:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, reason: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_session(
+    spark: SparkSession | SparkContext | None = None,
+    *,
+    master: str | None = None,
+    slots_needed: int = 1,
+    name: str = "seep",
+    verbose: bool = False,
+) -> Host:
+    """The user's session as a host, or a new one: at `master`, else in this machine with task slots for all.
+
+    A new local session takes about 3 s. `verbose` leaves Spark's log as Spark has it.
+    """
+    if spark is not None:
+        return Host(_context_of(spark, master), own=False)
+    if SparkContext._active_spark_context is not None:
+        raise UserError("a Spark session is running in this program: pass it with spark=…, or stop it first")
+    with contextlib.ExitStack() as closing:
+        if master is None and _SUBMITTED in os.environ:
+            context = _join(name, closing)
+        else:
+            context = _begin(master or f"local[{max(LOCAL_SLOTS, slots_needed)}]", name, verbose, closing)
+        return Host(context, own=True, _closing=closing.pop_all())
+
+
+def _context_of(spark: SparkSession | SparkContext, master: str | None) -> SparkContext:
+    if master is not None:
+        raise UserError("pass a session or a master, not both: a session has its master")
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise UserError(
+            "this is a Spark Connect session, and nodes need the classic driver: make the session with "
+            "SparkSession.builder.master(…), without remote(…), SPARK_REMOTE or spark.api.mode=connect"
+        )
+    context = spark if isinstance(spark, SparkContext) else spark.sparkContext
+    if context._jsc is None:
+        raise UserError("this Spark session has been stopped; make a new one")
+    if is_local(context) and "PYSPARK_PYTHON" not in os.environ:
+        context.pythonExec = sys.executable  # else any `python3` of the PATH, which may lack what this one has
+    return context
+
+
+def _join(name: str, closing: contextlib.ExitStack) -> SparkContext:
+    """A context where spark-submit says, with the settings given there."""
+    with _interrupts_as_they_were():
+        context = SparkContext(conf=SparkConf().setIfMissing("spark.app.name", name))
+    closing.callback(context.stop)
+    return context
+
+
+def _begin(master: str, name: str, verbose: bool, closing: contextlib.ExitStack) -> SparkContext:
+    """Starts a JVM and a context in it; `closing` gets all that undoes it, in reverse."""
+    _check_master(master)
+    check_java()
+    directory = Path(tempfile.mkdtemp(prefix="seep-spark-"))
+    closing.callback(shutil.rmtree, directory, ignore_errors=True)
+    conf = _configuration(master, name, directory, verbose)
+    if SparkContext._gateway is None:
+        _launch_jvm(conf, verbose, closing)
+    with _interrupts_as_they_were():
+        context = _context_at(master, conf)
+    closing.callback(context.stop)
+    if _stays_here(master):
+        context.pythonExec = os.environ.get("PYSPARK_PYTHON", sys.executable)
+    return context
+
+
+def _configuration(master: str, name: str, directory: Path, verbose: bool) -> SparkConf:
+    """Ours where the user's environment (spark-defaults, PYSPARK_SUBMIT_ARGS) does not say otherwise."""
+    conf = SparkConf().setMaster(master).setAppName(name)
+    options = [*_FRUGAL_JVM, f"-Djava.io.tmpdir={directory}", *([] if verbose else [quiet_logging(directory)])]
+    here = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if _stays_here(master) else {}
+    ours = {"spark.driver.extraJavaOptions": " ".join(options), "spark.local.dir": str(directory)}
+    for key, value in (_SETTINGS | here | ours).items():
+        conf.setIfMissing(key, value)
+    return conf
+
+
+def _context_at(master: str, conf: SparkConf) -> SparkContext:
+    try:
+        return SparkContext(conf=conf)
+    except Exception as reason:
+        raise EnvironmentFault(f"Spark does not start at {master}: {reason_of_exception(reason)}") from reason
+
+
+def _launch_jvm(conf: SparkConf, verbose: bool, closing: contextlib.ExitStack) -> None:
+    """Starts Spark's JVM; without `verbose`, with its stderr behind a sieve."""
+    sieve = None if verbose else Sieve()
+    try:
+        gateway = launch_gateway(conf, {"stderr": sieve.writing} if sieve else {})  # type: ignore[no-untyped-call]
+    except Exception as reason:
+        said = sieve.failed() if sieve else str(reason)
+        raise EnvironmentFault(f"Spark's JVM does not start: {said}") from reason
+    if sieve:
+        sieve.started()
+        closing.callback(sieve.join)
+    SparkContext._gateway, SparkContext._jvm = gateway, gateway.jvm
+    closing.callback(_end_jvm, gateway)
+
+
+def _end_jvm(gateway: Any) -> None:
+    """Ends the JVM, which pyspark would leave until this program ends, and has pyspark forget it."""
+    SparkContext._gateway = SparkContext._jvm = None
+    with contextlib.suppress(Exception):
+        gateway.shutdown()
+    if gateway.proc is None:
+        return
+    gateway.proc.stdin.close()
+    try:
+        gateway.proc.wait(_PATIENCE)
+    except Exception:
+        gateway.proc.kill()
+        gateway.proc.wait()
+
+
+@contextlib.contextmanager
+def _interrupts_as_they_were() -> Iterator[None]:
+    """Ctrl-C goes where it went before: pyspark would have it cancel all jobs first, and with them all nodes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _master_address(master: str) -> tuple[str, int | None]:
+    """Host and port of a Standalone master; "" for masters of other kinds."""
+    found = re.match(r"spark://([^:,]+):(\d+)", master)
+    return (found[1], int(found[2])) if found else ("", None)
+
+
+def _stays_here(master: str) -> bool:
+    return master.startswith("local") or is_loopback(_master_address(master)[0] or "0.0.0.0")
+
+
+def _check_master(master: str) -> None:
+    """The master is of a kind that Spark knows, and a Standalone one answers; Spark itself would try for a minute."""
+    if not re.match(r"local(-cluster)?(\[.*\])?$|spark://|k8s://|yarn$", master):
+        raise UserError(f"there is no master {master!r}: it is local[n], spark://host:port, k8s://… or yarn")
+    host, port = _master_address(master)
+    if port is None or "," in master:
+        return
+    try:
+        socket.create_connection((host, port), _PATIENCE).close()
+    except OSError as reason:
+        raise EnvironmentFault(
+            f"no Spark master answers at {master} ({reason}); mend the address, or start it"
+        ) from None

@@ -1,0 +1,78 @@
+"""Shipping: the project's packages reach executors that do not have them, once per session and content."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seep.spark import bootstrap
+from seep.spark.bootstrap import Shipment, digest_of, files_of, root_of
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+#: The project's packages, as far as they are installed here.
+PACKAGES = ("primitives", "policies", "vmpool", "seep", "lrb", "nexmark")
+#: What a node imports of others, whatever its query.
+REQUIRES = ("numpy", "pyarrow", "numba", "msgpack", "networkx")
+#: Every entry of the archive bears the same date, so that the same packages make the same archive.
+_DATE = (1980, 1, 1, 0, 0, 0)
+
+
+def ship(context: SparkContext) -> Shipment:
+    """Has the packages at hand for all tasks of the session, and says how a node comes by them.
+
+    A local session finds the driver's own. For others a zip of about 0.3 MB lies among Spark's files, which executors
+    fetch once; those that have the same packages installed do not open it.
+    """
+    roots = [(package, root) for package in PACKAGES if (root := root_of(package))]
+    names = tuple(package for package, _ in roots)
+    digest = digest_of(roots)
+    if is_local(context):
+        return Shipment(names, digest, None, tuple(map(os.path.abspath, sys.path)), REQUIRES)
+    return Shipment(names, digest, _add_archive(context, roots, digest), (), REQUIRES)
+
+
+def is_local(context: SparkContext) -> bool:
+    """Whether driver and executor are one JVM on this machine."""
+    return re.fullmatch(r"local(\[.*\])?", context.master or "") is not None
+
+
+def _add_archive(context: SparkContext, roots: list[tuple[str, str]], digest: str) -> str:
+    """The name among Spark's files; the archive itself lies where Spark removes it with the session."""
+    from pyspark import SparkFiles
+
+    directory = Path(SparkFiles.getRootDirectory()) / "packages"
+    directory.mkdir(exist_ok=True)
+    path = directory / f"seep-{digest}.zip"
+    if not path.exists():
+        write_archive(path, roots)
+        context.addFile(str(path))
+    return path.name
+
+
+def write_archive(path: Path, roots: list[tuple[str, str]]) -> None:
+    """A zip of the packages; the same bytes for the same content."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for package, root in roots:
+            for name in files_of(root):
+                entry = zipfile.ZipInfo(f"{package}/{name}", _DATE)
+                archive.writestr(entry, (Path(root) / name).read_bytes(), zipfile.ZIP_DEFLATED)
+
+
+def packed(function: object) -> bytes:
+    """A function, with all it holds on to, as Spark packs closures: the one thing that is ever pickled."""
+    from pyspark import cloudpickle
+
+    return bytes(cloudpickle.dumps(function))  # type: ignore[no-untyped-call]
+
+
+def travel_by_value() -> None:
+    """From now on `bootstrap` is part of every closure that uses it, and not a module to import at the other end."""
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(bootstrap)  # type: ignore[no-untyped-call]

@@ -1,0 +1,50 @@
+"""For tests, yours and ours: run a query in this process, deterministically, and let things befall it in mid-run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from seep.query.program import Program
+from seep.query.query import Query
+from seep.testing.in_process import InProcess
+from seep.testing.scripted import Checkpoint, Kill, Pause, Scale, Script
+
+__all__ = ["Checkpoint", "InProcess", "Kill", "Pause", "Scale", "rows", "run", "script"]
+
+#: A source of the given batches, one per epoch, with cues in between.
+script = Script
+
+
+def run(
+    query: Query | Program,
+    *,
+    nodes: int = 3,
+    parallelism: Mapping[str, int] | None = None,
+    checkpoint_every: int = 4,
+    rows_per_epoch: int = 1_000,
+    seed: int | None = None,
+    epochs: int = 100_000,
+) -> dict[str, pa.Table]:
+    """Runs a query to the end of its input and returns what each sink got, whatever its kind."""
+    with InProcess(
+        query,
+        nodes=nodes,
+        parallelism=parallelism,
+        checkpoint_every=checkpoint_every,
+        rows_per_epoch=rows_per_epoch,
+        seed=seed,
+    ) as process:
+        process.run(epochs)
+        return process.tables
+
+
+def rows(table: pa.Table) -> Counter[str]:
+    """The rows of a table and how often each is there: equal for tables with the same rows in any order.
+
+    >>> rows(pa.table({"n": [1, 2, 1]})) == rows(pa.table({"n": [2, 1, 1]}))
+    True
+    """
+    return Counter(map(repr, table.to_pylist()))

@@ -1,0 +1,62 @@
+"""The stores that sinks commit to, opened where each belongs, and a record of the rows that were committed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from primitives.graph import InstanceId
+from seep.protocol.effects import Commit
+from seep.protocol.sink import CommitAccepted, CommitRefused, SinkOpened
+from seep.protocol.view import Incarnation
+from seep.sinks.definition import Place, SinkDefinition, SinkFenced, SinkStore
+
+
+class Stores:
+    """One store per sink at the driver, or one per incarnation of a sink at its node, as the definition says."""
+
+    def __init__(self, sinks: Mapping[str, tuple[SinkDefinition, pa.Schema]]) -> None:
+        self._sinks = sinks
+        self._at_driver: dict[str, SinkStore] = {}
+        self._at_nodes: dict[Incarnation, SinkStore] = {}
+        #: what was committed, by sink; an epoch that comes again after a failure is put in its own place
+        self._rows: dict[str, dict[tuple[int, InstanceId], tuple[pa.RecordBatch, ...]]] = {name: {} for name in sinks}
+
+    def open(self, sink: Incarnation) -> SinkOpened:
+        definition, schema = self._sinks[sink.instance.operator]
+        if definition.place is Place.DRIVER and sink.instance.operator not in self._at_driver:
+            self._at_driver[sink.instance.operator] = definition.store(sink.instance.operator, schema)
+        elif definition.place is Place.NODE:
+            self._at_nodes[sink] = definition.store(sink.instance.operator, schema)
+        return SinkOpened(self._store(sink).open(sink))
+
+    def commit(self, effect: Commit) -> CommitAccepted | CommitRefused:
+        batches = tuple(batch for port in sorted(effect.inputs) for batch in effect.inputs[port])
+        try:
+            durable = self._store(effect.sink).commit(effect.sink, effect.epoch, batches, effect.watermark)
+        except SinkFenced:
+            return CommitRefused(effect.epoch)
+        self._rows[effect.sink.instance.operator][effect.epoch, effect.sink.instance] = batches
+        return CommitAccepted(durable)
+
+    def abandon(self, sink: Incarnation) -> None:
+        """The node of the sink has ended, and so has a store there, without a word."""
+        self._at_nodes.pop(sink, None)
+
+    def tables(self) -> dict[str, pa.Table]:
+        """The rows of every sink, by epoch and then by instance."""
+        return {name: self._table(name) for name in self._rows}
+
+    def close(self) -> None:
+        for store in (*self._at_driver.values(), *self._at_nodes.values()):
+            store.close()
+        self._at_driver.clear()
+        self._at_nodes.clear()
+
+    def _store(self, sink: Incarnation) -> SinkStore:
+        return self._at_nodes[sink] if sink in self._at_nodes else self._at_driver[sink.instance.operator]
+
+    def _table(self, name: str) -> pa.Table:
+        rows = self._rows[name]
+        return pa.Table.from_batches([batch for place in sorted(rows) for batch in rows[place]], self._sinks[name][1])

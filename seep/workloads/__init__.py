@@ -1,0 +1,1 @@
+"""Workloads: ready-made queries with data that they make themselves, and an independent check of their results."""

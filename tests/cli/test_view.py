@@ -1,0 +1,101 @@
+"""Views: what is shown of a run on a terminal, in a log, and to those who want quiet."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from seep.cli import view as module
+from seep.cli.view import Board, Lines, View, event_line, status_line, view_for
+from seep.runtime.events import Happening
+from seep.runtime.metrics import InstanceStatus, Status
+
+KILLED = Happening("killed", 5.021, node="n2", detail="with counter[0]")
+RECOVERED = Happening("recovered", 5.43, "counter", "counter[0]", seconds=0.41, detail="detected 0.061")
+RESTORED = Happening("restored", 5.3, "counter", "counter[0]")
+FAILED = Happening("failed", 6.0, detail="boom")
+COUNTER = InstanceStatus("counter[0]#1", "counter", "n2", "running", 40, 1_200_000, 0, 1.5, 0.34, 0, 3 << 20, {})
+STATUS = Status(
+    12.3, 42, 40, 240_000, 20_013.4, {"p50": 0.031, "p95": 0.0525, "p99": 0.06, "max": 0.41}, (COUNTER,), 5, 1
+)
+
+
+def console(terminal: bool) -> tuple[Console, io.StringIO]:
+    written = io.StringIO()
+    return Console(file=written, force_terminal=terminal, width=120, color_system=None), written
+
+
+def test_a_status_is_one_line_of_figures() -> None:
+    assert status_line(STATUS) == (
+        "  12.30 s  20,013 rows/s; latency p50 31.0 ms, p95 52.5 ms, p99 60.0 ms, max 410 ms; "
+        "2 epochs in flight; 1 instance on 4 nodes (1 idle)"
+    )
+
+
+def test_an_event_is_one_line_with_its_time() -> None:
+    assert event_line(KILLED).plain == "   5.02 s  killed n2 with counter[0]"
+    assert event_line(RECOVERED).plain == "   5.43 s  recovered counter[0] in 0.410 s detected 0.061"
+
+
+def test_a_log_has_each_event_once_and_no_more_than_a_status_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter([0.0, 0.0, 0.5, 1.1, 1.1]).__next__
+    monkeypatch.setattr(module.time, "monotonic", now)
+    out, written = console(terminal=False)
+    with Lines(out) as view:
+        view.step("starting Spark")
+        view._next = -1.0
+        view.happen(KILLED)
+        view.show(STATUS)
+        view.show(STATUS)
+        view.happen(RECOVERED)
+        view.show(STATUS)
+    told = [line.split()[2] for line in written.getvalue().splitlines()[1:]]
+    assert told == ["killed", "20,013", "recovered", "20,013"]
+
+
+@pytest.mark.parametrize(("verbose", "shown"), [(False, ["killed"]), (True, ["killed", "restored"])])
+def test_details_are_for_those_who_ask(verbose: bool, shown: list[str]) -> None:
+    out, written = console(terminal=False)
+    view = Lines(out, verbose)
+    for happening in (KILLED, RESTORED, FAILED):
+        view.happen(happening)
+    view.flush()
+    assert [line.split()[2] for line in written.getvalue().splitlines()] == shown
+
+
+def test_a_board_shows_every_instance_and_leaves_only_events_and_words() -> None:
+    out, written = console(terminal=True)
+    with Board(out) as view:
+        view.step("starting Spark")
+        view.happen(KILLED)
+        view.show(STATUS)
+        view._live.refresh()
+        drawn = written.getvalue()
+    assert "counter[0]#1" in drawn
+    assert "3.0 MiB" in drawn
+    assert "34%" in drawn
+    assert written.getvalue().count("killed n2 with counter[0]") == 1
+
+
+def test_names_with_brackets_are_no_markup() -> None:
+    out, written = console(terminal=False)
+    View(out).say("checked counter[bold][0] [/]")
+    assert written.getvalue() == "checked counter[bold][0] [/]\n"
+
+
+def test_quiet_shows_what_is_said_and_nothing_else() -> None:
+    out, written = console(terminal=True)
+    with view_for(out, quiet=True, verbose=True) as view:
+        view.step("starting Spark")
+        view.happen(KILLED)
+        view.show(STATUS)
+        view.flush()
+        view.say("the end")
+    assert written.getvalue() == "the end\n"
+
+
+@pytest.mark.parametrize(("terminal", "kind"), [(True, Board), (False, Lines)])
+def test_the_view_suits_where_the_output_goes(terminal: bool, kind: type[View]) -> None:
+    assert type(view_for(console(terminal)[0], quiet=False, verbose=False)) is kind

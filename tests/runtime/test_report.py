@@ -1,0 +1,133 @@
+"""Reports: what samples and events of a run come to."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from primitives.errors import EnvironmentFault, InternalError, UserError
+from seep.runtime import report as module
+from seep.runtime.events import Happening
+from seep.runtime.metrics import InstanceStatus, Status
+from seep.runtime.report import Commits, Recorder, make_report
+
+
+def status(at: float, *, ticked: int = 0, committed: int = 0) -> Status:
+    instance = InstanceStatus("counter[0]#1", "counter", "n1", "running", committed, 10, 0, 0.5, 0.25, 0, 0, {})
+    return Status(at, ticked, committed, int(at * 100), 100.0, {"p50": 0.01}, (instance,), 3, 1)
+
+
+def report_of(
+    *samples: Status, events: tuple[Happening, ...] = (), failure: UserError | None = None
+) -> dict[str, object]:
+    return make_report("q", events, samples, rows=1000, latency={"p50": 0.01}, largest_gap=0.3, failure=failure)
+
+
+def test_the_summary_counts_from_the_first_sample_to_the_end_of_the_run() -> None:
+    finished = Happening("finished", 11.0)
+    report = report_of(status(1.0), status(6.0, committed=90), status(31.0, committed=90), events=(finished,))
+    assert report["summary"] == {
+        "rows": 1000,
+        "seconds": 10.0,
+        "rows_per_second": 100.0,
+        "epochs": 90,
+        "latency": {"p50": 0.01},
+        "largest_gap": 0.3,
+        "recoveries": [],
+        "counters": {},
+        "failure": None,
+    }
+
+
+def test_a_point_of_the_series_says_how_things_were() -> None:
+    report = report_of(status(2.0, ticked=9, committed=7))
+    assert report["series"] == [
+        {
+            "at": 2.0,
+            "rows": 200,
+            "rows_per_second": 100.0,
+            "latency": {"p50": 0.01},
+            "epochs_in_flight": 2,
+            "nodes": 3,
+            "idle_nodes": 1,
+            "instances": {"counter[0]#1": {"node": "n1", "utilisation": 0.25}},
+        }
+    ]
+
+
+def test_samples_after_the_end_are_left_out_of_the_series() -> None:
+    report = report_of(status(1.0), status(5.0), events=(Happening("failed", 3.0),))
+    assert [point["at"] for point in report["series"]] == [1.0]  # type: ignore[attr-defined]
+
+
+def test_a_recovery_is_told_with_its_parts() -> None:
+    parts = "detected 0.061, restored 0.240, replayed 0.109"
+    recovered = Happening("recovered", 5.41, "counter", "counter[0]", seconds=0.41, detail=parts)
+    summary = report_of(status(0.0), events=(Happening("killed", 5.0, node="n1"), recovered))["summary"]
+    assert summary["recoveries"] == [  # type: ignore[index]
+        {"instance": "counter[0]", "at": 5.41, "seconds": 0.41, "detected": 0.061, "restored": 0.24, "replayed": 0.109}
+    ]
+
+
+def test_a_failure_is_told_with_whose_it_is() -> None:
+    for failure, kind in (
+        (UserError("x"), "user"),
+        (EnvironmentFault("x"), "environment"),
+        (InternalError("x"), "internal"),
+    ):
+        summary = make_report("q", (), (), rows=0, latency={}, largest_gap=0.0, failure=failure)["summary"]
+        assert summary["failure"] == {"kind": kind, "text": "x"}
+
+
+def test_a_report_is_plain_data_even_of_a_run_that_hardly_began() -> None:
+    empty = make_report("q", (), (), rows=0, latency={}, largest_gap=0.0)
+    full = report_of(status(1.0), events=(Happening("killed", 1.0, node="n1", detail="with counter[0]"),))
+    for report in (empty, full):
+        assert json.loads(json.dumps(report)) == report
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.floats(0, 100)), min_size=1))
+def test_the_largest_gap_is_between_commits_that_get_on(steps: list[tuple[int, float]]) -> None:
+    notes = [(epoch, sum(pause for _, pause in steps[: n + 1])) for n, (epoch, _) in enumerate(steps)]
+    commits, firsts, highest = Commits(), [], 0
+    for epoch, at in notes:
+        commits.note(epoch, at)
+        if epoch > highest:
+            highest = epoch
+            firsts.append(at)
+    assert commits.largest_gap == max((b - a for a, b in itertools.pairwise(firsts)), default=0.0)
+
+
+def test_a_recorder_samples_until_it_is_closed() -> None:
+    seen = threading.Event()
+    asked: list[Status] = []
+
+    def ask() -> Status:
+        asked.append(status(len(asked)))
+        if len(asked) == 3:
+            seen.set()
+        return asked[-1]
+
+    recorder = Recorder(ask, every=0.001)
+    recorder.start()
+    assert seen.wait(10)
+    recorder.close()
+    count = len(asked)
+    assert recorder.samples == tuple(asked[:count])
+    recorder.close()  # again does no harm
+    assert len(asked) == count
+
+
+def test_a_long_run_is_sampled_ever_more_seldom() -> None:
+    times = iter(range(100_000))
+    recorder = Recorder(lambda: status(next(times)))
+    for _ in range(3 * module._MOST):
+        recorder.sample()
+    samples = [sample.at for sample in recorder.samples]
+    assert len(samples) <= module._MOST
+    assert samples[0] == 0
+    assert samples == sorted(samples)

@@ -1,0 +1,220 @@
+"""Queries on real nodes: processes that Spark hosts, sockets between them, kill -9. The oracle is plain Python."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import seep
+from seep.operators.errors import UserCodeFailed
+from seep.runtime.run import Run
+from seep.spark.session import Host
+
+SCHEMA = pa.schema([("n", pa.int64())])
+#: Rows per second, small enough that a killed node has something to come back to.
+RATE = 20_000
+KEYS = 997
+
+pytestmark = pytest.mark.usefixtures("tidy")
+
+
+def numbers(partition: int, first: int, count: int) -> dict[str, Any]:
+    return {"n": np.arange(first, first + count, dtype=np.int64) + partition * 1_000_000}
+
+
+def doubled(batch: pa.RecordBatch) -> dict[str, Any]:
+    return {"key": pc.multiply(batch["n"], 7919).to_numpy() % KEYS, "n": batch["n"]}
+
+
+def counting(rows: int | None = None, partitions: int = 1, emit: str = "end") -> seep.Query:
+    """source -> map -> count and sum by key -> collect"""
+    query = seep.Query("counting")
+    source = query.source("numbers", seep.sources.generator(numbers, SCHEMA, partitions=partitions, rows=rows))
+    mapped = source.map("map", doubled)
+    totals = mapped.key_by("key").aggregate("counter", n=seep.count(), total=seep.sum("n"), emit=emit)
+    totals.sink("out", seep.sinks.collect())
+    return query
+
+
+def expected(run: Run) -> dict[int, tuple[int, int]]:
+    """What the counter must have come to, from what the source log says was read."""
+    counts, totals = Counter[int](), Counter[int]()
+    for partition, position in run.positions("numbers").items():
+        for n in range(position[1]):
+            value = n + partition * 1_000_000
+            counts[value * 7919 % KEYS] += 1
+            totals[value * 7919 % KEYS] += value
+    return {key: (counts[key], totals[key]) for key in counts}
+
+
+def found(run: Run) -> dict[int, tuple[int, int]]:
+    table = run.result("out")
+    rows = {row["key"]: (row["n"], row["total"]) for row in table.to_pylist()}
+    assert len(rows) == len(table), "a key came out twice"
+    return rows
+
+
+def start(host: Host, query: seep.Query, **options: Any) -> Run:
+    return seep.launch(query, host.context, **({"epoch": 0.02, "checkpoint": 0.3} | options))
+
+
+def wait_until(condition: Callable[[], bool], timeout: float = 20.0) -> None:
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def committed(run: Run, epochs: int) -> None:
+    """Waits until the query is so many epochs further, and no checkpoint is younger than a whole interval."""
+    goal = run.status().committed + epochs
+    wait_until(lambda: run.status().committed >= goal)
+
+
+def idle(run: Run, nodes: int = 1) -> None:
+    wait_until(lambda: run.status().idle_nodes >= nodes)
+
+
+def recovered(run: Run, times: int = 1) -> None:
+    wait_until(lambda: len(run.events.of("recovered")) >= times)
+
+
+def test_a_finite_query_ends_by_itself_with_exact_results(host: Host) -> None:
+    with start(host, counting(rows=100_000)) as run:
+        assert run.wait(30)
+        assert run.finished
+        assert found(run) == expected(run)
+
+
+@pytest.mark.parametrize("victim", ["counter", "map", "numbers", "out"])
+def test_the_node_of_any_kind_of_instance_can_be_killed(host: Host, victim: str) -> None:
+    with start(host, counting(), rate=seep.Rate(RATE)) as run:
+        committed(run, 30)
+        idle(run)
+        run.kill(victim)
+        recovered(run)
+        committed(run, 20)
+        run.finish()
+        assert run.wait(30)
+        assert found(run) == expected(run)
+        assert run.events.of("killed", "node lost", "rebound", "recovered")
+
+
+def test_two_nodes_at_once(host: Host) -> None:
+    with start(host, counting(), rate=seep.Rate(RATE), spare=2) as run:
+        committed(run, 30)
+        idle(run, 2)
+        run.kill("counter")
+        run.kill("map")
+        recovered(run, 2)
+        run.finish()
+        assert run.wait(30)
+        assert found(run) == expected(run)
+
+
+def test_a_failure_again_during_the_recovery(host: Host) -> None:
+    with start(host, counting(), rate=seep.Rate(RATE), spare=2) as run:
+        committed(run, 30)
+        idle(run, 2)
+        run.kill("counter")
+        wait_until(lambda: len(run.events.of("rebound")) >= 1)
+        run.kill("counter")
+        recovered(run, 2)
+        run.finish()
+        assert run.wait(30)
+        assert found(run) == expected(run)
+
+
+def test_a_stopped_node_is_given_up_fenced_and_replaced(host: Host) -> None:
+    with start(host, counting(), rate=seep.Rate(RATE), patience=0.8) as run:
+        committed(run, 30)
+        idle(run)
+        node = run.placement["counter[0]"]
+        run.signal(node, signal.SIGSTOP)
+        recovered(run)
+        run.finish()
+        assert run.wait(30)
+        assert found(run) == expected(run)
+        assert run.events.of("node lost")[0].detail.startswith("silent")
+
+
+def test_recovery_over_two_instances(host: Host) -> None:
+    with start(host, counting(), rate=seep.Rate(RATE), spare=2, recovery_parallelism=2) as run:
+        committed(run, 40)
+        idle(run, 2)
+        run.kill("counter")
+        recovered(run)
+        committed(run, 10)
+        assert {"counter[0]", "counter[1]"} <= run.placement.keys() or len(run.placement) > 4
+        run.finish()
+        assert run.wait(30)
+        assert found(run) == expected(run)
+
+
+def test_slots_move_while_the_query_runs(host: Host) -> None:
+    from primitives.slots import SlotSet
+
+    with start(host, counting(), rate=seep.Rate(RATE)) as run:
+        committed(run, 20)
+        run.move("counter", {1: SlotSet.range(0, 128)})
+        wait_until(lambda: bool(run.events.of("move complete")))
+        run.finish()
+        assert run.wait(30)
+        assert found(run) == expected(run)
+
+
+def test_many_instances_on_few_nodes(host: Host) -> None:
+    parallelism = {"numbers": 2, "map": 2, "counter": 3, "out": 2}
+    with start(host, counting(rows=50_000, partitions=4), parallelism=parallelism, nodes=2) as run:
+        assert run.wait(30)
+        assert found(run) == expected(run)
+
+
+def test_everything_works_encrypted(host: Host) -> None:
+    with start(host, counting(), rate=seep.Rate(RATE), tls=True) as run:
+        committed(run, 30)
+        idle(run)
+        run.kill("counter")
+        recovered(run)
+        run.finish()
+        assert run.wait(30)
+        assert found(run) == expected(run)
+
+
+def test_an_exception_in_user_code_ends_the_run_and_says_where(host: Host) -> None:
+    def fails(batch: pa.RecordBatch) -> dict[str, Any]:
+        if 777 in batch["n"].to_pylist():
+            raise ValueError("seven seven seven")
+        return {"n": batch["n"]}
+
+    query = seep.Query("failing")
+    source = query.source("numbers", seep.sources.generator(numbers, SCHEMA, rows=5_000))
+    source.map("fragile", fails, SCHEMA).sink("out", seep.sinks.collect())
+    with start(host, query) as run:
+        with pytest.raises(UserCodeFailed, match="seven seven seven") as caught:
+            run.wait(30)
+        assert caught.value.rows == [{"n": 777}]
+        assert caught.value.operator == "fragile"
+        assert "fragile[0]" in str(caught.value)
+
+
+def test_an_exception_in_the_block_leaves_no_process(host: Host) -> None:
+    with pytest.raises(RuntimeError, match="enough"), start(host, counting(), rate=seep.Rate(RATE)) as run:
+        committed(run, 5)
+        processes = [record.process for record in run.nodes.values()]
+        raise RuntimeError("enough")
+    assert len(processes) >= 4
+    assert not any(process.alive() for process in processes)
+
+
+def test_too_few_task_slots_is_said_before_anything_starts(host: Host) -> None:
+    with pytest.raises(seep.EnvironmentFault, match="slots"):
+        start(host, counting(), nodes=500)

@@ -20,7 +20,7 @@ def orders() -> pa.Table:
 
 
 def payments() -> pa.Table:
-    """Four of five orders are paid, after up to two hours, and so every second payment is too late."""
+    """Four of five orders are paid, after up to two hours, so about half of the payments come too late."""
     numbers = np.arange(ORDERS)[np.arange(ORDERS) % 5 != 0]
     seconds = numbers + np.random.default_rng(1).integers(1, 7_200, len(numbers))
     paid = pa.table({"reference": numbers, "cents": numbers % 1_000 * 10 + 90, "at": seconds * 1_000_000})
@@ -34,7 +34,7 @@ received = query.source("payments", seep.sources.memory(payments(), time="at"))
 paid = placed.key_by("order").join("paid", received.key_by("reference"), between=("0 s", "1 h"))
 paid.sink("paid-orders", seep.sinks.collect())
 
-euros = paid.select("euros", {"customer": "customer", "euros": pc.field("cents") / 100.0})
+euros = paid.select("euros", {"customer": "customer", "euros": pc.field("cents").cast("float64") / 100})
 euros.key_by("customer").aggregate("spent", emit="end", euros=seep.sum("euros"), orders=seep.count()).sink(
     "customers", seep.sinks.collect()
 )

@@ -55,3 +55,11 @@ def _view(flags: Flags) -> View:
 def _summarise(view: View, report: dict[str, object]) -> None:
     for line in summary_lines(report):
         view.say(line)
+
+
+def examine(master: str | None, nodes: int) -> None:
+    """Says what is well and what is not; exits with 1 if a run is not possible."""
+    from seep.cli import doctor
+
+    if not doctor.examine(master, nodes, View(Console()).say):
+        raise typer.Exit(failures.USER)

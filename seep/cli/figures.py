@@ -12,9 +12,11 @@ _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 def time(seconds: float) -> str:
     """Three digits and a unit.
 
-    >>> time(0.00123), time(0.0456), time(0.41), time(12.34)
-    ('1.23 ms', '45.6 ms', '410 ms', '12.3 s')
+    >>> time(0.00123), time(0.0456), time(0.41), time(12.34), time(0.0)
+    ('1.23 ms', '45.6 ms', '410 ms', '12.3 s', '0 s')
     """
+    if not seconds:
+        return "0 s"
     unit, name = next((unit, name) for limit, unit, name in _TIMES if seconds < limit)
     number = seconds / unit
     digits = 2 if number < 10 else 1 if number < 100 else 0

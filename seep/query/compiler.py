@@ -55,17 +55,16 @@ class Compiler:
         self._check_ends()
         self._check_arguments()
         program = Program(
-            self._query.name,
-            self._graph,
-            self._schemas,
-            {edge: self._routed_by(edge, stream) for edge, stream in self._streams.items()}
-            | dict.fromkeys(self._letter_edges.values(), ()),
-            {v.name: (v.definition, self._setting(v)) for v in self._operators},
-            {v.name: (v.definition, self._source_setting(v)) for v in self._sources},
-            self._sink_definitions,
-            {name: self._instances(name) for name in self._graph.order},
+            name=self._query.name,
+            graph=self._graph,
+            schemas=self._schemas,
+            keys=self._keys,
+            operators={v.name: (v.definition, self._setting(v)) for v in self._operators},
+            sources={v.name: (v.definition, self._source_setting(v)) for v in self._sources},
+            sinks=self._sink_definitions,
+            parallelism={name: self._instances(name) for name in self._graph.order},
         )
-        self._check_definitions()
+        _check_definitions(program)
         return program
 
     # -- the graph --------------------------------------------------------------------------------------------------
@@ -86,9 +85,13 @@ class Compiler:
 
     @cached_property
     def _schemas(self) -> dict[Edge, pa.Schema]:
-        return {edge: stream.schema for edge, stream in self._streams.items()} | dict.fromkeys(
-            self._letter_edges.values(), DEAD_LETTERS
-        )
+        declared = {edge: stream.schema for edge, stream in self._streams.items()}
+        return declared | dict.fromkeys(self._letter_edges.values(), DEAD_LETTERS)
+
+    @property
+    def _keys(self) -> dict[Edge, tuple[str, ...]]:
+        keys = {edge: self._routed_by(edge, stream) for edge, stream in self._streams.items()}
+        return keys | dict.fromkeys(self._letter_edges.values(), ())
 
     @cached_property
     def _graph(self) -> QueryGraph:
@@ -198,14 +201,16 @@ class Compiler:
                     f"a rate is given for {name!r}, which is no source; the sources are {', '.join(sources)}"
                 )
 
-    def _check_definitions(self) -> None:
-        """The most costly checks last: what is outside is there, and what nodes need can be sent to them."""
-        for source in self._sources:
-            source.definition.check(source.name)
-        for name, (sink, schema) in self._sink_definitions.items():
-            sink.check(name, schema)
-        for vertex in self._query.vertices.values():
-            check_travels(vertex.name, vertex.definition)
+
+def _check_definitions(program: Program) -> None:
+    """The most costly checks, last: what is outside is there, and everything can be sent to nodes."""
+    for name, (source, _) in program.sources.items():
+        source.check(name)
+    for name, (sink, schema) in program.sinks.items():
+        sink.check(name, schema)
+    for parts in (program.sources, program.operators, program.sinks):
+        for name, (definition, _) in parts.items():
+            check_travels(name, definition)
 
 
 def _kind(vertex: Vertex) -> Kind:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from seep.runtime.pieces import Piece
+from seep.runtime.pieces import Label, Piece
 from seep.runtime.port import GREETING, Address
 from seep.runtime.security import Security
 from seep.runtime.wire import encode
@@ -73,8 +73,12 @@ class Exchange:
             self._writer.write_with_metadata(piece.body, piece.metadata)
 
     def finish(self) -> None:
-        """Says that nothing more will come."""
-        self._writer.done_writing()
+        """Says that nothing more will come.
+
+        It takes no more: the port ends the stream then. (The writer's own `done_writing` must not be used, for the
+        library does the same when the listening thread sees the end, and twice at once it aborts the process.)
+        """
+        self._writer.write_metadata(bytes([Label.END]))
 
     def wait_for_end(self) -> None:
         """Returns when the other end, having taken all that was sent, ends the stream; raises if it breaks."""

@@ -100,7 +100,9 @@ class ManagerProcess:
     # -- for the run: any thread --------------------------------------------------------------------------------------
 
     def ask(self, question: Callable[[Manager], T], timeout: float = 30.0) -> T:
-        """The answer of the manager, given on its thread."""
+        """The answer of the manager, given on its thread (or here, when that has ended)."""
+        if not self._thread.is_alive():
+            return question(self.manager)
         future: Future[T] = Future()
         self._queue.put(lambda: _answer(future, lambda: question(self.manager)))
         return future.result(timeout)
@@ -158,6 +160,8 @@ class ManagerProcess:
             self._peers.post(name, 0, {"end": True})
         self._queue.put(self._stop)
         self._thread.join(5.0)
+        while not self._queue.empty():
+            self._queue.get_nowait()()  # whoever asked meanwhile is to have an answer
 
     def close_port(self) -> None:
         self._peers.close()

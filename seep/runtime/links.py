@@ -183,8 +183,9 @@ class Link:
                     return True
         except FAILURES:
             pass
+        self._exchange.cancel()
+        watch.join()  # before the release: the library must not be asked to read by two threads at once
         self._exchange.release()
-        watch.join()
         return self._ended.is_set()
 
     def _watch(self, exchange: Exchange, broken: threading.Event) -> None:

@@ -97,12 +97,12 @@ class Peers:
             self._acknowledge(name, peer, 1)
 
     def forget(self, name: str) -> None:
-        """The peer is gone for good."""
+        """The peer is gone for good: nothing more is sent to it or taken from it."""
         with self._lock:
             self._gone.add(name)
             peer = self._peers.pop(name, None)
         if peer is not None and peer.link is not None:
-            peer.link.close()
+            peer.link.close(grace=0.0)
 
     def close(self) -> None:
         for name in list(self._peers):

@@ -35,6 +35,7 @@ class Label(IntEnum):
     GOES_ON = 2  #: of a part that is cut: more follows
     ENDS_PART = 3
     ENDS_MESSAGE = 4
+    END = 5  #: of the stream: without it, a stream that ends has broken
 
 
 class Piece(NamedTuple):
@@ -85,7 +86,7 @@ class Assembly:
         label = label_of(metadata)
         if label is Label.WHOLE and not self._size:
             return [metadata.slice(_LABEL.size)]
-        if label in (Label.ROWS, Label.WHOLE) or body is None or not body.schema.equals(BYTES):
+        if label in (Label.ROWS, Label.WHOLE, Label.END) or body is None or not body.schema.equals(BYTES):
             raise WireError(f"a piece labelled {label.name} is out of place in its stream")
         self._keep(body.column(0).buffers()[1].slice(body.column(0).offset, body.num_rows))
         if label is Label.GOES_ON:

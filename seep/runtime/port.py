@@ -233,17 +233,18 @@ class _Broken(Exception):
 
 
 def _chunks(reader: flight.MetadataRecordBatchReader) -> Iterator[tuple[pa.Buffer, pa.RecordBatch | None]]:
-    """What arrives until the peer ends the stream."""
+    """What arrives until the peer says that this is the end."""
     while True:
         try:
             chunk = reader.read_chunk()
-        except StopIteration:
-            return
-        except (flight.FlightError, OSError) as reason:
-            raise _Broken(str(reason)) from reason
+        except (StopIteration, flight.FlightError, OSError) as reason:
+            raise _Broken(str(reason) or "the connection is lost") from reason
         except pa.ArrowException as reason:
             raise WireError(f"what arrived is no Arrow data: {reason}") from reason
-        yield chunk.app_metadata if chunk.app_metadata is not None else pa.py_buffer(b""), chunk.data
+        metadata = chunk.app_metadata or pa.py_buffer(b"")
+        if label_of(metadata) is Label.END:
+            return
+        yield metadata, chunk.data
 
 
 def _opening(descriptor: flight.FlightDescriptor) -> Letters | Messages:

@@ -182,6 +182,11 @@ class Run:
         """Instance -> the node that it lives on."""
         return self._manager.ask(lambda manager: {str(i): seat.node for i, seat in manager.placement.items()})
 
+    @property
+    def manager_process(self) -> ManagerProcess:
+        """What runs the manager: for tests and tools that look inside."""
+        return self._manager
+
     def status(self) -> Status:
         return self._manager.status()
 

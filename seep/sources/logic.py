@@ -108,7 +108,11 @@ class PartitionedLogic:
     def _position(self, slot: int) -> Position:
         if slot >= self._rows.partitions:
             return Position(None, ended=True)
-        return self._positions.get(slot) or Position(self._reader.start(slot))
+        position = self._positions.get(slot)
+        if position is None:
+            with _naming(self._setting.operator, slot, "its start"):
+                position = Position(self._reader.start(slot))
+        return position
 
     def _take(self, slot: int, position: Position, portion: Portion) -> _Taken:
         """Reads on; one block, which may be shorter than the portion."""
@@ -224,5 +228,5 @@ def _naming(operator: str, partition: int, offset: Any) -> Iterator[None]:
         raise EnvironmentFault(f"source {operator!r} cannot read partition {partition}: {error}") from error
     except Exception as error:
         raise UserError(
-            f"source {operator!r} failed in partition {partition} at {offset!r}: {type(error).__name__}: {error}"
+            f"source {operator!r} failed in partition {partition} at {offset}: {type(error).__name__}: {error}"
         ) from error

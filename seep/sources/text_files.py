@@ -68,9 +68,10 @@ class TextFiles(ReaderDefinition):
             ) from error
 
     def check_data(self) -> None:
+        names = self.schema.names
         for file in self._files:
             header = beginning(file, self._dialect).header
-            if header is not None and (missing := [name for name in self.schema.names if name not in header]):
+            if header is not None and (missing := [name for name in names if name not in header]):
                 raise UserError(
                     f"{file.path} has no column {', '.join(map(repr, missing))}; its header has {', '.join(header)}"
                 )

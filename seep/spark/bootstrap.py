@@ -28,7 +28,7 @@ class Shipment(NamedTuple):
     packages: tuple[str, ...]
     digest: str  #: over all their files
     archive: str | None  #: a zip of them among Spark's files; None where the driver's own are within reach
-    paths: tuple[str, ...]  #: the driver's own module path, if it means anything on this host
+    paths: tuple[str, ...]  #: where they are, and all else that the driver finds; none if that is on another host
     requires: tuple[str, ...]  #: modules of others that they cannot do without
 
 
@@ -68,11 +68,9 @@ def die_with_parent() -> None:
 def make_importable(shipment: Shipment) -> None:
     """Puts the very packages that the driver has on the module path, unless they are on it already."""
     sys.path.extend(path for path in shipment.paths if path not in sys.path)
-    if not installed(shipment):
+    if shipment.archive is not None and not installed(shipment):
         from pyspark import SparkFiles
 
-        if shipment.archive is None:
-            raise ImportError(f"{_host()} cannot import {shipment.packages}, or has another version than the driver")
         forget(shipment.packages)
         sys.path.insert(0, unpack(SparkFiles.get(shipment.archive), SparkFiles.getRootDirectory(), shipment.digest))
         importlib.invalidate_caches()

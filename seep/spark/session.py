@@ -48,6 +48,9 @@ _SETTINGS = {
     "spark.python.task.killTimeout": "0s",
     "spark.speculation": "false",
 }
+_LOCAL_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+#: Where this very `seep` is: the daemon that forks nodes imports it before it hears of any shipment.
+_ROOT = Path(__file__).parents[2]
 
 
 @dataclass(slots=True)
@@ -158,7 +161,9 @@ def _configuration(master: str, name: str, directory: Path, verbose: bool) -> Sp
     """Ours where the user's environment (spark-defaults, PYSPARK_SUBMIT_ARGS) does not say otherwise."""
     conf = SparkConf().setMaster(master).setAppName(name)
     options = [*_FRUGAL_JVM, f"-Djava.io.tmpdir={directory}", *([] if verbose else [quiet_logging(directory)])]
-    here = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if _stays_here(master) else {}
+    here = _LOCAL_SETTINGS if _stays_here(master) else {}
+    if master.startswith("local"):
+        here = here | {"spark.python.daemon.module": "seep.spark.daemon", "spark.executorEnv.PYTHONPATH": str(_ROOT)}
     ours = {"spark.driver.extraJavaOptions": " ".join(options), "spark.local.dir": str(directory)}
     for key, value in (_SETTINGS | here | ours).items():
         conf.setIfMissing(key, value)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from copy import copy
 
 import pyarrow as pa
 
+from seep import sinks
 from seep.query.program import Program
 from seep.query.query import Query
+from seep.query.stream import Stream
+from seep.query.vertex import streams_into
 from seep.testing.in_process import InProcess
 from seep.testing.scripted import Checkpoint, Kill, Pause, Scale, Script
 
-__all__ = ["Checkpoint", "InProcess", "Kill", "Pause", "Scale", "rows", "run", "script"]
+__all__ = ["Checkpoint", "InProcess", "Kill", "Pause", "Scale", "preview", "rows", "run", "script"]
 
 #: A source of the given batches, one per epoch, with cues in between.
 script = Script
@@ -39,6 +43,29 @@ def run(
     ) as process:
         process.run(epochs)
         return process.tables
+
+
+def preview(stream: Stream) -> pa.Table:
+    """The rows of a stream: runs what leads to it, and nothing else of its query, which stays as it is.
+
+    >>> import seep
+    >>> numbers = seep.Query("numbers").source("numbers", script(pa.record_batch({"n": [1, 2]})))
+    >>> preview(numbers.map("double", lambda batch: {"n": pa.compute.multiply(batch["n"], 2)}))["n"].to_pylist()
+    [2, 4]
+    """
+    query = copy(stream.query)
+    query.vertices = {name: stream.query.vertices[name] for name in _leading_to(stream)}
+    stream_in_copy = copy(stream)
+    stream_in_copy.query = query
+    stream_in_copy.sink("preview", sinks.collect())
+    return run(query)["preview"]
+
+
+def _leading_to(stream: Stream) -> Iterator[str]:
+    for origin in stream.origins:
+        for _, further in streams_into(stream.query.vertices[origin]):
+            yield from _leading_to(further)
+        yield origin
 
 
 def rows(table: pa.Table) -> Counter[str]:

@@ -155,16 +155,17 @@ class Story(NamedTuple):
 
 rows = st.builds(
     row,
-    st.sampled_from(["a", "b", "c", "d", None]),
-    st.integers(-30, 60),
+    st.sampled_from(["a", "b", None]),
+    st.integers(-6, 16),
     st.one_of(st.none(), st.integers(-5, 5)),
     st.one_of(st.none(), st.sampled_from([-2.5, 0.0, 0.25, 3.5])),
 )
+latenesses = st.one_of(st.just(0), st.integers(1, 9), st.just(1000))
 moves = st.tuples(st.sets(st.integers(0, 3)).map(SlotSet), st.integers(0, 1))
 stories = st.builds(
     Story,
-    st.lists(st.tuples(st.integers(0, EPOCHS - 1), rows), max_size=25),
-    st.lists(st.integers(-40, 80), min_size=EPOCHS - 1, max_size=EPOCHS - 1),
+    st.lists(st.tuples(st.integers(0, EPOCHS - 1), rows), max_size=20),
+    st.lists(st.integers(-10, 24), min_size=EPOCHS - 1, max_size=EPOCHS - 1),
     st.lists(moves, min_size=EPOCHS, max_size=EPOCHS),
     st.integers(0, 99),
 )
@@ -182,22 +183,22 @@ def check(window: Window, by_hand: OnAGrid | InSessions, story: Story) -> None:
     assert instances.end([]) == []
 
 
-@given(story=stories, size=st.integers(1, 30), offset=st.integers(-9, 9), lateness=st.sampled_from([0, 0, 7, 1000]))
+@given(story=stories, size=st.integers(1, 9), offset=st.integers(-9, 9), lateness=latenesses)
 def test_tumbling_windows(story: Story, size: int, offset: int, lateness: int) -> None:
     check(Tumbling(size, offset, lateness), OnAGrid(size, size, offset, lateness), story)
 
 
 @given(
     story=stories,
-    lengths=st.tuples(st.integers(1, 24), st.integers(1, 24)),
+    lengths=st.tuples(st.integers(1, 12), st.integers(1, 12)),
     offset=st.integers(-9, 9),
-    lateness=st.sampled_from([0, 0, 7, 1000]),
+    lateness=latenesses,
 )
 def test_sliding_windows(story: Story, lengths: tuple[int, int], offset: int, lateness: int) -> None:
     slide, size = sorted(lengths)
     check(Sliding(size, slide, offset, lateness), OnAGrid(size, slide, offset, lateness), story)
 
 
-@given(story=stories, gap=st.integers(1, 20), lateness=st.sampled_from([0, 0, 7, 1000]))
+@given(story=stories, gap=st.integers(1, 5), lateness=latenesses)
 def test_session_windows(story: Story, gap: int, lateness: int) -> None:
     check(Session(gap, lateness), InSessions(gap, lateness), story)

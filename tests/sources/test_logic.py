@@ -29,7 +29,7 @@ from seep.sources.reader import Block, SourceReader
 from tests.sources.stage import EDGE, Clock, Driver, column, rows_of, setting
 
 SCHEMA = pa.schema([("n", pa.int64()), ("at", pa.int64())])
-ROWS = 300
+ROWS = 120
 ALL_ROWS = [n + partition * 1000 for partition in range(2) for n in range(ROWS)]
 
 
@@ -56,7 +56,7 @@ def of_kind(kind: str, home: Path) -> ReaderDefinition:
     options: dict[str, Any] = {"time": "at", "out_of_order": 5}
     for i, table in enumerate(tables):
         if kind == "parquet":
-            pq.write_table(table, home / f"{i}.parquet", row_group_size=90)
+            pq.write_table(table, home / f"{i}.parquet", row_group_size=35)
         elif kind == "csv":
             pacsv.write_csv(table, home / f"{i}.csv")
         elif kind == "json_lines":
@@ -99,7 +99,7 @@ def test_columns_are_exactly_those_declared(definition: ReaderDefinition) -> Non
 
 
 @hypothesis_settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.integers(1, 400), min_size=1, max_size=8), st.integers(0, 8))
+@given(st.lists(st.integers(1, 160), min_size=1, max_size=8), st.integers(0, 8))
 def test_rereading_recorded_epochs_gives_the_same_rows_and_watermarks(
     definition: ReaderDefinition, quotas: list[int], start: int
 ) -> None:
@@ -116,8 +116,8 @@ def test_rereading_recorded_epochs_gives_the_same_rows_and_watermarks(
         assert again.logic.reread(epoch, again.slots, recorded) == reading
 
 
-@hypothesis_settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.integers(0, 1), min_size=1, max_size=12), st.integers(1, 200))
+@hypothesis_settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.integers(0, 1), min_size=1, max_size=12), st.integers(20, 200))
 def test_partitions_go_on_where_they_were_when_they_move(
     definition: ReaderDefinition, owners: list[int], quota: int
 ) -> None:
@@ -220,7 +220,7 @@ def test_timestamps_count_in_microseconds() -> None:
 
 
 def test_a_source_without_end_is_never_exhausted() -> None:
-    driver = Driver(generated())
+    driver = Driver(generated(), setting(max_rows=100))
     assert not any(driver.read().exhausted for _ in range(20))
 
 

@@ -36,7 +36,7 @@ def level(rate: Rate, seconds: float) -> float:
 @pytest.mark.parametrize("until", [0.3, 0.5, 0.77, 1.0, 2.6])
 def test_rows_due_are_the_integral_of_the_rate(profile: Profile, until: float) -> None:
     rate = Rate(1000, profile, period=10)
-    steps = 200_000
+    steps = 20_000
     middles = (np.arange(steps) + 0.5) * until * 10 / steps
     summed = 1000 * sum(level(rate, at) for at in middles.tolist()) * until * 10 / steps
     assert rate.rows_due(until * 10) == pytest.approx(summed, rel=1e-4)

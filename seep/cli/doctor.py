@@ -1,0 +1,47 @@
+"""Doctor: what a run needs, looked at line by line, first without Spark and then in a session of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from rich.text import Text
+
+from primitives.errors import SeepError
+from seep.spark.preflight import Check, Verdict, before_start, of_session
+
+_STYLES = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}
+
+
+def examine(master: str | None, nodes: int, say: Callable[[Text], None]) -> bool:
+    """Says every check as it is made; whether a run is possible. A session takes about 3 s to start.
+
+    Spark is not started where it could not run.
+    """
+    runs_here = master is None or master.startswith("local")
+    here = _said(before_start(nodes if runs_here else 0), say)
+    return here and _said(_in_session(master, nodes), say)
+
+
+def _said(checks: Iterable[Check], say: Callable[[Text], None]) -> bool:
+    """Says them all; whether none has failed."""
+    verdicts = []
+    for check in checks:
+        say(check_line(check))
+        verdicts.append(check.verdict)
+    return Verdict.FAIL not in verdicts
+
+
+def _in_session(master: str | None, nodes: int) -> list[Check]:
+    from seep.spark.session import open_session
+
+    try:
+        with open_session(master=master, slots_needed=nodes, name="seep doctor") as host:
+            return [Check("Spark", Verdict.OK, f"starts at {host.context.master}"), *of_session(host.context, nodes)]
+    except SeepError as failure:
+        return [Check("Spark", Verdict.FAIL, str(failure))]
+
+
+def check_line(check: Check) -> Text:
+    """A check in one line."""
+    verdict = Text(f"{check.verdict.value:<5}", style=_STYLES[check.verdict])
+    return verdict + Text(f"{check.name:<11}{check.text}")

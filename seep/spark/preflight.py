@@ -1,0 +1,234 @@
+"""Preflight: what a run needs of its surroundings, looked at before it starts; each look says what to do if it fails."""
+
+from __future__ import annotations
+
+import enum
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyspark
+
+from primitives.errors import EnvironmentFault, SeepError, UserError
+from seep.spark.address import driver_interface
+from seep.spark.capacity import Capacity, await_capacity
+from seep.spark.java import check_java
+from seep.spark.reason import reason_of_exception
+from seep.spark.shipping import REQUIRES, is_local
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf, SparkContext
+
+OLDEST_PYSPARK = 4
+#: What a node with little state takes, and what a run should find on the disk that it may spill to.
+NODE_MEMORY = 256 << 20
+SPILL_SPACE = 1 << 30
+
+
+class Verdict(enum.Enum):
+    OK = "ok"
+    WARN = "warn"  #: it will run, perhaps not as expected
+    FAIL = "fail"
+
+
+class Check(NamedTuple):
+    """One look: what at, how it came out, and in words what was found or what to do."""
+
+    name: str
+    verdict: Verdict
+    text: str
+
+
+def before_start(nodes: int, interface: str = "127.0.0.1", directory: str | None = None) -> list[Check]:
+    """What can be looked at without Spark: for a session that is still to start on this machine."""
+    return [
+        _look("Java", check_java),
+        _look("pyspark", lambda: check_pyspark(pyspark.__version__)),
+        _look("memory", lambda: check_memory(nodes, available_memory())),
+        _look("port", lambda: check_port(interface)),
+        _look("disk", lambda: check_disk(directory or tempfile.gettempdir())),
+    ]
+
+
+def of_session(context: SparkContext, nodes: int, *, wait: float = 10.0) -> list[Check]:
+    """What a session offers to so many nodes; waits up to `wait` seconds for executors that are still coming."""
+    conf = context.getConf()
+    return [
+        _look("task slots", lambda: check_slots(await_capacity(context, nodes, wait), nodes, is_dynamic(conf))),
+        _look("settings", lambda: check_settings(conf)),
+        _look("Python", lambda: check_python(probe(context))),
+        _look("port", lambda: check_port(driver_interface(context))),
+    ]
+
+
+def raise_first(checks: Iterable[Check]) -> None:
+    """EnvironmentFault with the text of the first check that failed, if one did."""
+    for check in checks:
+        if check.verdict is Verdict.FAIL:
+            raise EnvironmentFault(f"{check.name}: {check.text}")
+
+
+class Doubt(SeepError):
+    """A check's way to warn."""
+
+
+def _look(name: str, check: Callable[[], str]) -> Check:
+    try:
+        return Check(name, Verdict.OK, check())
+    except Doubt as doubt:
+        return Check(name, Verdict.WARN, str(doubt))
+    except (EnvironmentFault, UserError) as fault:
+        return Check(name, Verdict.FAIL, str(fault))
+
+
+# -- this machine -----------------------------------------------------------------------------------------------------
+
+
+def check_pyspark(version: str) -> str:
+    """
+    >>> check_pyspark("4.0.1")
+    'pyspark 4.0.1'
+    """
+    if int(version.partition(".")[0]) < OLDEST_PYSPARK:
+        raise EnvironmentFault(f"pyspark is {version}; {OLDEST_PYSPARK}.0 or newer is needed: pip install -U pyspark")
+    return f"pyspark {version}"
+
+
+def available_memory() -> int | None:
+    """Bytes that programs may still take here; None where that is not known."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable")), None)
+
+
+def check_memory(nodes: int, available: int | None) -> str:
+    """
+    >>> check_memory(4, 8 << 30)
+    '8.0 GiB free'
+    """
+    if available is None:
+        raise Doubt("it is not known how much memory is free here")
+    needed = nodes * NODE_MEMORY
+    if available < needed:
+        raise Doubt(f"{_gib(available)} free, and {nodes} nodes take {_gib(needed)} or more; ask for fewer (--nodes)")
+    return f"{_gib(available)} free"
+
+
+def check_port(interface: str) -> str:
+    """A port can be had on the interface that nodes or driver will listen on."""
+    family = socket.AF_INET6 if ":" in interface else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.bind((interface, 0))
+    except OSError as reason:
+        raise EnvironmentFault(
+            f"no port can be opened on {interface} ({reason}); set SPARK_LOCAL_IP or spark.driver.bindAddress "
+            "to an address of this machine"
+        ) from None
+    return f"can listen on {interface}"
+
+
+def check_disk(directory: str) -> str:
+    """The directory for what does not fit in memory can be written, and has room."""
+    if not os.access(directory, os.W_OK):
+        raise EnvironmentFault(f"{directory} cannot be written; set TMPDIR to a directory that can")
+    free = shutil.disk_usage(directory).free
+    if free < SPILL_SPACE:
+        raise Doubt(f"{directory} has {_gib(free)} left for state that does not fit in memory; set TMPDIR to more room")
+    return f"{_gib(free)} free in {directory}"
+
+
+# -- the session ------------------------------------------------------------------------------------------------------
+
+
+def is_dynamic(conf: SparkConf) -> bool:
+    """Whether executors come and go with the demand."""
+    return _is_true(conf, "spark.dynamicAllocation.enabled")
+
+
+def check_slots(found: Capacity, nodes: int, dynamic: bool) -> str:
+    """
+    >>> check_slots(Capacity(executors=2, slots=8, busy=1), 4, dynamic=False)
+    '8 task slots on 2 executors, 1 busy, 7 free'
+    """
+    if found.free >= nodes:
+        return str(found)
+    if dynamic:
+        raise Doubt(f"{found}; {nodes} nodes need one each, and have to wait until Spark has allocated more")
+    raise EnvironmentFault(
+        f"{found}; {nodes} nodes need one each: ask for fewer (--nodes, --parallelism), end other jobs, "
+        "or give the session more cores (for a local one: master local[64])"
+    )
+
+
+def check_settings(conf: SparkConf) -> str:
+    """Settings of Spark's that would harm nodes, which are tasks that last."""
+    if int(conf.get("spark.task.cpus", "1") or 1) > 1:
+        raise Doubt(f"spark.task.cpus is {conf.get('spark.task.cpus')}: every node takes so many cores; 1 is enough")
+    if _is_true(conf, "spark.python.worker.killOnIdleTimeout"):
+        raise EnvironmentFault("spark.python.worker.killOnIdleTimeout ends nodes, which are silent for Spark; unset it")
+    if conf.get("spark.speculation.task.duration.threshold", None) and _is_true(conf, "spark.speculation"):
+        raise Doubt("spark.speculation.task.duration.threshold has Spark run second copies of nodes: harmless but idle")
+    if any(key.startswith("spark.task.resource.") for key, _ in conf.getAll()):
+        raise Doubt("spark.task.resource… has every node hold a resource such as a GPU, and nodes need none")
+    if conf.get("spark.executor.pyspark.memory", None):
+        raise Doubt("spark.executor.pyspark.memory limits each node's memory; it fails when its state outgrows that")
+    return "nothing in Spark's settings stands in the way"
+
+
+class Finding(NamedTuple):
+    """What a task saw of the Python that nodes will run in."""
+
+    host: str
+    version: str
+    missing: tuple[str, ...]
+
+
+def probe(context: SparkContext) -> Finding:
+    """Runs one small task, on any executor."""
+    look = _look_around(REQUIRES if not is_local(context) else ())
+    try:
+        return Finding(*context.parallelize([None], 1).map(look).collect()[0])
+    except Exception as error:
+        raise EnvironmentFault(f"no Python task runs: {reason_of_exception(error)}") from error
+
+
+def _look_around(required: tuple[str, ...]) -> Callable[[Any], tuple[str, str, tuple[str, ...]]]:
+    """A function that needs nothing of ours where it runs."""
+
+    def look(_: Any) -> tuple[str, str, tuple[str, ...]]:
+        import importlib.util
+        import platform
+        import socket
+
+        missing = tuple(name for name in required if importlib.util.find_spec(name) is None)
+        return socket.gethostname(), platform.python_version(), missing
+
+    return look
+
+
+def check_python(found: Finding) -> str:
+    """
+    >>> check_python(Finding("worker-1", "3.11.2", ()))
+    'Python 3.11.2 on worker-1 has all that nodes need'
+    """
+    if found.missing:
+        raise EnvironmentFault(
+            f"Python {found.version} on {found.host} lacks {', '.join(found.missing)}: install them there, "
+            "or set PYSPARK_PYTHON to a Python that has them"
+        )
+    return f"Python {found.version} on {found.host} has all that nodes need"
+
+
+def _is_true(conf: SparkConf, key: str) -> bool:
+    return (conf.get(key, "false") or "").lower() == "true"
+
+
+def _gib(size: int) -> str:
+    return f"{size / (1 << 30):.1f} GiB"

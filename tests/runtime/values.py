@@ -1,0 +1,134 @@
+"""Hypothesis strategies for everything that processes send each other, made from the annotations of the messages."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from primitives.backup import Stored
+from primitives.chunk import Chunk
+from primitives.emission import Emission
+from primitives.graph import Edge, InstanceId
+from primitives.slots import SlotSet
+from primitives.topology import Topology
+from seep.protocol import messages
+from seep.protocol.courier import Frame
+from seep.protocol.messages import Data, StateMoved
+from seep.protocol.view import Incarnation, View
+from tests.strategies import slot_sets, topologies
+
+#: Every type of message there is.
+MESSAGES = [kind for kind in vars(messages).values() if getattr(kind, "__module__", "") == messages.__name__]
+
+names = st.text(min_size=1, max_size=8)
+numbers = st.integers(-(2**63), 2**63 - 1)
+edges = st.builds(Edge, names, names, st.integers(0, 3))
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> pa.RecordBatch:
+    """Columns of several kinds, slices and nulls among them."""
+    rows = draw(st.integers(0, 5))
+    numbers_column = pa.array(draw(st.lists(st.none() | numbers, min_size=rows, max_size=rows)), pa.int64())
+    words = pa.array(draw(st.lists(st.none() | st.text(max_size=4), min_size=rows, max_size=rows)), pa.string())
+    nested = pa.array([[i] * i for i in range(rows)], pa.list_(pa.int32()))
+    batch = pa.record_batch({"n": numbers_column, "w": words, "d": words.dictionary_encode(), "l": nested})
+    return batch.slice(draw(st.integers(0, rows)))
+
+
+@st.composite
+def chunks(draw: st.DrawFn) -> Chunk:
+    keys = draw(st.lists(st.integers(0, 99), unique=True, max_size=5))
+    rows = pa.record_batch({"key": pa.array(keys, pa.int64()), "sum": pa.array(range(len(keys)), pa.int64())})
+    return Chunk(
+        draw(names), draw(st.integers(0, 9)), 3, draw(slot_sets(3)), ("key",), ("key",), rows, rows.select(["key"])
+    )
+
+
+#: What may stand where anything may: the plain data of calls, reports and positions.
+anything: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | numbers | st.floats(allow_nan=False) | st.text(max_size=5) | st.binary(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(names | numbers | st.tuples(numbers, names), inner, max_size=3)
+        | st.frozensets(names | numbers, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+_BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
+    int: numbers,
+    str: st.text(max_size=8),
+    bool: st.booleans(),
+    float: st.floats(allow_nan=False),
+    types.NoneType: st.none(),
+    Any: anything,
+    SlotSet: slot_sets(4),
+    Topology: topologies,
+    Stored: st.sampled_from(Stored),
+    Chunk: chunks(),
+    Edge: edges,
+    pa.RecordBatch: batches(),
+}
+#: Fields whose annotation says less than what they hold.
+_BY_FIELD: dict[tuple[type, str], st.SearchStrategy[Any]] = {
+    (Data, "batches"): st.dictionaries(st.integers(0, 3), batches(), max_size=2),
+    (StateMoved, "chunks"): st.lists(chunks(), max_size=2).map(tuple),
+    (Emission, "outputs"): st.dictionaries(edges, batches(), max_size=2),
+    (Frame, "body"): st.deferred(lambda: letters | anything),
+}
+
+
+def of(hint: Any) -> st.SearchStrategy[Any]:
+    """Values of an annotated type."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint in _BY_TYPE:
+        return _BY_TYPE[hint]
+    if isinstance(hint, TypeVar):
+        return anything
+    if origin in (Union, types.UnionType):
+        return st.one_of([of(argument) for argument in arguments])
+    if origin is tuple and arguments[-1] is Ellipsis:
+        return st.lists(of(arguments[0]), max_size=2).map(tuple)
+    if origin is tuple:
+        return st.tuples(*map(of, arguments))
+    if origin is Mapping:
+        return st.dictionaries(of(arguments[0]), of(arguments[1]), max_size=2)
+    if origin is frozenset:
+        return st.frozensets(of(arguments[0]), max_size=3)
+    return _records(origin or hint)
+
+
+def _records(kind: Any) -> st.SearchStrategy[Any]:
+    hints = get_type_hints(kind)
+    wanted = [field.name for field in fields(kind)] if is_dataclass(kind) else kind._fields
+    return st.builds(
+        kind, *(_BY_FIELD[kind, name] if (kind, name) in _BY_FIELD else of(hints[name]) for name in wanted)
+    )
+
+
+letters = st.one_of([st.deferred(lambda kind=kind: of(kind)) for kind in MESSAGES])
+frames = of(Frame)
+incarnations = of(Incarnation)
+
+
+def comparable(value: Any) -> Any:
+    """A form in which values are equal just if they are the same in type and content."""
+    if isinstance(value, View):
+        return View, comparable((value.version, value.topology, value.placement, value.nodes))
+    if isinstance(value, Mapping):
+        return dict, {key: comparable(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return type(value), [comparable(item) for item in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return type(value), [comparable(getattr(value, field.name)) for field in fields(value)]
+    return type(value), value
+
+
+SENDER, RECEIVER = Incarnation(InstanceId("count", 2), 1), Incarnation(InstanceId("sink", 0), 3)

@@ -1,0 +1,154 @@
+"""The fleet on a real local Spark: nodes come, die, are cancelled and stopped, and the driver hears of each."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from primitives.errors import EnvironmentFault, UserError
+from seep.spark.address import driver_host, driver_interface
+from seep.spark.capacity import capacity
+from seep.spark.fleet import Ended, Fleet
+from seep.spark.preflight import Verdict, of_session
+from seep.spark.reason import CANCELLED, WORKER_GONE
+from seep.spark.session import Host, open_session
+from tests.spark.beacons import Beacon, await_beacon, beacon, eventually, tell
+
+
+@dataclass
+class Nodes:
+    """A fleet of beacons, and what it told."""
+
+    host: Host
+    directory: Path
+    ended: dict[str, tuple[str | None, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.fleet = Fleet(self.host.context, beacon(), str(self.directory), query="test", on_ended=self._hear)
+
+    def _hear(self, ended: Ended) -> None:
+        self.ended[ended.order] = (ended.reason, time.monotonic())
+
+    def start(self, count: int) -> dict[str, Beacon]:
+        """Nodes that have come and registered."""
+        orders = self.fleet.start(count)
+        found = {order: await_beacon(self.directory, order) for order in orders}
+        for order, node in found.items():
+            self.fleet.registered(order, node.process)
+        return found
+
+    def hears_of(self, order: str, within: float) -> str | None:
+        """The reason why the order ended; fails if that is not told in time."""
+        assert eventually(lambda: order in self.ended, within)
+        return self.ended[order][0]
+
+
+@pytest.fixture
+def nodes(host: Host, tmp_path: Path) -> Iterator[Nodes]:
+    nodes = Nodes(host, tmp_path)
+    yield nodes
+    assert nodes.fleet.stop() == ()
+
+
+def test_every_node_is_a_process_of_its_own(nodes: Nodes) -> None:
+    found = nodes.start(3)
+    assert len({node.process.pid for node in found.values()} | {os.getpid()}) == 4
+    assert all(node.process.alive() for node in found.values())
+
+
+def test_a_node_that_is_killed_is_told_of_at_once_and_says_why(nodes: Nodes) -> None:
+    victim, other = nodes.start(2).items()
+    victim[1].process.kill()
+    assert nodes.hears_of(victim[0], within=2.0) == WORKER_GONE
+    assert other[1].process.alive()
+    assert other[0] not in nodes.ended
+
+
+def test_a_node_that_raises_is_told_of_with_its_error_on_one_line(nodes: Nodes) -> None:
+    [order] = nodes.start(1)
+    tell(nodes.directory, order, "raise")
+    assert nodes.hears_of(order, within=10.0) == "ValueError: told to raise"
+    with pytest.raises(EnvironmentFault, match="ValueError: told to raise"):
+        nodes.fleet.check()
+
+
+def test_a_node_whose_main_function_returns_takes_its_process_with_it(nodes: Nodes) -> None:
+    [(order, node)] = nodes.start(1).items()
+    tell(nodes.directory, order, "return")
+    assert nodes.hears_of(order, within=10.0) is None
+    assert eventually(lambda: not node.process.alive(), 5.0)
+
+
+def test_cancel_ends_even_a_stopped_node(nodes: Nodes) -> None:
+    [(order, node)] = nodes.start(1).items()
+    os.kill(node.process.pid, signal.SIGSTOP)
+    nodes.fleet.cancel(order)
+    assert nodes.hears_of(order, within=5.0) == CANCELLED
+    assert eventually(lambda: not node.process.alive(), 1.0)
+    nodes.fleet.check()  # what was cancelled did not fail
+
+
+def test_an_order_that_is_cancelled_before_its_node_registers_is_ended_by_spark_or_when_it_does(nodes: Nodes) -> None:
+    [order] = nodes.fleet.start(1)
+    node = await_beacon(nodes.directory, order)
+    nodes.fleet.cancel(order)
+    nodes.fleet.registered(order, node.process)
+    assert eventually(lambda: not node.process.alive(), 1.0)
+
+
+def test_stop_returns_when_no_node_is_left_registered_or_not(host: Host, tmp_path: Path) -> None:
+    nodes = Nodes(host, tmp_path)
+    known = list(nodes.start(2).values())
+    [order] = nodes.fleet.start(1)
+    stranger = await_beacon(tmp_path, order)
+    assert nodes.fleet.stop() == ()
+    assert not any(node.process.alive() for node in [*known, stranger])
+    assert len(nodes.ended) == 3
+
+
+def test_a_stopped_fleet_starts_nothing(host: Host, tmp_path: Path) -> None:
+    nodes = Nodes(host, tmp_path)
+    nodes.fleet.stop()
+    assert nodes.fleet.start(2) == ()
+
+
+def test_nodes_take_task_slots_and_give_them_back(nodes: Nodes) -> None:
+    before = capacity(nodes.host.context)
+    nodes.start(2)
+    assert eventually(lambda: capacity(nodes.host.context).busy == before.busy + 2, 5.0)
+    nodes.fleet.stop()
+    assert eventually(lambda: capacity(nodes.host.context).busy == before.busy, 5.0)
+
+
+def test_a_local_session_stays_within_the_machine(host: Host) -> None:
+    assert (driver_host(host.context), driver_interface(host.context)) == ("127.0.0.1", "127.0.0.1")
+
+
+def test_a_session_with_room_passes_all_checks(host: Host) -> None:
+    assert {check.verdict for check in of_session(host.context, 4)} == {Verdict.OK}
+
+
+def test_a_session_without_room_says_how_much_there_is(host: Host) -> None:
+    [slots] = [check for check in of_session(host.context, 10_000, wait=0.0) if check.name == "task slots"]
+    assert slots.verdict is Verdict.FAIL
+    assert "64 task slots" in slots.text
+    assert "--nodes" in slots.text
+
+
+def test_a_given_session_is_left_running(host: Host) -> None:
+    with open_session(host.context) as given:
+        assert given.context is host.context
+    assert host.context.parallelize([1], 1).count() == 1
+
+
+def test_a_second_session_beside_a_running_one_is_refused(host: Host) -> None:
+    with pytest.raises(UserError, match="pass it with spark="):
+        open_session(None)
+    with pytest.raises(UserError, match="not both"):
+        open_session(host.context, master="local[2]")

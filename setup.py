@@ -16,6 +16,7 @@ RUNTIME = [
     "pyarrow>=26.0",
     "pydantic>=2.7",
     "pyspark>=4.0",
+    "PyYAML>=6.0",
     "rich>=13.7",
     "typer>=0.12",
 ]

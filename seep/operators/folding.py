@@ -184,7 +184,7 @@ class Aggregates:
 
     def _kept_for(self, agg: Agg) -> Kept:
         name = str(agg)
-        if agg.column is None:
+        if agg == Agg("count"):
             return Folded(name, pa.int64(), "add", None)
         kind = self._type(agg)
         match agg.function:
@@ -196,7 +196,11 @@ class Aggregates:
                 return Folded(name, kind, agg.function, agg.column)
             case "first" | "last" if storage_type(kind) is not None or is_span(kind):
                 return AtTime(name, kind, agg.column, self._time(agg), agg.function == "last")
-        raise self._unfit(agg, "a number, bool, date or time; or for first and last, text")
+            case "min" | "max" | "first" | "last":
+                raise self._unfit(agg, "a number, bool, date or time; or for first and last, text")
+        raise UserError(
+            f"operator '{self._operator}' knows no aggregate {agg}; use count, sum, min, max, mean, first or last"
+        )
 
     def _sum_type(self, agg: Agg) -> pa.DataType:
         kind = self._type(agg)

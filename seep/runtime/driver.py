@@ -119,6 +119,7 @@ class ManagerProcess:
 
     def launch(self, placement: Mapping[InstanceId, str] | None = None) -> None:
         """Starts the query on the nodes that have registered."""
+        self.events.begin()
         self.change(lambda manager: (None, manager.launch(placement)))
         if self.options.checkpoint is not None:
             self._next_checkpoint = time.monotonic() + self.options.checkpoint
@@ -334,12 +335,10 @@ class ManagerProcess:
             self._tell_recovered(recovered)
 
     def _tell_recovered(self, recovered: Recovered) -> None:
-        parts = (
-            f"detected {recovered.detected:.3f}, restored {recovered.restored:.3f}, replayed {recovered.replayed:.3f}"
-        )
+        parts = {name: getattr(recovered, name) for name in ("detected", "restored", "replayed")}
         for instance in recovered.instances:
             self.events.add(
-                "recovered", operator=instance.operator, instance=str(instance), seconds=recovered.total, detail=parts
+                "recovered", operator=instance.operator, instance=str(instance), seconds=recovered.total, parts=parts
             )
 
     def _committed(self) -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 Listener = Callable[["Happening"], None]
@@ -15,21 +15,24 @@ class Happening:
     """One line of the log, one entry of the report."""
 
     kind: str
-    at: float  #: seconds since the start of the run
+    at: float  #: seconds since the query began to run; before that, negative
     operator: str | None = None
     instance: str | None = None
     node: str | None = None
     detail: str = ""
     seconds: float | None = None  #: how long it took, where that is known
+    parts: Mapping[str, float] = field(default_factory=dict)  #: of these seconds, by name
 
     def __str__(self) -> str:
         subject = self.instance or self.operator
         where = f"on {self.node}" if self.node and subject else self.node
         took = f"in {self.seconds:.3f} s" if self.seconds is not None else ""
-        return " ".join(word for word in (self.kind, subject, where, took, self.detail) if word)
+        parts = ", ".join(f"{name} {seconds:.3f}" for name, seconds in self.parts.items())
+        words = (self.kind, subject, where, took, f"({parts})" if parts else "", self.detail)
+        return " ".join(word for word in words if word)
 
     def to_json(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if value not in (None, "")}
+        return {name: value for name, value in asdict(self).items() if value not in (None, "", {})}
 
 
 class Events:
@@ -43,8 +46,14 @@ class Events:
 
     @property
     def now(self) -> float:
-        """Seconds since the start of the run."""
+        """Seconds since the query began to run."""
         return self._clock() - self._start
+
+    def begin(self) -> None:
+        """The query begins to run now: that is the time that all others are told by."""
+        passed = self.now
+        self._start += passed
+        self._all = [replace(happening, at=happening.at - passed) for happening in self._all]
 
     def add(self, kind: str, **fields: Any) -> Happening:
         """Records an event; `at` is now unless given."""

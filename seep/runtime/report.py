@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +16,6 @@ _MOST = 2048
 
 #: Events after which a run does nothing more.
 _ENDS = ("finished", "failed")
-
-_PART = re.compile(r"(\w+) (\d+(?:\.\d+)?)")
 
 
 class Recorder:
@@ -94,24 +90,28 @@ def make_report(
     rows: int,
     latency: Mapping[str, float],
     largest_gap: float,
+    epochs: int | None = None,
     counters: Mapping[str, int] | None = None,
     failure: SeepError | None = None,
 ) -> dict[str, Any]:
     """The report as plain data for JSON: `query`, `summary`, `events` and `series`. All times are seconds.
 
-    `rows` were read by the sources; `latency` is that of the whole run; `largest_gap` is between two commits.
+    `rows` were read by the sources; `latency` is that of the whole run; `largest_gap` is between two commits; `epochs`
+    were committed, those of the last sample if not given.
     """
     happened = list(events)
-    end = min((each.at for each in happened if each.kind in _ENDS), default=math.inf)
+    last = samples[-1].at if samples else 0.0
+    end = min((each.at for each in happened if each.kind in _ENDS), default=last)
     during = [sample for sample in samples if sample.at <= end]
-    seconds = (min(end, samples[-1].at) - samples[0].at) if samples else 0.0
+    seconds = end - samples[0].at if samples else 0.0
+    committed = max((sample.committed for sample in samples), default=0)
     return {
         "query": query,
         "summary": {
             "rows": rows,
             "seconds": seconds,
             "rows_per_second": rows / seconds if seconds else 0.0,
-            "epochs": max((sample.committed for sample in samples), default=0),
+            "epochs": committed if epochs is None else epochs,
             "latency": dict(latency),
             "largest_gap": largest_gap,
             "recoveries": [_recovery(each) for each in happened if each.kind == "recovered"],
@@ -125,8 +125,7 @@ def make_report(
 
 def _recovery(happening: Happening) -> dict[str, Any]:
     """Whose, how long, and how long each part of it took."""
-    parts = {name: float(seconds) for name, seconds in _PART.findall(happening.detail)}
-    return {"instance": happening.instance, "at": happening.at, "seconds": happening.seconds, **parts}
+    return {"instance": happening.instance, "at": happening.at, "seconds": happening.seconds, **happening.parts}
 
 
 def _kind(failure: SeepError) -> str:

@@ -29,8 +29,11 @@ from seep.runtime.node_main import NodeTask, serve
 from seep.runtime.options import RunOptions
 from seep.runtime.report import Recorder, make_report
 from seep.runtime.security import Security
+from seep.sources.position import Position
 from seep.sources.rate import Rate
+from seep.spark.capacity import capacity
 from seep.spark.fleet import Ended, Fleet
+from seep.spark.preflight import of_session, raise_first
 from seep.spark.session import Host, open_session
 
 if TYPE_CHECKING:
@@ -39,6 +42,9 @@ if TYPE_CHECKING:
     from seep.query.query import Query
 
 Progress = Callable[[str], None]
+
+#: Seconds that a session has to come up with the task slots for all nodes: those of a cluster may be on their way.
+_LOCAL_WAIT, _CLUSTER_WAIT = 1.0, 15.0
 
 
 def launch(
@@ -54,8 +60,8 @@ def launch(
 ) -> Run:
     """Starts a query on Spark and returns when it runs; see `RunOptions` for the other keywords.
 
-    Without a session it starts Spark in this process (`local[64]`, or `master`) and stops it with the run. `progress` is
-    called with a line of text at each step of the start.
+    Without a session it starts Spark in this process (`local[64]`, or `master`) and stops it with the run. `progress`
+    is called with a line of text at each step of the start.
 
     >>> run = launch(query, epoch=0.02, seconds=30)   # doctest: +SKIP
     >>> with run:                                     # doctest: +SKIP
@@ -68,6 +74,7 @@ def launch(
     tell("starting Spark" if spark is None else "using the given Spark session")
     host = open_session(spark, master=master, slots_needed=wanted + chosen.spare, name=program.name, verbose=verbose)
     try:
+        _check(host, wanted + chosen.spare)
         run = Run(program, chosen, host)
     except BaseException:
         host.close()
@@ -192,17 +199,24 @@ class Run:
 
     def report(self) -> dict[str, Any]:
         """Events, time series and a summary, as plain data; while the run lasts and after it."""
-        manager = self._manager
+        metrics = self._manager.metrics
+        latency, counters = self._manager.ask(lambda _: (metrics.whole_latency(), metrics.counters()))
         return make_report(
             self.program.name,
             self.events,
             self._recorder.samples,
-            rows=manager.metrics.rows_read,
-            latency=manager.metrics.whole_latency(),
-            largest_gap=manager.commits.largest_gap,
-            counters=manager.metrics.counters(),
+            rows=self.rows_read,
+            latency=latency,
+            largest_gap=self._manager.commits.largest_gap,
+            epochs=self._manager.commits.epoch,
+            counters=counters,
             failure=self.failure,
         )
+
+    @property
+    def rows_read(self) -> int:
+        """Rows that the sources have read, each counted once whatever failed: from the positions in the source log."""
+        return sum(Position(*p).rows for source in self.program.sources for p in self.positions(source).values())
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until the run is over and raises what it failed of; False if that takes longer than `timeout`."""
@@ -287,6 +301,12 @@ class Run:
         self, kind: type[BaseException] | None, reason: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def _check(host: Host, nodes: int) -> None:
+    """Looks at a session before nodes are started in it; at the one that starts by default there is nothing to see."""
+    if not (host.own and host.is_local) or capacity(host.context).slots < nodes:
+        raise_first(of_session(host.context, nodes, wait=_LOCAL_WAIT if host.is_local else _CLUSTER_WAIT))
 
 
 def _program(

@@ -24,10 +24,15 @@ def cut_connections(port: int) -> None:
 
 
 def _cut(file: int, port: int) -> None:
-    with socket.socket(fileno=os.dup(file)) as connection:
+    """Works on the library's own descriptor: while a duplicate is open, the library's polling of the socket outlives
+    its closing, and goes wrong."""
+    connection = socket.socket(fileno=file)
+    try:
         if connection.family in (socket.AF_INET, socket.AF_INET6) and connection.getsockname()[1] == port:
             connection.getpeername()  # fails for the socket that listens, which is not for us to touch
             connection.shutdown(socket.SHUT_RDWR)
+    finally:
+        connection.detach()
 
 
 def is_refused(host: str, port: int) -> bool:

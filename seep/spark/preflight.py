@@ -1,4 +1,4 @@
-"""Preflight: what a run needs of its surroundings, looked at before it starts; each look says what to do if it fails."""
+"""Preflight: what a run needs of its surroundings, looked at before it starts; a look that fails says what to do."""
 
 from __future__ import annotations
 

@@ -9,10 +9,13 @@ CANCELLED = "cancelled"
 WORKER_GONE = "its Python worker exited: killed, out of memory, or crashed"
 SPARK_GONE = "Spark's JVM is gone"
 
+#: From a Python traceback to where Spark's text goes on.
+_TRACEBACK = r"PythonException: [^\n]*?(Traceback .*?)(?: SQLSTATE: \w+|\n\tat |\n\nDriver stacktrace|\Z)"
+
 #: Patterns from the most telling on, and what each says; the first that occurs wins.
 _KNOWN: list[tuple[str, Callable[[re.Match[str]], str]]] = [
     (r"PYTHON_VERSION_MISMATCH\]?[:\s]*([^\n]*)", lambda found: _versions(found[1])),
-    (r"PythonException: [^\n]*?(Traceback .*?)(?: SQLSTATE: \w+|\n\tat |\n\nDriver stacktrace|\Z)", lambda found: _last_line(found[1])),
+    (_TRACEBACK, lambda found: _last_line(found[1])),
     (r"ExecutorLostFailure \(executor (\S+) [^)]*\)\s*Reason: ([^\n]*)", lambda found: _executor(found[1], found[2])),
     (r"SPARK_JOB_CANCELLED|cancelled part of cancelled job group|Stage cancelled", lambda _: CANCELLED),
     (r"Python worker exited unexpectedly", lambda _: WORKER_GONE),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -18,8 +17,9 @@ from seep.operators import aggregates as agg
 from seep.operators.aggregates import Aggregate
 from seep.operators.definition import Input
 from seep.operators.windows import Session, Sliding, Tumbling, Window
+from seep.protocol.logic import Piece
 from seep.protocol.messages import MAX_WATERMARK
-from tests.operators.instances import MIN_WATERMARK, NAME, Instances, Row, bag
+from tests.operators.instances import MIN_WATERMARK, Instances, Row, bag
 
 SCHEMA = pa.schema([("k", pa.string()), ("t", pa.int64()), ("x", pa.int64()), ("f", pa.float64())])
 STREAM = Input(SCHEMA, ("k",), "t")
@@ -202,3 +202,146 @@ def test_sliding_windows(story: Story, lengths: tuple[int, int], offset: int, la
 @given(story=stories, gap=st.integers(1, 5), lateness=latenesses)
 def test_session_windows(story: Story, gap: int, lateness: int) -> None:
     check(Session(gap, lateness), InSessions(gap, lateness), story)
+
+
+# --- one by one -------------------------------------------------------------------------------------------------------
+
+COUNT = {"n": agg.count()}
+
+
+def counts(window: Window, **options: Any) -> Instances:
+    return Instances(Aggregate(COUNT, window), [STREAM], **options)
+
+
+def shown(rows: list[Row]) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for row in rows)
+
+
+def test_a_window_comes_out_once_the_watermark_is_at_its_last_moment() -> None:
+    instances = counts(Tumbling(10))
+    assert instances.epoch([row("a", 0), row("a", 9)], watermark=8) == []
+    assert shown(instances.epoch([], watermark=9)) == [("a", 0, 10, 2)]
+    assert instances.epoch([], watermark=100) == []
+
+
+def test_rows_that_come_with_the_watermark_that_passes_them_are_not_late() -> None:
+    instances = counts(Tumbling(10))
+    assert shown(instances.epoch([row("a", 5), row("a", 25)], watermark=50)) == [("a", 0, 10, 1), ("a", 20, 30, 1)]
+    assert instances.logics[0].counters["late"] == 0
+
+
+def test_a_late_row_updates_its_window_within_the_lateness_and_is_dropped_and_counted_after() -> None:
+    instances = counts(Tumbling(10, lateness=5))
+    assert shown(instances.epoch([row("a", 5)], watermark=12)) == [("a", 0, 10, 1)]
+    assert shown(instances.epoch([row("a", 6), row("b", 7)], watermark=14)) == [("a", 0, 10, 2), ("b", 0, 10, 1)]
+    assert instances.epoch([row("a", 8)], watermark=14) == []
+    assert instances.logics[0].counters["late"] == 1
+    assert instances.end([]) == []
+
+
+def test_what_can_no_longer_change_is_not_kept() -> None:
+    for window in (Tumbling(10, lateness=5), Sliding(20, 10, lateness=5), Session(10, lateness=5)):
+        instances = counts(window)
+        instances.epoch([row(key, time) for key in "abcd" for time in (1, 4, 13, 40)], watermark=14)
+        kept = {chunk.name: len(chunk.rows) for chunk in instances.logics[0].state.snapshot(SlotSet.full(2))}
+        assert kept.pop("progress") == 4
+        assert all(kept.values())
+        instances.epoch([], watermark=1000)
+        left = {chunk.name: len(chunk.rows) for chunk in instances.logics[0].state.snapshot(SlotSet.full(2))}
+        assert left == {"progress": 4, **dict.fromkeys(kept, 0)}
+
+
+def test_a_key_with_rows_all_the_time_has_one_alarm() -> None:
+    instances = counts(Session(100))
+    for time in range(200):
+        assert instances.epoch([row("a", time)], watermark=time - 1) == []
+    (alarms,) = (c for c in instances.logics[0].state.snapshot(SlotSet.full(2)) if c.name == "alarms")
+    assert len(alarms.rows) == 1
+    assert shown(instances.end([])) == [("a", 0, 299, 200)]
+
+
+def test_a_row_between_two_sessions_joins_them() -> None:
+    instances = counts(Session(10))
+    assert instances.epoch([row("a", 0), row("a", 15), row("b", 15)], watermark=-1) == []
+    assert instances.epoch([row("a", 8)], watermark=7) == []
+    assert shown(instances.end([])) == [("a", 0, 25, 3), ("b", 15, 25, 1)]
+
+
+def test_sliding_windows_need_not_be_a_multiple_of_their_slide() -> None:
+    assert shown(counts(Sliding(5, 3)).end([row("a", 4)])) == [("a", 0, 5, 1), ("a", 3, 8, 1)]
+
+
+KINDS = [pa.timestamp("s"), pa.timestamp("ms"), pa.timestamp("us", "UTC"), pa.timestamp("ns")]
+WINDOWS = [Tumbling("10 s"), Sliding(timedelta(seconds=10), "10 s"), Session("4 s")]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("window", WINDOWS, ids=lambda window: type(window).__name__)
+def test_bounds_are_of_the_type_of_the_event_time(kind: pa.TimestampType, window: Window) -> None:
+    schema = pa.schema([("k", pa.string()), ("t", kind)])
+    instances = Instances(Aggregate(COUNT, window), [Input(schema, ("k",), "t")])
+    assert instances.setting.output.types == [pa.string(), kind, kind, pa.int64()]
+    zone = UTC if kind.tz else None
+    start = datetime(2026, 1, 31, 12, tzinfo=zone)
+    (found,) = instances.end([{"k": "a", "t": start}, {"k": "a", "t": start + timedelta(seconds=3)}])
+    length = timedelta(seconds=7 if isinstance(window, Session) else 10)
+    assert (found["window_start"], found["window_end"], found["n"]) == (start, start + length, 2)
+
+
+def test_narrow_integers_as_event_time_have_wide_bounds() -> None:
+    stream = Input(pa.schema([("k", pa.int8()), ("t", pa.uint8())]), ("k",), "t")
+    instances = Instances(Aggregate(COUNT, Sliding(100, 50)), [stream])
+    assert shown(instances.end([{"k": 1, "t": 20}, {"k": 1, "t": 250}])) == [
+        (1, -50, 50, 1),
+        (1, 0, 100, 1),
+        (1, 200, 300, 1),
+        (1, 250, 350, 1),
+    ]
+
+
+@pytest.mark.parametrize("window", [Tumbling(10), Sliding(10, 5), Session(10)], ids=lambda w: type(w).__name__)
+def test_keys_may_have_any_names_and_be_dictionaries(window: Window) -> None:
+    kinds = [("time", pa.dictionary(pa.int32(), pa.string())), ("value", pa.int64()), ("seq", pa.int64())]
+    stream = Input(pa.schema([("at", pa.int64()), *kinds]), ("time", "value", "seq"), "at")
+    instances = Instances(Aggregate({"x": agg.count()}, window), [stream])
+    found = instances.end([{"at": 7, "time": "a", "value": 1, "seq": None}])
+    assert {(row["time"], row["value"], row["seq"], row["x"]) for row in found} == {("a", 1, None, 1)}
+    assert instances.setting.output.field("time").type == pa.string()
+
+
+def test_an_instance_without_slots_puts_out_nothing() -> None:
+    instances = counts(Tumbling(10), count=2)
+    instances.move(SlotSet.full(2), 1)
+    logic = instances.logics[0]
+    assert logic.process(Piece(1, {}, MAX_WATERMARK, SlotSet.empty())) == {}
+    assert shown(instances.end([row("a", 1)])) == [("a", 0, 10, 1)]
+
+
+@pytest.mark.parametrize(
+    ("window", "stream", "message"),
+    [
+        (Tumbling(10), STREAM._replace(keys=()), "operator 'w' keeps unkeyed state; call key_by"),
+        (Tumbling(10), STREAM._replace(time=None), "operator 'w' has windows, and its input has no event time"),
+        (Tumbling("10 s"), STREAM, "operator 'w': the length of time '10 s' must be a plain number"),
+        (Tumbling(0), STREAM, "operator 'w': the size of a window is 0; it must be greater than zero"),
+        (Sliding(10, -1), STREAM, "operator 'w': the slide of a window is -1; it must be greater than zero"),
+        (Sliding(10, 11), STREAM, "operator 'w': windows of 10 that slide by 11 leave rows out"),
+        (Session(0), STREAM, "operator 'w': the gap of a window is 0; it must be greater than zero"),
+        (Session(5, lateness=-1), STREAM, "operator 'w': the lateness of a window is -1; it cannot be negative"),
+        (Window(), STREAM, "operator 'w': .* is no window; use Tumbling, Sliding or Session"),
+        (
+            Tumbling("1500 ms"),
+            Input(pa.schema([("k", pa.string()), ("t", pa.timestamp("s"))]), ("k",), "t"),
+            r"operator 'w': the size of a window is '1500 ms', finer than the event time, which is timestamp\[s\]",
+        ),
+    ],
+)
+def test_windows_that_cannot_be_are_refused_before_the_run(window: Window, stream: Input, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        Aggregate(COUNT, window).output("w", [stream])
+
+
+@pytest.mark.parametrize("window", [Tumbling(10), Session(10)], ids=lambda w: type(w).__name__)
+def test_a_row_without_event_time_is_refused(window: Window) -> None:
+    with pytest.raises(UserError, match=r"operator 'operator': 1 of .* no event time \(null\)"):
+        counts(window).epoch([{**row("a", 1), "t": None}])

@@ -43,6 +43,11 @@ def test_the_summary_counts_from_the_first_sample_to_the_end_of_the_run() -> Non
     }
 
 
+def test_a_run_that_ends_before_the_second_sample_has_its_length() -> None:
+    summary = report_of(status(1.0), events=(Happening("finished", 1.25),))["summary"]
+    assert (summary["seconds"], summary["rows_per_second"]) == (0.25, 4000.0)  # type: ignore[index]
+
+
 def test_a_point_of_the_series_says_how_things_were() -> None:
     report = report_of(status(2.0, ticked=9, committed=7))
     assert report["series"] == [
@@ -65,8 +70,8 @@ def test_samples_after_the_end_are_left_out_of_the_series() -> None:
 
 
 def test_a_recovery_is_told_with_its_parts() -> None:
-    parts = "detected 0.061, restored 0.240, replayed 0.109"
-    recovered = Happening("recovered", 5.41, "counter", "counter[0]", seconds=0.41, detail=parts)
+    parts = {"detected": 0.061, "restored": 0.24, "replayed": 0.109}
+    recovered = Happening("recovered", 5.41, "counter", "counter[0]", seconds=0.41, parts=parts)
     summary = report_of(status(0.0), events=(Happening("killed", 5.0, node="n1"), recovered))["summary"]
     assert summary["recoveries"] == [  # type: ignore[index]
         {"instance": "counter[0]", "at": 5.41, "seconds": 0.41, "detected": 0.061, "restored": 0.24, "replayed": 0.109}

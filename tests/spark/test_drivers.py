@@ -1,4 +1,4 @@
-"""Drivers in processes of their own: on a Standalone cluster that loses an executor, and ended in every way there is."""
+"""Drivers in processes of their own: on a Standalone cluster that loses an executor, and ended in every way."""
 
 from __future__ import annotations
 

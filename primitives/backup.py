@@ -6,7 +6,7 @@ A holder merges incremental checkpoints, so that a restore reads one base and a 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 
 from primitives.checkpoint import Checkpoint, merge_checkpoints
@@ -14,15 +14,27 @@ from primitives.graph import InstanceId
 
 
 def choose_backup_holder(
-    owner: InstanceId, own_node: str, upstream: Sequence[str], others: Sequence[str]
+    owner: InstanceId,
+    own_node: str,
+    upstream: Sequence[str],
+    others: Sequence[str],
+    vms: Mapping[str, str] | None = None,
 ) -> str | None:
     """The node that keeps an instance's backup: by hash among the nodes of its upstream instances.
 
-    A node never keeps the backup of an instance that it hosts, since both would be lost at once; where the upstream
-    instances leave no choice, any other node serves. None if there is no other node at all.
+    A node never keeps the backup of an instance that it hosts, since both would be lost at once; and where another VM
+    is to be had (`vms` tells the VM of a node; one that it does not name is a VM of its own), nor does the same VM.
+    Where the upstream instances leave no choice, any other node serves. None if there is no other node at all.
+
+    >>> choose_backup_holder(InstanceId("sum", 0), "n1", ["n2"], ["n1", "n2", "n3"], {"n1": "a", "n2": "a", "n3": "b"})
+    'n3'
     """
-    candidates = sorted({n for n in upstream if n != own_node}) or sorted({n for n in others if n != own_node})
-    return candidates[zlib.crc32(str(owner).encode()) % len(candidates)] if candidates else None
+    vm = (vms or {}).get
+    away = [node for node in (*upstream, *others) if vm(node, node) != vm(own_node, own_node)]
+    for nodes in (set(upstream).intersection(away), away, upstream, others):
+        if candidates := sorted({node for node in nodes if node != own_node}):
+            return candidates[zlib.crc32(str(owner).encode()) % len(candidates)]
+    return None
 
 
 class Stored(Enum):

@@ -163,8 +163,8 @@ class Rows(Tracked[list[_Gone]]):
         order, found = self._pile.take(rows)
         positions = positions[order]
         wanted = pa.array(positions)
+        # Of one key, other buckets have other signatures; so only other keys can have been found by mistake.
         same = same_rows(found.columns[: len(columns)], [column.take(wanted) for column in columns])
-        same &= self._facts.buckets[rows[order]] == buckets[positions]
         return (positions, found) if same.all() else (positions[same], found.filter(pa.array(same)))
 
     def expire(self, before: int, slots: SlotSet | None = None) -> int:

@@ -14,7 +14,7 @@ from seep.operators.base import Base
 from seep.operators.definition import Definition, Input, Setting
 from seep.operators.errors import naming
 from seep.operators.folding import Aggregates
-from seep.operators.keys import Keys, check_names
+from seep.operators.keys import Keys
 from seep.operators.panes import Panes
 from seep.operators.sessions import SessionWindows
 from seep.operators.totals import Totals
@@ -55,9 +55,10 @@ class Aggregate(Definition):
         """See `Definition.output`."""
         (stream,) = inputs
         keys, aggregates = self._parts(operator, stream)
-        check_names(operator, stream.keys, list(self.aggregates))
         bounds = [] if self.window is None else _bounds(operator, stream)
-        setting = Setting(operator, 0, (stream,), pa.schema([*keys.fields, *bounds, *aggregates.fields]), ())
+        fields = [*keys.fields, *bounds, *aggregates.fields]
+        _check_names(operator, [field.name for field in fields])
+        setting = Setting(operator, 0, (stream,), pa.schema(fields), ())
         self.logic(setting)  # which checks that there can be state of these columns
         return setting.output
 
@@ -83,6 +84,15 @@ def _windowed(setting: Setting, keys: Keys, aggregates: Aggregates, window: Wind
         case Tumbling() | Sliding():
             return Panes(setting, keys, aggregates, grid_of(window, time))
     raise UserError(f"{window!r} is no window; use Tumbling, Sliding or Session")
+
+
+def _check_names(operator: str, names: Sequence[str]) -> None:
+    for at, name in enumerate(names):
+        if name in names[:at]:
+            raise UserError(
+                f"operator '{operator}' would put out two columns '{name}', of {list(names)}; "
+                "call the aggregate otherwise, or rename the key column before"
+            )
 
 
 def _bounds(operator: str, stream: Input) -> list[pa.Field]:

@@ -184,8 +184,10 @@ class Aggregates:
 
     def _kept_for(self, agg: Agg) -> Kept:
         name = str(agg)
-        if agg == Agg("count"):
-            return Folded(name, pa.int64(), "add", None)
+        if agg.column is None:
+            if agg.function == "count":
+                return Folded(name, pa.int64(), "add", None)
+            raise self._unknown(agg)
         kind = self._type(agg)
         match agg.function:
             case "count":
@@ -198,9 +200,7 @@ class Aggregates:
                 return AtTime(name, kind, agg.column, self._time(agg), agg.function == "last")
             case "min" | "max" | "first" | "last":
                 raise self._unfit(agg, "a number, bool, date or time; or for first and last, text")
-        raise UserError(
-            f"operator '{self._operator}' knows no aggregate {agg}; use count, sum, min, max, mean, first or last"
-        )
+        raise self._unknown(agg)
 
     def _sum_type(self, agg: Agg) -> pa.DataType:
         kind = self._type(agg)
@@ -229,6 +229,11 @@ class Aggregates:
                 "name the time column at the source, and keep it up to here"
             )
         return self._stream.time
+
+    def _unknown(self, agg: Agg) -> UserError:
+        return UserError(
+            f"operator '{self._operator}' knows no aggregate {agg}; use count, sum, min, max, mean, first or last"
+        )
 
     def _unfit(self, agg: Agg, needed: str) -> UserError:
         return UserError(

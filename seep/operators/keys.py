@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from primitives.errors import UserError
 from primitives.state.timers import Timers
 from seep.operators.definition import Input
-
-_OUTPUT_ONLY = ("window_start", "window_end")
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
@@ -51,13 +49,3 @@ class Keys:
 def take(columns: Mapping[str, pa.Array], rows: NDArray[np.int64]) -> dict[str, pa.Array]:
     """Some rows of columns."""
     return {name: column.take(pa.array(rows)) for name, column in columns.items()}
-
-
-def check_names(operator: str, keys: Sequence[str], names: Sequence[str]) -> None:
-    """UserError if columns of results are called like others."""
-    for name in names:
-        if name in keys or name in _OUTPUT_ONLY:
-            raise UserError(
-                f"operator '{operator}' would put out two columns '{name}'; give its aggregates other names than "
-                f"{[*keys, *_OUTPUT_ONLY]}"
-            )

@@ -22,8 +22,8 @@ from seep.query.times import event_times, times_column
 Ints = NDArray[np.int64]
 Columns = dict[str, pa.Array]
 
-_NTH = "nth"
-_FACTS = {"first": pa.int64(), "last": pa.int64(), "sessions": pa.int64(), "alarm": pa.int64()}
+# Columns of state beside the key and the aggregates. Keys are called as users like, so these have a prefix.
+_NTH, _FIRST, _LAST, _COUNT, _ALARM = (f"session.{fact}" for fact in ("nth", "first", "last", "count", "alarm"))
 _NO_ALARM = 2**63 - 1
 
 
@@ -72,7 +72,13 @@ class SessionWindows(Base):
         self._time = setting.inputs[0].time or ""
         bits = setting.slot_bits
         #: each session also says how many the key has, and when its alarm goes off
-        self._sessions = aggregates.frame("sessions", keys.kinds, _FACTS, subkeys={_NTH: pa.int64()}, slot_bits=bits)
+        self._sessions = aggregates.frame(
+            "sessions",
+            keys.kinds,
+            dict.fromkeys((_FIRST, _LAST, _COUNT, _ALARM), pa.int64()),
+            subkeys={_NTH: pa.int64()},
+            slot_bits=bits,
+        )
         self._alarms = keys.timers("alarms", bits)
         self._progress = Progress(bits)
         super().__init__(setting, self._sessions, self._alarms, self._progress.state)
@@ -111,13 +117,13 @@ class SessionWindows(Base):
     def _stored(self, keys: Columns, count: int, watermark: int) -> Stored:
         which, rows = self._located(keys, np.arange(count), 0)
         firsts = self._sessions.take(rows)
-        held, alarm = (firsts.column(name).to_numpy() for name in ("sessions", "alarm"))
+        held, alarm = (firsts.column(name).to_numpy() for name in (_COUNT, _ALARM))
         alarms = np.full(count, _NO_ALARM)
         alarms[which] = np.where(alarm > watermark, alarm, _NO_ALARM)
         others = [self._located(keys, which[held > nth], nth) for nth in range(1, int(held.max(initial=0)))]
         which = np.concatenate([which, *(which for which, _ in others)])
         stored = self._sessions.take(np.concatenate([rows, *(rows for _, rows in others)]))
-        first, last, nth = (stored.column(name).to_numpy() for name in ("first", "last", _NTH))
+        first, last, nth = (stored.column(name).to_numpy() for name in (_FIRST, _LAST, _NTH))
         one, none = np.ones(len(which), np.int64), np.zeros(len(which), np.int64)
         state = stored.select(list(self._aggregates.kinds))
         return Stored(Sessions(which, first, last, none, one, state), nth, alarms)
@@ -175,14 +181,14 @@ class SessionWindows(Base):
         gone = stored.nth >= counts[old]
         self._sessions.delete({**take(keys, old[gone]), _NTH: stored.nth[gone]})
         nth = np.arange(len(sessions.key)) - (np.cumsum(counts) - counts)[sessions.key]
-        self._sessions.put(
-            {**take(keys, sessions.key), _NTH: nth},
-            first=sessions.first,
-            last=sessions.last,
-            sessions=counts[sessions.key],
-            alarm=self._set_alarms(keys, sessions, stored.alarms, watermark)[sessions.key],
+        columns = {
+            _FIRST: sessions.first,
+            _LAST: sessions.last,
+            _COUNT: counts[sessions.key],
+            _ALARM: self._set_alarms(keys, sessions, stored.alarms, watermark)[sessions.key],
             **dict(zip(sessions.state.schema.names, sessions.state.columns, strict=True)),
-        )
+        }
+        self._sessions.put({**take(keys, sessions.key), _NTH: nth}, **columns)
 
     def _set_alarms(self, keys: Columns, sessions: Sessions, alarms: Ints, watermark: int) -> Ints:
         """Sees to it that each key has an alarm for the next that happens to its sessions; returns all alarms."""

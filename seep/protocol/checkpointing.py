@@ -52,7 +52,7 @@ class Checkpointing:
             for instance, seat in view.placement.items()
             if instance.operator in upstream and seat.node in view.nodes
         ]
-        self.holder = choose_backup_holder(self._owner, self._node, nodes, sorted(view.nodes))
+        self.holder = choose_backup_holder(self._owner, self._node, nodes, sorted(view.nodes), view.vms)
         if self.under_way and self.under_way.holder not in view.nodes:
             self.under_way = None
             self.wanted = True

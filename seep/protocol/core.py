@@ -86,6 +86,8 @@ class ManagerCore:
         self.final: int | None = None
         #: live nodes, and the last view that each has acknowledged
         self.nodes: dict[str, int] = {}
+        #: where live nodes run, as far as that is known
+        self._vms: dict[str, str] = {}
         #: instances that began empty and were never backed up: they can begin empty again
         self._unsaved: set[InstanceId] = set()
         self._incarnations: Counter[InstanceId] = Counter()
@@ -144,8 +146,11 @@ class ManagerCore:
                 self._tick()
         return self._drain()
 
-    def node_joined(self, node: str) -> list[Effect]:
+    def node_joined(self, node: str, vm: str | None = None) -> list[Effect]:
+        """A fresh node is there; nodes of the same VM may be lost together."""
         self.nodes[node] = 0
+        if vm is not None:
+            self._vms[node] = vm
         self._view_is_old = True
         homeless, self._homeless = self._homeless, []
         for instance in homeless:
@@ -155,6 +160,7 @@ class ManagerCore:
     def node_lost(self, node: str) -> list[Effect]:
         """The shell has given a node up; for the protocol it is gone for good, dead or not."""
         if self.nodes.pop(node, None) is not None:
+            self._vms.pop(node, None)
             self._view_is_old = True
             self._effects.append(Event("node lost", node))
             for owner in [o for o, copy in self.backups.items() if copy.holder == node]:
@@ -383,7 +389,7 @@ class ManagerCore:
         self.version += 1
         self._view_is_old = False
         self.topology = self.topology.forgotten(self._oldest_needed())
-        view = View(self.version, self.topology, dict(self.placement), frozenset(self.nodes))
+        view = View(self.version, self.topology, dict(self.placement), frozenset(self.nodes), dict(self._vms))
         starts, self._starts = self._starts, {}
         for node in self.nodes:
             self._post(node, ViewChanged(view, tuple(starts.get(node, ()))))

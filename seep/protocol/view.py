@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from primitives.graph import InstanceId
@@ -41,6 +41,7 @@ class View:
     topology: Topology
     placement: Mapping[InstanceId, Seat]
     nodes: frozenset[str]
+    vms: Mapping[str, str] = field(default_factory=dict)  #: the VM of a node, where that is known
 
     def incarnation(self, instance: InstanceId) -> Incarnation:
         return Incarnation(instance, self.placement[instance].incarnation)

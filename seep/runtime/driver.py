@@ -50,6 +50,11 @@ class NodeRecord:
     address: Address
     directory: str  #: where its files are
 
+    @property
+    def vm(self) -> str:
+        """What it shares with others that may be lost together with it."""
+        return self.address.host
+
 
 class ManagerProcess:
     """Runs a `Manager` on a thread of its own. What others want of the manager they ask for with `ask`."""
@@ -312,7 +317,7 @@ class ManagerProcess:
             self._peers.post(node, 0, {"peers": {name: list(self.nodes[name].address)}})
         self._detector.joined(name, time.monotonic())
         self.events.add("node joined", node=name)
-        self._perform(self.manager.node_joined(name))
+        self._perform(self.manager.node_joined(name, self.nodes[name].vm))
 
     def _lose(self, name: str, why: str) -> None:
         hosted = tuple(i for i, seat in self.manager.placement.items() if seat.node == name)

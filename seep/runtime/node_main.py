@@ -9,6 +9,7 @@ from pathlib import Path
 
 from seep.query.program import Program
 from seep.runtime.node import NodeProcess, NodeSettings, prepare_process
+from seep.runtime.rehearsal import rehearse
 from seep.spark.address import node_host
 from seep.spark.order import NodeOrder
 
@@ -23,8 +24,9 @@ class NodeTask:
 
 def serve(order: NodeOrder) -> None:
     """Makes this process a node; returns when the node's time is over."""
-    prepare_process()
     task: NodeTask = order.settings
+    prepare_process()
+    rehearse(task.program)
     host = node_host(task.settings.driver.host)
     NodeProcess(task.program, task.settings, host, order, local_directory(task.settings.run)).run()
 

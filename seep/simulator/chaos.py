@@ -46,6 +46,13 @@ def _kill_pair(world: World, rng: random.Random, delay: int) -> None:
     _kill(world, rng, delay)
 
 
+def _kill_vm(world: World, rng: random.Random, delay: int) -> None:
+    if nodes := world.live():
+        vm = world.vms[rng.choice(nodes)]
+        for node in [node for node in nodes if world.vms[node] == vm]:
+            world.end(node, delay)
+
+
 def _freeze(world: World, rng: random.Random, delay: int) -> None:
     """Frozen for short, a node is only late; frozen for long, it is given up and comes back as a zombie."""
     if nodes := [n for n in world.live() if n not in world.frozen]:
@@ -170,6 +177,7 @@ _STRIKES: dict[What, Callable[[World, random.Random, int], None]] = {
     What.KILL_CONCERNED: _kill_concerned,
     What.TRIPWIRE: _tripwire,
     What.KILL_PAIR: _kill_pair,
+    What.KILL_VM: _kill_vm,
     What.FREEZE: _freeze,
     What.ISOLATE: _isolate,
     What.CUT: _cut,

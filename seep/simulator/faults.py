@@ -10,6 +10,7 @@ from typing import NamedTuple
 class What(StrEnum):
     KILL = "kill"  #: a process ends; its node is given up a little later
     KILL_PAIR = "kill pair"  #: two at once
+    KILL_VM = "kill vm"  #: all nodes of a VM at once
     KILL_CONCERNED = "kill concerned"  #: one that hosts an operator whose slots have moved, or are about to
     TRIPWIRE = "tripwire"  #: the next node whose instance has backed up after a change of its slots is killed then
     FREEZE = "freeze"  #: a node does nothing for a while; it may be given up meanwhile and come back as a zombie
@@ -39,6 +40,7 @@ class Fault(NamedTuple):
 _WEIGHTS = {
     What.KILL: 5,
     What.KILL_PAIR: 1,
+    What.KILL_VM: 1,
     What.KILL_CONCERNED: 3,
     What.TRIPWIRE: 3,
     What.FREEZE: 3,

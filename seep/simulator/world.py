@@ -84,6 +84,8 @@ class World:
         #: epoch -> source operator -> slot -> position after the epoch: the durable source log
         self.offsets: dict[int, dict[str, dict[int, int]]] = {}
         self.nodes: dict[str, Node[Any]] = {}
+        #: node -> the VM that it shares with others
+        self.vms: dict[str, str] = {}
         self.frozen: set[str] = set()
         self.slow: set[str] = set()
         #: armed kills, by how late the node is given up
@@ -256,7 +258,8 @@ class World:
         self._named += 1
         name = f"n{self._named}"
         self.nodes[name] = Node(name, self._operators, self._batches, self._settings, self.query.medium.outbox)
-        self.perform(MANAGER, self.manager.node_joined(name))
+        self.vms[name] = f"vm{self.rng.randint(1, 4)}"
+        self.perform(MANAGER, self.manager.node_joined(name, self.vms[name]))
 
     def kill(self, name: str) -> None:
         self.nodes.pop(name, None)

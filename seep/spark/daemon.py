@@ -11,8 +11,9 @@ import sys
 
 def main() -> None:
     """What `python -m pyspark.daemon` does, after the preparations."""
-    import seep.runtime.node_main  # noqa: F401  (all that a node needs)
     from pyspark import daemon
+
+    import seep.runtime.node_main  # noqa: F401  (all that a node needs)
     from seep.runtime.node import prepare_process
 
     prepare_process()

@@ -151,8 +151,8 @@ def test_state_is_only_that_of_keys() -> None:
         ({"n": agg.max("k")}, STREAM, r"operator 'c': max\(k\) needs a number, bool, date or time; .* is string"),
         ({"n": agg.last("x")}, STREAM._replace(time=None), r"operator 'c': last\(x\) goes by event time"),
         ({"n": Agg("median", "x")}, STREAM, r"operator 'c' knows no aggregate median\(x\); use count, sum"),
-        ({"k": agg.count()}, STREAM, "operator 'c' would put out two columns 'k'; give its aggregates other names"),
-        ({"window_end": agg.count()}, STREAM, "operator 'c' would put out two columns 'window_end'"),
+        ({"k": agg.count()}, STREAM, "operator 'c' would put out two columns 'k', of .*; call the aggregate"),
+        ({"n": Agg("sum")}, STREAM, r"operator 'c' knows no aggregate sum\(\); use count, sum"),
         (
             {"n": agg.count()},
             Input(pa.schema([("k", pa.list_(pa.int8()))]), ("k",)),

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from primitives.errors import UserError
@@ -183,11 +183,13 @@ def check(window: Window, by_hand: OnAGrid | InSessions, story: Story) -> None:
     assert instances.end([]) == []
 
 
+@settings(max_examples=60)
 @given(story=stories, size=st.integers(1, 9), offset=st.integers(-9, 9), lateness=latenesses)
 def test_tumbling_windows(story: Story, size: int, offset: int, lateness: int) -> None:
     check(Tumbling(size, offset, lateness), OnAGrid(size, size, offset, lateness), story)
 
 
+@settings(max_examples=60)
 @given(
     story=stories,
     lengths=st.tuples(st.integers(1, 12), st.integers(1, 12)),
@@ -199,6 +201,7 @@ def test_sliding_windows(story: Story, lengths: tuple[int, int], offset: int, la
     check(Sliding(size, slide, offset, lateness), OnAGrid(size, slide, offset, lateness), story)
 
 
+@settings(max_examples=60)
 @given(story=stories, gap=st.integers(1, 5), lateness=latenesses)
 def test_session_windows(story: Story, gap: int, lateness: int) -> None:
     check(Session(gap, lateness), InSessions(gap, lateness), story)
@@ -307,6 +310,13 @@ def test_keys_may_have_any_names_and_be_dictionaries(window: Window) -> None:
     found = instances.end([{"at": 7, "time": "a", "value": 1, "seq": None}])
     assert {(row["time"], row["value"], row["seq"], row["x"]) for row in found} == {("a", 1, None, 1)}
     assert instances.setting.output.field("time").type == pa.string()
+
+
+def test_windows_by_the_bounds_of_other_windows_need_other_names() -> None:
+    stream = Input(pa.schema([("window_start", pa.int64()), ("t", pa.int64())]), ("window_start",), "t")
+    with pytest.raises(UserError, match=r"operator 'w' would put out two columns 'window_start', .* rename the key"):
+        Aggregate(COUNT, Tumbling(10)).output("w", [stream])
+    assert Aggregate({"window_end": agg.max("t")}).output("w", [stream]).names == ["window_start", "window_end"]
 
 
 def test_an_instance_without_slots_puts_out_nothing() -> None:

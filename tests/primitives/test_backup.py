@@ -53,6 +53,16 @@ def test_a_backup_is_kept_by_another_node_and_by_one_that_is_upstream_if_there_i
     assert holder in candidates if candidates else holder is None
 
 
+@given(upstream=nodes, others=nodes, index=st.integers(0, 20), data=st.data())
+def test_a_backup_is_kept_on_another_vm_wherever_there_is_one(
+    upstream: set[str], others: set[str], index: int, data: st.DataObject
+) -> None:
+    vms = {node: data.draw(st.sampled_from("ab")) for node in sorted({*upstream, *others, "node 0"})}
+    holder = choose_backup_holder(InstanceId("sum", index), "node 0", list(upstream), list(others), vms)
+    elsewhere = {node for node in upstream | others if vms[node] != vms["node 0"]}
+    assert holder in (elsewhere & upstream or elsewhere) if elsewhere else holder != "node 0"
+
+
 @given(upstream=st.lists(st.sampled_from("abcdef"), min_size=1), index=st.integers(0, 20), data=st.data())
 def test_the_choice_depends_on_which_nodes_there_are_and_not_on_how_they_are_listed(
     upstream: list[str], index: int, data: st.DataObject

@@ -318,6 +318,15 @@ def test_rows_that_come_and_go_between_marks_are_in_no_delta() -> None:
     assert (len(delta.rows), len(delta.deleted)) == (1, 0)
 
 
+def test_a_row_that_came_after_a_mark_is_deleted_only_for_those_who_have_it() -> None:
+    rows = make_rows()
+    rows.mark(1)
+    rows.add(as_batch([("a", 0)]))
+    rows.mark(2)
+    rows.expire(1)
+    assert [len(rows.snapshot(FULL, since).deleted) for since in (1, 2)] == [0, 1]
+
+
 def test_a_key_gets_no_number_twice_when_its_slot_moves_on() -> None:
     first, second = make_rows(), make_rows()
     first.add(as_batch([("a", 1), ("a", 2)]))

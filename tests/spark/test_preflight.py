@@ -138,7 +138,7 @@ def test_a_master_that_does_not_answer_is_told_at_once(monkeypatch: pytest.Monke
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, so nobody else listens there
-        with pytest.raises(EnvironmentFault, match="no Spark master answers at spark://127.0.0.1"):
+        with pytest.raises(EnvironmentFault, match=r"no Spark master answers at spark://127\.0\.0\.1"):
             open_session(master=f"spark://127.0.0.1:{taken.getsockname()[1]}")
 
 

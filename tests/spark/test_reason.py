@@ -30,7 +30,7 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "x.py", line 1, in f\n  
         ),
         (f"{ABORTED}org.apache.spark.api.python.PythonException: {TRACEBACK}ValueError: no\n{STACK}", "ValueError: no"),
         (
-            f"{ABORTED}o.PythonException: [PYTHON_EXCEPTION] An exception was thrown from the Python worker: {TRACEBACK}"
+            f"{ABORTED}o.PythonException: [PYTHON_EXCEPTION] An exception was thrown from the worker: {TRACEBACK}"
             f"ValueError: no,\nnever SQLSTATE: 38000{STACK}",
             "ValueError: no, never",
         ),

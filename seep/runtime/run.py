@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str], None]
 
 #: Seconds that a session has to come up with the task slots for all nodes: those of a cluster may be on their way.
-_LOCAL_WAIT, _CLUSTER_WAIT = 1.0, 15.0
+_LOCAL_WAIT, _CLUSTER_WAIT = 1.0, 30.0
 
 
 def launch(

@@ -22,7 +22,7 @@ from seep.spark.bootstrap import node_task
 from seep.spark.order import NodeOrder, carry_out
 from seep.spark.process import Process
 from seep.spark.reason import CANCELLED, reason_of, reason_of_exception
-from seep.spark.shipping import packed, ship, travel_by_value
+from seep.spark.shipping import is_local, loose_modules, packed, ship, travel_by_value
 
 #: Seconds between two looks at what is left, while stopping.
 _POLL = 0.01
@@ -64,7 +64,7 @@ class Fleet:
         self._context, self._on_ended = context, on_ended
         self._description = f"seep node of {query}"
         self._shipment = ship(context)
-        self._payload = packed(partial(carry_out, main, settings))
+        self._payload = packed(partial(carry_out, main, settings), () if is_local(context) else loose_modules())
         self._id = secrets.token_hex(3)
         self._jobs: dict[str, _Job] = {}
         self._stopped = False

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import re
 import sys
+import sysconfig
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from seep.spark import bootstrap
@@ -64,11 +67,35 @@ def write_archive(path: Path, roots: list[tuple[str, str]]) -> None:
                 archive.writestr(entry, (Path(root) / name).read_bytes(), zipfile.ZIP_DEFLATED)
 
 
-def packed(function: object) -> bytes:
-    """A function, with all it holds on to, as Spark packs closures: the one thing that is ever pickled."""
+def packed(function: object, by_value: Iterable[ModuleType] = ()) -> bytes:
+    """A function, with all it holds on to, as Spark packs closures: the one thing that is ever pickled.
+
+    Functions and classes of the given modules are packed whole, and need not be importable at the other end.
+    """
     from pyspark import cloudpickle
 
-    return bytes(cloudpickle.dumps(function))  # type: ignore[no-untyped-call]
+    known = cloudpickle.list_registry_pickle_by_value()  # type: ignore[no-untyped-call]
+    modules = [module for module in by_value if module.__name__ not in known]
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    try:
+        return bytes(cloudpickle.dumps(function))  # type: ignore[no-untyped-call]
+    finally:
+        for module in modules:
+            cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
+
+
+def loose_modules() -> list[ModuleType]:
+    """The modules of this program that are installed nowhere: a user's own, which executors have no way to import."""
+    installed = {Path(path).resolve() for name, path in sysconfig.get_paths().items() if name.endswith("lib")}
+    modules = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] not in PACKAGES]
+    return [module for module in modules if (file := _file_of(module)) and not installed.intersection(file.parents)]
+
+
+def _file_of(module: ModuleType) -> Path | None:
+    """Where its source is; none for what is built in, and for `__main__`, which cloudpickle packs whole anyway."""
+    file = getattr(module, "__file__", None)
+    return Path(file).resolve() if file and getattr(module, "__spec__", None) is not None else None
 
 
 def travel_by_value() -> None:

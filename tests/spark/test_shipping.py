@@ -114,3 +114,17 @@ def test_a_python_without_the_project_runs_it_from_the_archive(tmp_path: Path) -
         str(unpacked / "seep" / "__init__.py"),
         str(unpacked / "primitives" / "slots.py"),
     ]
+
+
+def test_functions_of_a_module_that_is_installed_nowhere_travel_whole(tmp_path: Path) -> None:
+    package(tmp_path, homemade="def double(n):\n    return 2 * n\n")
+    packing = (
+        "import sys, homemade; from seep.spark.shipping import loose_modules, packed; "
+        "sys.stdout.buffer.write(packed(homemade.double, loose_modules()))"
+    )
+    code = subprocess.run(
+        [sys.executable, "-c", packing], env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, check=True
+    ).stdout
+    unpacking = "import sys; from pyspark import cloudpickle; print(cloudpickle.loads(sys.stdin.buffer.read())(21))"
+    answer = subprocess.run([sys.executable, "-c", unpacking], input=code, capture_output=True, check=True).stdout
+    assert answer == b"42\n"

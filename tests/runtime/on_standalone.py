@@ -1,0 +1,41 @@
+"""A driver in a process of its own, as Spark allows one session in each: a query on a Standalone cluster.
+
+Starts a master and two workers, kills the executor JVM that the counter's node belongs to, and prints what came of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+
+import seep
+from seep.spark.standalone import LocalCluster
+from tests.runtime.test_runs import RATE, committed, counting, expected, found, recovered
+
+
+def main() -> None:
+    with LocalCluster(workers=2, cores=4) as cluster:
+        options = {"epoch": 0.05, "checkpoint": 0.5, "start_timeout": 120.0}
+        with seep.launch(counting(), master=cluster.master, rate=seep.Rate(RATE), **options) as run:
+            committed(run, 30)
+            host = run.nodes[run.placement["counter[0]"]].vm
+            (executor,) = cluster.executors()[host]
+            os.kill(executor, signal.SIGKILL)
+            recovered(run)
+            committed(run, 20)
+            hosts = {record.vm for record in run.nodes.values()}
+            run.finish()
+            run.wait(60)
+            told = {
+                "equal": found(run) == expected(run),
+                "rows": run.rows_read,
+                "lost": len(run.events.of("node lost")),
+                "hosts": sorted(hosts),
+            }
+    sys.stdout.write(json.dumps(told) + "\n")
+
+
+if __name__ == "__main__":
+    main()

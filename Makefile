@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint demo soak bench lock clean
+.PHONY: help setup test lint demo simulate soak bench lock clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-8s %s\n", $$1, $$2 }'
@@ -30,14 +30,18 @@ lint: setup ## ruff (rules and format) and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-demo: setup ## a narrated run of a small query, simulated: it loses a node, recovers and scales out
+demo: setup ## the word count of the SEEP paper on local Spark; its counter is killed, recovers, and is checked
+	$(BIN)/seep wordcount --seconds 30 --chaos 'kill:counter@12s'
+
+simulate: setup ## a narrated run of a small query, simulated: it loses a node, recovers and scales out
 	$(BIN)/python -m seep.simulator demo
 
 soak: setup ## simulate SCHEDULES=100000 random schedules with faults from SEED=1 on
 	$(BIN)/python -m seep.simulator soak --schedules $(SCHEDULES) --seed $(SEED)
 
-bench: setup ## measure the primitives against plain kernels
+bench: setup ## measure the primitives against plain kernels, and the runtime
 	$(BIN)/python benchmarks/primitives.py
+	$(BIN)/python benchmarks/runtime.py
 
 lock: setup ## pin again what setup.py asks for (LOCK_ARGS=--upgrade moves every pin to its newest version)
 	CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet --extra dev --build-deps-for editable --allow-unsafe \
@@ -53,6 +57,8 @@ $(STAMP): requirements.lock setup.py | $(BIN)/python
 	@$(BIN)/python -m pip install --quiet --requirement requirements.lock
 	@PYTHONWARNINGS='ignore:Editable installation' \
 		$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@echo 'compiling what Numba compiles, once'
+	@$(BIN)/python -c 'from seep.runtime.node import prepare_process; prepare_process()'
 	@touch $@
 
 $(BIN)/python:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 import seep
 from benchmarks.keys import KEYS, Columns, Numbers
 from benchmarks.notes import Noting
+from primitives.graph import InstanceId
 from seep.sources.position import Position
 
 #: Seconds that a run may take to finish what it has read.
 _PATIENCE = 120.0
 
+_SOURCE, _SINK = InstanceId("source", 0), InstanceId("sink", 0)
 _KEYS = pa.schema([("key", pa.int64())])
 _DUE_KEYS = pa.schema([("key", pa.int64()), ("due", pa.int64())])
 
@@ -42,7 +46,16 @@ def _folded(batch: pa.RecordBatch) -> dict[str, pa.Array | Numbers]:
 
 def rows_read(run: seep.Run) -> int:
     """By what the source log says."""
-    return sum(Position(*position).rows for position in run.positions("source").values())
+    return _rows(run.positions("source"))
+
+
+def rows_committed(run: seep.Run) -> int:
+    """Rows that were read in epochs that the sink has committed."""
+    return _rows(run.manager_process.ask(lambda manager: manager.log.after(_SOURCE, manager.safe.of(_SINK))[0]))
+
+
+def _rows(positions: Mapping[int, Any]) -> int:
+    return sum(Position(*position).rows for position in positions.values())
 
 
 def watch(run: seep.Run, seconds: float) -> None:

@@ -24,8 +24,8 @@ def table(targets: Mapping[str, Target], measured: Mapping[str, float]) -> str:
     """A line for each measurement, those with a target first; targets that were not measured are left out.
 
     >>> print(table({"gap_s": Target("Longest pause", "s", 1.0, 0.5)}, {"gap_s": 0.41, "kills": 3}))
-                                                                    measured    wanted        unit
-    Longest pause                                                       0.41     < 0.5  ok    s
+                                                                    measured    wanted  ok?     unit
+    Longest pause                                                       0.41     < 0.5  ok      s
     kills                                                                  3
     """
     lines = [f"{'':<62}{'measured':>10}{'wanted':>10}  ok?     unit"]

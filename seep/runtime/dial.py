@@ -6,7 +6,7 @@ import contextlib
 import random
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -14,6 +14,7 @@ import pyarrow.flight as flight
 from seep.runtime.pieces import Label, Piece
 from seep.runtime.port import GREETING, Address
 from seep.runtime.security import Security
+from seep.runtime.sockets import cut_connections
 from seep.runtime.wire import encode
 
 #: What the library raises when a connection or the server fails.
@@ -26,6 +27,15 @@ _OPTIONS: list[tuple[str, int]] = [
     ("grpc.http2.write_buffer_size", 1 << 20),
 ]
 _FIRST_DELAY, _LONGEST_DELAY = 0.01, 1.0
+
+
+class Way(NamedTuple):
+    """From where to where."""
+
+    me: str
+    peer: str
+    address: Address
+    security: Security
 
 
 def client_of(address: Address, security: Security) -> flight.FlightClient:
@@ -42,28 +52,34 @@ def client_of(address: Address, security: Security) -> flight.FlightClient:
 
 
 class Exchange:
-    """One open stream to a port. One thread opens it and sends; another may listen; any may cancel."""
+    """One open stream to a port. One thread opens it and sends; another may listen; any may cut it."""
 
-    def __init__(self, address: Address, security: Security) -> None:
-        self._address = address
-        self._security = security
+    def __init__(self, way: Way) -> None:
+        self._way = way
         self._reader: Any = None
         self._writer: Any = None
         self._cancelled = False
+        self._port: int | None = None  #: at this end of the connection, as the other end has told
         self._lock = threading.Lock()
 
     def open(self, opening: Any, schema: pa.Schema) -> None:
         """Connects and waits until the port has taken the stream."""
-        client = client_of(self._address, self._security)
-        options = flight.FlightCallOptions(headers=[self._security.header])
+        client = client_of(self._way.address, self._way.security)
+        options = flight.FlightCallOptions(headers=[self._way.security.header])
         writer, reader = client.do_exchange(flight.FlightDescriptor.for_command(encode(opening).to_pybytes()), options)
         with self._lock:
             self._writer, self._reader = writer, reader
             if self._cancelled:
                 reader.cancel()
-        if next(reader).app_metadata != pa.py_buffer(GREETING):
-            raise ConnectionError(f"what listens at {self._address} is not a process of this run")
+        self._port = self._greeted(next(reader).app_metadata)
         writer.begin(schema)
+
+    def _greeted(self, greeting: pa.Buffer | None) -> int | None:
+        text = greeting.to_pybytes() if greeting is not None else b""
+        if not text.startswith(GREETING):
+            raise ConnectionError(f"what listens at {self._way.address} is not a process of this run")
+        port = text.rpartition(b":")[2]
+        return int(port) if port.isdigit() else None
 
     def send(self, piece: Piece) -> None:
         """Waits for as long as the receiver does not take what was sent before."""
@@ -86,16 +102,21 @@ class Exchange:
             while True:
                 self._reader.read_chunk()
 
-    def cancel(self) -> None:
-        """Ends the stream at once; whoever waits for it fails."""
+    def cut(self) -> None:
+        """Ends the stream at once, even if it waits for a peer that takes nothing; whoever waits for it fails."""
+        self._cancel()
+        if self._port is not None:
+            cut_connections(self._port)
+
+    def _cancel(self) -> None:
         with self._lock:
             self._cancelled = True
             if self._reader is not None:
                 self._reader.cancel()
 
     def release(self) -> None:
-        """Lets go of the connection; the stream has ended, or is cancelled by this."""
-        self.cancel()
+        """Lets go of the connection. For the thread that sends; no other may still listen."""
+        self._cancel()
         with self._lock:
             writer, self._reader, self._writer = self._writer, None, None
         with contextlib.suppress(*FAILURES):

@@ -18,7 +18,7 @@ import pyarrow.flight as flight
 from primitives.errors import EnvironmentFault, SeepError
 from seep.protocol.courier import Frame
 from seep.protocol.view import Incarnation
-from seep.runtime.dial import FAILURES, Exchange, client_of, delays
+from seep.runtime.dial import FAILURES, Exchange, Way, client_of, delays
 from seep.runtime.pieces import BYTES, Aligner, cut
 from seep.runtime.port import CALL, Address, answer_of
 from seep.runtime.security import Security
@@ -59,12 +59,12 @@ class Link:
         self.me = me
         self.peer = peer
         self.address = address
-        self._security = security
+        self._way = Way(me, peer, address, security)
         self._events = events
         self._room = room
         self._lock = threading.Lock()
         self._calls: flight.FlightClient | None = None
-        self._streams: dict[tuple[Incarnation, Incarnation], Stream] = {}
+        self._streams: list[Stream] = []
         #: pairs whose stream was opened at some time
         self._known: set[tuple[Incarnation, Incarnation]] = set()
         #: frames to send; None only wakes the thread
@@ -74,7 +74,7 @@ class Link:
         self._closing = False
         self._ended = threading.Event()
         self._session = 0
-        self._exchange = Exchange(address, security)
+        self._exchange = Exchange(self._way)
         self._aligner = Aligner(BYTES)
         self._thread: threading.Thread | None = None
 
@@ -94,7 +94,7 @@ class Link:
 
         EnvironmentFault also if the peer cannot be reached, or does not answer within `timeout` seconds.
         """
-        options = flight.FlightCallOptions(timeout=timeout, headers=[self._security.header])
+        options = flight.FlightCallOptions(timeout=timeout, headers=[self._way.security.header])
         action = flight.Action(CALL, encode([self.me, method, body]))
         client = self._client()
         try:
@@ -115,14 +115,10 @@ class Link:
         """A new stream between two instances; `schemas` has the columns of each input port of the receiver."""
         ends = sender, receiver
         with self._lock:
-            stream = Stream(
-                *(self.me, self.peer, ends, schemas, self.address, self._security, self._events, on_room),
-                room=self._room,
-                again=ends in self._known,
-            )
+            again = ends in self._known
+            stream = Stream(self._way, ends, schemas, self._events, on_room, room=self._room, again=again)
             self._known.add(ends)
-            self._streams = {key: other for key, other in self._streams.items() if other.is_open}
-            self._streams[ends] = stream
+            self._streams = [*(other for other in self._streams if other.is_open), stream]
         if self._closing:
             stream.close()
         return stream
@@ -132,7 +128,7 @@ class Link:
         with self._lock:
             self._closing = True
             self._queue.put(None)
-            ending = [Ending(self._thread, self._end), *(stream.ending() for stream in self._streams.values())]
+            ending = [Ending(self._thread, self._end), *(stream.ending() for stream in self._streams)]
         deadline = time.monotonic() + grace
         for one in ending:
             one.join(deadline - time.monotonic())
@@ -153,7 +149,7 @@ class Link:
         """Opens the stream of letters, however long it takes; false if the link is closed."""
         for delay in delays():
             self._session += 1
-            self._exchange = Exchange(self.address, self._security)
+            self._exchange = Exchange(self._way)
             if self._ended.is_set() or (self._closing and not self._accepts):
                 return False
             try:
@@ -183,7 +179,7 @@ class Link:
                     return True
         except FAILURES:
             pass
-        self._exchange.cancel()
+        self._exchange.cut()
         watch.join()  # before the release: the library must not be asked to read by two threads at once
         self._exchange.release()
         return self._ended.is_set()
@@ -221,7 +217,7 @@ class Link:
     def _break(self, refused: bool) -> None:
         with self._lock:
             tell = self._accepts or (refused and not self._refused)
-            streams = list(self._streams.values()) if self._accepts else []
+            streams = list(self._streams) if self._accepts else []
             self._accepts = False
             self._refused = self._refused or refused
             with suppress(Empty):
@@ -241,10 +237,10 @@ class Link:
 
     def _end(self) -> None:
         self._ended.set()
-        self._exchange.cancel()
+        self._exchange.cut()
 
     def _client(self) -> flight.FlightClient:
         with self._lock:
             if self._calls is None:
-                self._calls = client_of(self.address, self._security)
+                self._calls = client_of(self.address, self._way.security)
             return self._calls

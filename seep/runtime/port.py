@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -20,8 +20,8 @@ from seep.runtime.sockets import cut_connections
 from seep.runtime.wire import WireError, decode, pack, unpack
 
 CALL = "seep.call"
-#: What a stream's server says first: the stream is open, and the token was right.
-GREETING = b"seep"
+#: What a stream's server says first, and then where it sees the client: the stream is open, the token was right.
+GREETING = b"seep "
 #: Seconds that `close` waits at most.
 _PATIENCE = 5.0
 _CUT_AGAIN = 0.01
@@ -93,14 +93,14 @@ class Messages(NamedTuple):
 
 
 class Port:
-    """Serves until closed, on any free port of exactly one interface.
+    """Serves until closed, on exactly one interface, and there on any free port if none is given.
 
     Only streams of letters and messages (`do_exchange`) and calls (`do_action`) do anything, and nothing at all is done
     for a client that does not send the token.
     """
 
-    def __init__(self, host: str, security: Security, receiver: Receiver, *, limit: int = LIMIT) -> None:
-        self._server = _Server(host, security, receiver, limit)
+    def __init__(self, host: str, security: Security, receiver: Receiver, *, port: int = 0, limit: int = LIMIT) -> None:
+        self._server = _Server((host, port), security, receiver, limit)
         self.address = Address(host, self._server.port)
         self._closed = False
 
@@ -131,20 +131,20 @@ class _Gate(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
 
 class _Server(flight.FlightServerBase):  # type: ignore[misc]
-    def __init__(self, host: str, security: Security, receiver: Receiver, limit: int) -> None:
+    def __init__(self, place: tuple[str, int], security: Security, receiver: Receiver, limit: int) -> None:
         self._receiver = receiver
         self._limit = limit
         self.closing = False
         try:
             super().__init__(
-                (host, 0),
+                place,
                 tls_certificates=[(security.certificate, security.key)] if security.encrypted else None,
                 verify_client=security.mutual,
                 root_certificates=security.certificate if security.mutual else None,
                 middleware={"gate": _Gate(security)},
             )
         except (pa.ArrowException, OSError) as reason:
-            raise EnvironmentFault(f"cannot listen on the interface {host!r}: {reason}") from reason
+            raise EnvironmentFault(f"cannot listen on {place[0]}:{place[1]}: {reason}") from reason
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
@@ -173,7 +173,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
 
     def do_exchange(
         self,
-        context: flight.ServerCallContext,  # noqa: ARG002
+        context: flight.ServerCallContext,
         descriptor: flight.FlightDescriptor,
         reader: flight.MetadataRecordBatchReader,
         writer: flight.MetadataRecordBatchWriter,
@@ -182,7 +182,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         try:
             opening = _opening(descriptor)
             peer = opening.peer
-            writer.write_metadata(GREETING)
+            writer.write_metadata(GREETING + context.peer().encode())
             if isinstance(opening, Letters):
                 self._letters(opening, reader)
             else:
@@ -297,6 +297,3 @@ def answer_of(results: list[pa.Buffer]) -> Any:
         case {"error": str(kind), "text": str(text)} if kind in _KINDS:
             raise _KINDS[kind](text)
     raise WireError("the answer to a call is neither an answer nor an error")
-
-
-Call = Callable[[str, Any], Any]

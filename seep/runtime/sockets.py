@@ -16,9 +16,10 @@ _RESET = struct.pack("ii", 1, 0)
 
 
 def cut_connections(port: int) -> None:
-    """Ends all connections that clients of this process's server on `port` have made.
+    """Ends all connections of this process whose end here is `port`: those to a server of its own, or a client's one.
 
-    Its streams then end as if the network had failed. The library ends them only when the clients are so kind.
+    Their streams then end as if the network had failed, whatever the other ends do. The library would wait for them:
+    a server for its clients to end their calls, a client for the network to take what it has begun to write.
     """
     for name in os.listdir(_OPEN_FILES):
         with contextlib.suppress(OSError):  # closed in the meantime, or not a socket of this kind

@@ -12,11 +12,9 @@ import pyarrow as pa
 from primitives.errors import InternalError, SeepError
 from seep.protocol.messages import Data, StateMoved
 from seep.protocol.view import Incarnation
-from seep.runtime.dial import FAILURES, Exchange, delays
+from seep.runtime.dial import FAILURES, Exchange, Way, delays
 from seep.runtime.pieces import BYTES, Aligner, Piece, cut
-from seep.runtime.port import Address
 from seep.runtime.rows import RowsWriter
-from seep.runtime.security import Security
 from seep.runtime.wire import pack
 
 Message = Data | StateMoved
@@ -43,24 +41,18 @@ class Stream:
 
     def __init__(
         self,
-        me: str,
-        peer: str,
+        way: Way,
         ends: tuple[Incarnation, Incarnation],
         schemas: Mapping[int, pa.Schema],
-        address: Address,
-        security: Security,
         events: StreamEvents,
         on_room: Callable[[], None] | None,
         *,
         room: int,
         again: bool,
     ) -> None:
-        self._me = me
-        self._peer = peer
+        self._way = way
         self._ends = ends
         self._schemas = schemas
-        self._address = address
-        self._security = security
         self._events = events
         self._on_room = on_room
         self._room = room
@@ -72,7 +64,7 @@ class Stream:
         self._cut = False
         self._ended = threading.Event()
         self._change = threading.Condition()
-        self._exchange = Exchange(address, security)
+        self._exchange = Exchange(way)
         self._format = _Format({})
         self._thread = threading.Thread(target=self._run, name=f"{ends[0]}->{ends[1]}", daemon=True)
         self._thread.start()
@@ -101,7 +93,7 @@ class Stream:
         """Treats the stream as broken, whatever it does."""
         with self._change:
             self._cut = True
-            self._exchange.cancel()
+            self._exchange.cut()
             self._change.notify()
 
     @property
@@ -139,12 +131,12 @@ class Stream:
         """Opens the stream, however long it takes; false if it is not needed any more."""
         for delay in delays():
             with self._change:
-                self._exchange, self._cut = Exchange(self._address, self._security), False
+                self._exchange, self._cut = Exchange(self._way), False
             if self._ended.is_set():
                 return False
             try:
                 self._exchange.open(
-                    ["messages", self._me, *self._ends, self._format.ports, self._again], self._format.schema
+                    ["messages", self._way.me, *self._ends, self._format.ports, self._again], self._format.schema
                 )
             except FAILURES:
                 self._exchange.release()
@@ -179,7 +171,7 @@ class Stream:
             for piece in self._format.pieces(message):
                 self._exchange.send(piece)
         except SeepError as reason:
-            self._events.on_unsendable(self._peer, reason)
+            self._events.on_unsendable(self._way.peer, reason)
 
     def _sent(self) -> None:
         with self._change:

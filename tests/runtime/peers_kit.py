@@ -212,10 +212,10 @@ class _Counting(Recorder):
 
 
 def _main() -> None:
-    (token, certificate, key, name), back, _ = json.loads(sys.stdin.readline())
+    (token, certificate, key, name), back, number = json.loads(sys.stdin.readline())
     security = Security(token, certificate and certificate.encode(), key and key.encode(), name)
     recorder = _Counting()
-    opened = Port("127.0.0.1", security, recorder)
+    opened = Port("127.0.0.1", security, recorder, port=number)
     if back is not None:
         recorder.back = Link("peer", "me", Address(*back), security, recorder)
     print(opened.address.port, flush=True)  # noqa: T201

@@ -130,16 +130,23 @@ def test_a_client_without_the_certificate_of_the_run_gets_nowhere(recorder: Reco
         context = ssl.create_default_context(cadata=(encrypted.certificate or b"").decode())
         context.set_alpn_protocols(["h2"])
         answer = b""
-        with suppress(ssl.SSLError, ConnectionError), socket.create_connection(opened.address, 5) as plain:
-            with context.wrap_socket(plain, server_hostname=encrypted.name) as wrapped:
-                wrapped.sendall(PREFACE)
-                answer = wrapped.recv(1)
+        with (
+            suppress(ssl.SSLError, ConnectionError),
+            socket.create_connection(opened.address, 5) as plain,
+            context.wrap_socket(plain, server_hostname=encrypted.name) as wrapped,
+        ):
+            wrapped.sendall(PREFACE)
+            answer = wrapped.recv(1)
         assert answer == b""
 
 
 def test_a_client_does_not_trust_the_certificate_of_another_run(recorder: Recorder) -> None:
-    with port(recorder, Security.with_tls()) as opened, link(recorder, opened.address, Security.with_tls()) as other:
-        pytest.raises(EnvironmentFault, other.call, "echo", 1, timeout=5)
+    with (
+        port(recorder, Security.with_tls()) as opened,
+        link(recorder, opened.address, Security.with_tls()) as other,
+        pytest.raises(EnvironmentFault),
+    ):
+        other.call("echo", 1, timeout=5)
 
 
 def test_a_certificate_from_files_serves_the_host_that_it_names(tmp_path: Path, recorder: Recorder) -> None:

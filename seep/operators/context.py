@@ -104,7 +104,7 @@ class Inputs:
 
     @property
     def ended(self) -> bool:
-        """Whether this is the last epoch."""
+        """Whether no row comes after these; it may be so for a few epochs in turn."""
         return self.watermark == MAX_WATERMARK
 
     def in_sequence(self, port: int = 0) -> pa.RecordBatch:

@@ -250,4 +250,6 @@ class _Reducing(_Machine):
             return changed
         if piece.watermark < MAX_WATERMARK:
             return None
-        return self._batch(value for _, value in self._values.scan(piece.slots))
+        rows = self._batch(value for _, value in self._values.scan(piece.slots))
+        self._values.drop(piece.slots)  # the input may end in more epochs than one
+        return rows

@@ -54,7 +54,7 @@ class Link:
     """
 
     def __init__(
-        self, me: str, peer: str, address: Address, security: Security, events: LinkEvents, *, room: int = 4
+        self, me: str, peer: str, address: Address, security: Security, events: LinkEvents, *, room: int = 32
     ) -> None:
         self.me = me
         self.peer = peer

@@ -281,9 +281,10 @@ class _Unheard:
 
 def prepare_process() -> None:
     """Makes this process ready for many short waits: kernels loaded, no long pauses, threads that give way quickly."""
-    from primitives.state.frame import warm_up
+    from primitives.state import frame, rows
 
-    warm_up()
+    frame.warm_up()
+    rows.warm_up()
     sys.setswitchinterval(SWITCH_INTERVAL)
     gc.collect()
     gc.freeze()

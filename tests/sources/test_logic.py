@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -385,26 +384,3 @@ def test_a_time_column_of_another_type_is_refused() -> None:
 def test_arguments_that_make_no_sense_are_refused_at_once(make: Callable[[], object]) -> None:
     with pytest.raises(UserError):
         make()
-
-
-# -- speed ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_generator_of_numbers_costs_little_per_row() -> None:
-    schema = pa.schema([("n", pa.int64())])
-    definition = sources.generator(
-        lambda _, first, n: pa.record_batch([np.arange(first, first + n)], schema=schema), schema
-    )
-    driver = Driver(definition, setting(max_rows=400_000))
-    driver.logic._pace = sources.pace.Paced(Rate(1e12), 1, 400_000)
-    driver.read()
-    driver.clock.now += 1.0
-    best = min(_seconds(driver) for _ in range(30))
-    assert 400_000 / best > 100e6
-
-
-def _seconds(driver: Driver) -> float:
-    begin = time.perf_counter()
-    rows = driver.read().outputs[EDGE].num_rows
-    assert rows == 400_000
-    return time.perf_counter() - begin

@@ -38,6 +38,9 @@ class Label(IntEnum):
     END = 5  #: of the stream: without it, a stream that ends has broken
 
 
+_LABELS = tuple(Label)
+
+
 class Piece(NamedTuple):
     """What one Flight message carries."""
 
@@ -48,8 +51,8 @@ class Piece(NamedTuple):
 def label_of(metadata: pa.Buffer | bytes) -> Label:
     """The label of a Flight message; WireError if it has none."""
     try:
-        return Label(memoryview(metadata)[0])
-    except (IndexError, ValueError) as reason:
+        return _LABELS[memoryview(metadata)[0]]
+    except IndexError as reason:
         raise WireError(f"a piece of {len(metadata)} bytes has no known label") from reason
 
 

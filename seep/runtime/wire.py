@@ -57,18 +57,7 @@ def pack(value: Any) -> list[pa.Buffer]:
 def unpack(parts: Sequence[pa.Buffer]) -> Any:
     """The value that `pack` was given; its batches are views of the parts. Anything else raises WireError."""
     head, *buffers = parts
-    table = _table(head)
-    if len(table) != len(buffers):
-        raise WireError(f"a message came with {len(buffers)} buffers where {len(table)} belong to it")
-    for (size, checksum), buffer in zip(table, buffers, strict=True):
-        if buffer.size != size or zlib.crc32(buffer) != checksum:
-            raise WireError(f"a buffer of {buffer.size} bytes is damaged: {size} with another checksum were sent")
-    try:
-        return _Reader(buffers).read(head.slice(_PREFIX.size + _ENTRY.size * len(table)))
-    except WireError:
-        raise
-    except Exception as reason:  # whatever a constructor makes of wrong content
-        raise WireError(f"a message of {head.size} bytes makes no sense: {reason!r}") from reason
+    return _value(head, _table(head), buffers)
 
 
 def encode(value: Any) -> pa.Buffer:
@@ -94,7 +83,7 @@ def decode(data: pa.Buffer | bytes) -> Any:
         start += size
     if start != data.size:
         raise WireError(f"a message of {start} bytes is followed by {data.size - start} that do not belong to it")
-    return unpack(parts)
+    return _value(parts[0], table, parts[1:])
 
 
 def join(parts: Sequence[pa.Buffer]) -> pa.Buffer:
@@ -111,6 +100,20 @@ def join(parts: Sequence[pa.Buffer]) -> pa.Buffer:
 
 def _aligned(length: int) -> int:
     return -(-length // _ALIGNMENT) * _ALIGNMENT
+
+
+def _value(head: pa.Buffer, table: Sequence[tuple[int, int]], buffers: Sequence[pa.Buffer]) -> Any:
+    if len(table) != len(buffers):
+        raise WireError(f"a message came with {len(buffers)} buffers where {len(table)} belong to it")
+    for (size, checksum), buffer in zip(table, buffers, strict=True):
+        if buffer.size != size or zlib.crc32(buffer) != checksum:
+            raise WireError(f"a buffer of {buffer.size} bytes is damaged: {size} with another checksum were sent")
+    try:
+        return _Reader(buffers).read(head.slice(_PREFIX.size + _ENTRY.size * len(table)))
+    except WireError:
+        raise
+    except Exception as reason:  # whatever a constructor makes of wrong content
+        raise WireError(f"a message of {head.size} bytes makes no sense: {reason!r}") from reason
 
 
 # -- heads -------------------------------------------------------------------------------------------------------------

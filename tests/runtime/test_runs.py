@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ import pytest
 import seep
 from seep.operators.errors import UserCodeFailed
 from seep.runtime.run import Run
-from seep.runtime.sockets import is_refused
+from seep.runtime.sockets import cut_connections, is_refused
 from seep.spark.session import Host
 
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -169,6 +170,31 @@ def test_a_stopped_node_is_given_up_fenced_and_replaced(host: Host) -> None:
         assert run.wait(30)
         assert found(run) == expected(run)
         assert run.events.of("node lost")[0].detail.startswith("silent")
+
+
+def test_broken_links_mend_themselves_and_no_node_is_lost(host: Host) -> None:
+    with start(host, counting(), rate=seep.Rate(RATE)) as run:
+        for _ in range(5):
+            committed(run, 15)
+            cut_connections(run.manager_process.address.port)
+        committed(run, 15)
+        run.finish()
+        assert run.wait(30)
+        assert found(run) == expected(run)
+        assert not run.events.of("node lost")
+
+
+def test_garbage_at_the_ports_harms_nobody(host: Host) -> None:
+    with start(host, counting(), rate=seep.Rate(RATE)) as run:
+        committed(run, 10)
+        for address in (run.manager_process.address, *(record.address for record in run.nodes.values())):
+            with socket.create_connection(address, 5) as connection, suppress(OSError):
+                connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + os.urandom(100_000))
+        committed(run, 10)
+        run.finish()
+        assert run.wait(30)
+        assert found(run) == expected(run)
+        assert not run.events.of("node lost")
 
 
 def test_recovery_over_two_instances(host: Host) -> None:

@@ -34,7 +34,6 @@ class Sessions(NamedTuple):
     first: Ints
     last: Ints
     rows: Ints  #: how many came in now
-    stored: Ints  #: how many were there before
     state: pa.RecordBatch
 
     def at(self, places: Ints) -> Sessions:
@@ -44,7 +43,6 @@ class Sessions(NamedTuple):
             self.first[places],
             self.last[places],
             self.rows[places],
-            self.stored[places],
             self.state.take(pa.array(places)),
         )
 
@@ -109,10 +107,9 @@ class SessionWindows(Base):
     def _rows(self, keys: Ints, batch: pa.RecordBatch) -> Sessions:
         with naming(self.setting.operator):
             times = event_times(batch.column(self._time))
-        one, none = np.ones(len(keys), np.int64), np.zeros(len(keys), np.int64)
         columns = self._aggregates.of_rows(batch)
         state = pa.record_batch([columns[name] for name in self._aggregates.kinds], names=list(self._aggregates.kinds))
-        return Sessions(keys, times, times, one, none, state)
+        return Sessions(keys, times, times, np.ones(len(keys), np.int64), state)
 
     def _stored(self, keys: Columns, count: int, watermark: int) -> Stored:
         which, rows = self._located(keys, np.arange(count), 0)
@@ -124,9 +121,8 @@ class SessionWindows(Base):
         which = np.concatenate([which, *(which for which, _ in others)])
         stored = self._sessions.take(np.concatenate([rows, *(rows for _, rows in others)]))
         first, last, nth = (stored.column(name).to_numpy() for name in (_FIRST, _LAST, _NTH))
-        one, none = np.ones(len(which), np.int64), np.zeros(len(which), np.int64)
         state = stored.select(list(self._aggregates.kinds))
-        return Stored(Sessions(which, first, last, none, one, state), nth, alarms)
+        return Stored(Sessions(which, first, last, np.zeros(len(which), np.int64), state), nth, alarms)
 
     def _located(self, keys: Columns, which: Ints, nth: int) -> tuple[Ints, Ints]:
         """Those of some keys that have an nth session, and where it is."""
@@ -137,16 +133,9 @@ class SessionWindows(Base):
 
     def _merged(self, rows: Sessions, stored: Sessions) -> Sessions:
         """What is less than the gap apart becomes one; ordered by key and time."""
-        key, first, last = (np.concatenate([rows[at], stored[at]]) for at in range(3))
-        order = np.lexsort((first, key))
-        parts = Sessions(
-            key,
-            first,
-            last,
-            np.concatenate([rows.rows, stored.rows]),
-            np.concatenate([rows.stored, stored.stored]),
-            pa.concat_batches([rows.state, stored.state]),
-        ).at(order)
+        key, first, last, count = (np.concatenate([rows[at], stored[at]]) for at in range(4))
+        parts = Sessions(key, first, last, count, pa.concat_batches([rows.state, stored.state]))
+        parts = parts.at(np.lexsort((first, key)))
         session = _number(parts.key, parts.first, parts.last, self._gap)
         starts = np.flatnonzero(np.diff(session, prepend=-1))
         return Sessions(
@@ -154,7 +143,6 @@ class SessionWindows(Base):
             parts.first[starts],
             np.maximum.reduceat(parts.last, starts),
             np.add.reduceat(parts.rows, starts),
-            np.add.reduceat(parts.stored, starts),
             self._folded(parts.state, session, len(starts)),
         )
 
@@ -166,7 +154,8 @@ class SessionWindows(Base):
         return folded.to_arrow().select(state.schema.names)
 
     def _without_late(self, sessions: Sessions, previous: int) -> Sessions:
-        late = (sessions.stored == 0) & (self._ends(sessions) + self._lateness <= previous)
+        """Without those made of late rows alone, for what was stored can still change."""
+        late = self._ends(sessions) + self._lateness <= previous
         if not late.any():
             return sessions
         self.counters["late"] += int(sessions.rows[late].sum())

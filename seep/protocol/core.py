@@ -51,6 +51,7 @@ class ManagerSettings:
     window: int = 16  #: epochs that may be open at once, from tick to commit (back-pressure)
     lead: int = 2  #: epochs between the announcement of a plan and its effect
     warm_up: bool = True  #: fetch state from backups ahead of a handover
+    trim_every: int = 1  #: pulses from one look at what may be trimmed to the next
     recovery_parallelism: int = 1  #: over how many instances a failed stateful one is spread when it recovers
 
 
@@ -83,6 +84,7 @@ class ManagerCore:
         self.backups: dict[InstanceId, BackupCopy] = {}
         self.version = 0
         self.ticked = 0
+        self._pulses = 0
         self.final: int | None = None
         #: live nodes, and the last view that each has acknowledged
         self.nodes: dict[str, int] = {}
@@ -141,7 +143,9 @@ class ManagerCore:
     def pulse(self) -> list[Effect]:
         """Time to open the next epoch, if the query keeps up with the open ones."""
         if self.phase is Phase.RUNNING:
-            self._trim_outboxes()
+            self._pulses += 1
+            if self._pulses % self.settings.trim_every == 0:
+                self._trim_outboxes()
             if self._may_tick():
                 self._tick()
         return self._drain()

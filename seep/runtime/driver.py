@@ -38,6 +38,8 @@ T = TypeVar("T")
 
 #: Seconds between two looks at the evidence against nodes, when nothing else happens.
 _WATCH = 0.02
+#: Seconds between two rounds of trims: each is a letter to every node, and short epochs would drown in them.
+_TRIM = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,9 @@ class ManagerProcess:
     def _settings(self) -> ManagerSettings:
         roll = max((definition.roll for definition, _ in self.program.sinks.values()), default=1)
         return ManagerSettings(
-            window=self.options.window + roll - 1, recovery_parallelism=self.options.recovery_parallelism
+            window=self.options.window + roll - 1,
+            trim_every=max(1, round(_TRIM / self.options.epoch)),
+            recovery_parallelism=self.options.recovery_parallelism,
         )
 
     # -- for the run: any thread --------------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ from seep.spark.preflight import of_session, raise_first
 from seep.spark.session import Host, open_session
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     from seep.query.query import Query
@@ -45,11 +46,13 @@ Progress = Callable[[str], None]
 
 #: Seconds that a session has to come up with the task slots for all nodes: those of a cluster may be on their way.
 _LOCAL_WAIT, _CLUSTER_WAIT = 1.0, 30.0
+#: Seconds that nodes have to end by themselves.
+_GRACE = 3.0
 
 
 def launch(
     query: Query | Program,
-    spark: SparkSession | None = None,
+    spark: SparkSession | SparkContext | None = None,
     *,
     master: str | None = None,
     parallelism: Mapping[str, int] | None = None,
@@ -289,10 +292,18 @@ class Run:
         atexit.unregister(self.stop)
         self._recorder.close()
         self._manager.close()
+        self._wait_for_nodes(_GRACE)
         self._fleet.stop()
         self._manager.close_port()
         _remove(record.directory for record in self._manager.nodes.values() if record.process.is_local)
         self._host.close()
+
+    def _wait_for_nodes(self, seconds: float) -> None:
+        """They have been told to end, and close their stores and files first."""
+        deadline = time.monotonic() + seconds
+        processes = [record.process for record in self._manager.nodes.values()]
+        while any(process.alive() for process in processes) and time.monotonic() < deadline:
+            time.sleep(0.01)
 
     def __enter__(self) -> Run:
         return self

@@ -102,6 +102,7 @@ class World:
             window=self.rng.choice((2, 4, 8)),
             lead=self.rng.choice((0, 1, 3)),
             warm_up=self.rng.random() < 0.5,
+            trim_every=self.rng.choice((1, 1, 3)),
             recovery_parallelism=self.rng.choice((1, 1, 1, 2, 3)),
         )
         self.manager = Manager(query.graph, query.parallelism, settings)

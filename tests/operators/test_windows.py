@@ -270,6 +270,13 @@ def test_a_row_between_two_sessions_joins_them() -> None:
     assert shown(instances.end([])) == [("a", 0, 25, 3), ("b", 15, 25, 1)]
 
 
+def test_a_row_within_a_long_session_does_not_shorten_it() -> None:
+    instances = counts(Session(10))
+    assert instances.epoch([row("a", time) for time in (0, 8, 16, 24)], watermark=-1) == []
+    assert instances.epoch([row("a", 3), row("a", 30)], watermark=2) == []
+    assert shown(instances.end([])) == [("a", 0, 40, 6)]
+
+
 def test_sliding_windows_need_not_be_a_multiple_of_their_slide() -> None:
     assert shown(counts(Sliding(5, 3)).end([row("a", 4)])) == [("a", 0, 5, 1), ("a", 3, 8, 1)]
 

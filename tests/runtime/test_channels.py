@@ -391,6 +391,7 @@ def test_a_peer_killed_in_mid_stream_breaks_the_stream(security: Security, here:
         stream = stream_on(to_peer, here)
         for n in range(20):
             offer(stream, data(n, BIG))
+        wait_until(lambda: to_peer.call("count", None)[0] > 0, "the stream is on its way")
         peer.signal(signal.SIGKILL)
         deadline = time.monotonic() + 10
         while not here.of("stream broken") and time.monotonic() < deadline:

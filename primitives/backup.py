@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from enum import Enum
 
-from primitives.checkpoint import Checkpoint, merge_checkpoints
+from primitives.checkpoint import Checkpoint, chain_checkpoints, merge_checkpoints
 from primitives.graph import InstanceId
 
 
@@ -99,9 +99,9 @@ def adopt_backup(store: BackupStore, part: Checkpoint) -> None:
 
 
 def retrieve_backup(store: BackupStore, owner: InstanceId) -> Checkpoint | None:
-    """The owner's backup as one full checkpoint, or None if this store has none."""
+    """The owner's backup as one full checkpoint, not merged yet, or None if this store has none."""
     chain = store._chains.get(owner)
-    return merge_checkpoints(chain[0], chain[1:]) if chain else None
+    return chain_checkpoints(chain[0], chain[1:]) if chain else None
 
 
 def delete_backup(store: BackupStore, owner: InstanceId, up_to: tuple[int, int]) -> bool:

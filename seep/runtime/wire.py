@@ -23,6 +23,8 @@ _PREFIX = struct.Struct("<4sIIQ")  # magic, checksum of the rest of the head, nu
 _CHECKED_FROM = 8
 _ENTRY = struct.Struct("<QI")  # of each buffer: size, checksum
 _ALIGNMENT = 64
+#: Bytes to begin packing with; by default it would be so many that they cost more than most messages.
+_SMALL_MESSAGE = 1024
 #: What stands for a tag in msgpack: an extension without content, first in the list of a tagged value's fields.
 _MARKS = [msgpack.ExtType(code, b"") for code in range(len(TYPES))]
 _READ = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
@@ -43,7 +45,10 @@ def pack(value: Any) -> list[pa.Buffer]:
         return _tagged(item)
 
     try:
-        body = msgpack.packb(value, default=tagged, strict_types=True, unicode_errors="surrogatepass")
+        packer = msgpack.Packer(
+            default=tagged, strict_types=True, unicode_errors="surrogatepass", buf_size=_SMALL_MESSAGE
+        )
+        body = packer.pack(value)
     except SeepError:
         raise
     except (ValueError, TypeError, OverflowError, RecursionError) as reason:
@@ -157,6 +162,9 @@ class _Mark(NamedTuple):
     code: int
 
 
+_READ_MARKS = [_Mark(code) for code in range(len(TYPES))]
+
+
 class _Reader:
     """Reads the msgpack of one message."""
 
@@ -181,7 +189,7 @@ class _Reader:
         if content or not 0 <= code < len(TYPES):
             raise WireError(f"a message holds a value with the unknown tag {code}")
         self._loose += 1
-        return _Mark(code)
+        return _READ_MARKS[code]
 
     def _untagged(self, items: list[Any]) -> Any:
         if not items or type(items[0]) is not _Mark:

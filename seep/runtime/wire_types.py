@@ -53,9 +53,9 @@ def _record(kind: type) -> WireType:
     def make(items: list[Any]) -> Any:
         if len(items) != len(checks):
             raise ValueError(f"{kind.__name__} has {len(checks)} fields, not {len(items)}")
-        for name, check, item in zip(names, checks, items, strict=True):
-            if not check(item):
-                raise ValueError(f"{kind.__name__}.{name} cannot be a {type(item).__name__}")
+        for place, check in enumerate(checks):
+            if not check(items[place]):
+                raise ValueError(f"{kind.__name__}.{names[place]} cannot be a {type(items[place]).__name__}")
         return kind(*items)
 
     return WireType(kind, list if issubclass(kind, tuple) else fields, make)

@@ -28,7 +28,7 @@ from seep.runtime.metrics import Metrics, Status
 from seep.runtime.options import RunOptions
 from seep.runtime.peers import Peers
 from seep.runtime.port import Address, Port
-from seep.runtime.recovery import Recoveries, Recovered
+from seep.runtime.recovery import Recovered, Recoveries
 from seep.runtime.report import Commits
 from seep.runtime.security import Security
 from seep.runtime.stores import DriverStores

@@ -92,7 +92,7 @@ class HostedInstance:
 
     def pull(self, _: Incarnation) -> None:
         """Streams are driven from within; nobody outside pulls."""
-        return None
+        return
 
     def room(self, receiver: Incarnation, node: str) -> None:
         """A stream can take more."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -111,7 +110,7 @@ class Peers:
     # -- what the port hears ------------------------------------------------------------------------------------------
 
     def opened(self, name: str) -> None:
-        """A peer has opened its stream of letters; if for another time, its streams of data are to be asked for again."""
+        """A peer has opened its stream of letters; if once more, what it sent us last has to be asked for again."""
         peer = self._peer(name)
         peer.sessions += 1
         if peer.sessions > 1:

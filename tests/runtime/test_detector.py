@@ -3,7 +3,7 @@ import pytest
 from seep.runtime.detector import Detector
 
 
-@pytest.fixture()
+@pytest.fixture
 def detector() -> Detector:
     detector = Detector(patience=3.0)
     detector.joined("n1", 0.0)

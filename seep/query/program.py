@@ -1,4 +1,4 @@
-"""The program: a checked query in the form that nodes run. It is made once, in the driver, and travels with the nodes."""
+"""The program: a checked query in the form that nodes run. Made once, in the driver; it travels with the nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The manager's process: the shell of the `Manager` in the driver, with its port, its clock and its failure detector."""
+"""The manager's process: the shell of the `Manager` in the driver, with its port, clock and failure detector."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ class ManagerProcess:
     def on_link_restored(self, peer: str) -> None:
         self._queue.put(lambda: self._detector.restored(peer, time.monotonic()))
 
-    def on_unsendable(self, peer: str, reason: Exception) -> None:
+    def on_unsendable(self, peer: str, reason: Exception) -> None:  # noqa: ARG002
         self.fail(_internal(reason))
 
     # -- on the manager's thread --------------------------------------------------------------------------------------

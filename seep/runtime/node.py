@@ -153,7 +153,7 @@ class NodeProcess:
         with self._lock:
             self._perform_all(self.node.reconnect(peer))
 
-    def on_unsendable(self, peer: str, reason: Exception) -> None:
+    def on_unsendable(self, peer: str, reason: Exception) -> None:  # noqa: ARG002
         self.failed(None, 0, reason)
 
     def _on_order(self, order: Mapping[str, Any]) -> None:

@@ -27,7 +27,7 @@ def demo(say: Say) -> int:
 
     world = World(1, query, [], Limits(rows=60), trace)
     world.at(400, lambda: _kill(world, say))
-    world.at(1_400, lambda: _scale_out(world, say))
+    world.at(1_000, lambda: _scale_out(world, say))
     world.run()
     return _check(world, say)
 

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from primitives.errors import UserError
-from primitives.slots import SlotSet
+from primitives.hashing import hash_key
+from primitives.slots import SlotSet, slot_of
 from seep.operators import aggregates as agg
 from seep.operators.aggregates import Aggregate
 from seep.operators.definition import Input
@@ -273,8 +274,7 @@ def test_a_row_between_two_sessions_joins_them() -> None:
 def test_a_row_within_a_long_session_does_not_shorten_it() -> None:
     instances = counts(Session(10))
     assert instances.epoch([row("a", time) for time in (0, 8, 16, 24)], watermark=-1) == []
-    assert instances.epoch([row("a", 3), row("a", 30)], watermark=2) == []
-    assert shown(instances.end([])) == [("a", 0, 40, 6)]
+    assert shown(instances.end([row("a", 3), row("a", 30)])) == [("a", 0, 40, 6)]
 
 
 def test_sliding_windows_need_not_be_a_multiple_of_their_slide() -> None:
@@ -324,6 +324,18 @@ def test_windows_by_the_bounds_of_other_windows_need_other_names() -> None:
     with pytest.raises(UserError, match=r"operator 'w' would put out two columns 'window_start', .* rename the key"):
         Aggregate(COUNT, Tumbling(10)).output("w", [stream])
     assert Aggregate({"window_end": agg.max("t")}).output("w", [stream]).names == ["window_start", "window_end"]
+
+
+@pytest.mark.parametrize("window", [Tumbling(10), Sliding(10, 10), Session(7)], ids=lambda w: type(w).__name__)
+def test_windows_of_slots_that_are_still_to_come_wait_for_them(window: Window) -> None:
+    instances = counts(window)
+    instances.epoch([row("a", 3)], watermark=0)
+    (logic,) = instances.logics
+    mine = SlotSet([slot_of(hash_key("a"), 2)])
+    batch = pa.RecordBatch.from_pylist([row("a", 3)], SCHEMA)
+    assert logic.process(Piece(2, {}, 50, SlotSet.full(2) - mine)) == {}
+    (out,) = logic.process(Piece(2, {0: (batch,)}, 50, mine)).values()
+    assert out["n"].to_pylist() == [2]
 
 
 def test_an_instance_without_slots_puts_out_nothing() -> None:

@@ -236,6 +236,7 @@ def _exchange(client: flight.FlightClient, security: Security, command: bytes) -
         os.urandom(50),
         *(encode(o).to_pybytes() for o in (None, ["letters", 1, 1], ["messages", "me", (), (), 0, 0])),
     ],
+    ids=["nothing", "random", "null", "no peer", "no ends"],
 )
 def test_a_stream_that_begins_with_nonsense_ends_and_is_told(
     command: bytes, security: Security, opened: Port, recorder: Recorder
@@ -251,6 +252,7 @@ def test_a_stream_that_begins_with_nonsense_ends_and_is_told(
 @pytest.mark.parametrize(
     "metadata",
     [b"", os.urandom(100), b"\x01" + bytes(7) + os.urandom(100), b"\x01" + bytes(7) + encode("no frame").to_pybytes()],
+    ids=["nothing", "random", "labelled random", "no frame"],
 )
 def test_nonsense_in_a_stream_ends_that_stream_and_is_told(
     metadata: bytes, security: Security, opened: Port, recorder: Recorder
@@ -272,7 +274,11 @@ def test_nonsense_in_a_stream_ends_that_stream_and_is_told(
             writer.close()
 
 
-@pytest.mark.parametrize("body", [b"", os.urandom(100), encode("no call").to_pybytes(), encode([1, 2, 3]).to_pybytes()])
+@pytest.mark.parametrize(
+    "body",
+    [b"", os.urandom(100), encode("no call").to_pybytes(), encode([1, 2, 3]).to_pybytes()],
+    ids=["nothing", "random", "text", "numbers"],
+)
 def test_nonsense_in_a_call_is_answered_with_an_error_and_told(
     body: bytes, security: Security, opened: Port, recorder: Recorder
 ) -> None:

@@ -18,6 +18,7 @@ import pyarrow.flight as flight
 from primitives.errors import EnvironmentFault, SeepError
 from seep.protocol.courier import Frame
 from seep.protocol.view import Incarnation
+from seep.runtime.at_once import is_small, may_send
 from seep.runtime.dial import FAILURES, Exchange, Way, client_of, delays
 from seep.runtime.pieces import BYTES, Aligner, cut
 from seep.runtime.port import CALL, Address, answer_of
@@ -30,6 +31,9 @@ __all__ = ["Link", "LinkEvents", "Stream"]
 
 #: Frames that wait are sent together, up to so many.
 _TOGETHER = 64
+#: Bytes that are sent by the threads that have them, as long as nothing is heard of the peer: less than what the
+#: network takes while its process is stopped, so that nobody waits for it.
+_ON_CREDIT = 32 << 10
 
 
 class LinkEvents(StreamEvents, Protocol):
@@ -69,6 +73,10 @@ class Link:
         self._known: set[tuple[Incarnation, Incarnation]] = set()
         #: frames to send; None only wakes the thread
         self._queue: SimpleQueue[Frame | None] = SimpleQueue()
+        self._order = threading.Lock()  #: held by who gives or sends a frame, so that none overtakes another
+        self._pending = 0  #: frames in the queue, or taken from it and not sent yet
+        self._live = False  #: whether the stream of letters is open
+        self._credit = _ON_CREDIT
         self._accepts = True  #: false while the link is broken
         self._refused = False  #: whether `on_broken` has told that nobody listens
         self._closing = False
@@ -81,13 +89,41 @@ class Link:
     # -- what it is for -----------------------------------------------------------------------------------------------
 
     def send(self, frame: Frame) -> None:
-        """Sends a frame, if the link holds; never waits."""
-        with self._lock:
-            if self._accepts and not self._closing:
-                self._queue.put(frame)
-                if self._thread is None:
-                    self._thread = threading.Thread(target=self._run, name=f"link to {self.peer}", daemon=True)
-                    self._thread.start()
+        """Sends a frame, if the link holds; never waits.
+
+        A small one is sent at once if none waits: to wake another thread for it takes longer than to send it.
+        """
+        with self._order:
+            with self._lock:
+                if not self._accepts or self._closing:
+                    return
+                at_once = self._live and not self._pending and self._credit > 0 and may_send() and is_small(frame)
+                if not at_once:
+                    self._enqueue(frame)
+            if at_once:
+                self._send_at_once(frame)
+
+    def heard(self) -> None:
+        """The peer has said something: its process is not stopped."""
+        self._credit = _ON_CREDIT
+
+    def _enqueue(self, frame: Frame) -> None:
+        self._pending += 1
+        self._queue.put(frame)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=f"link to {self.peer}", daemon=True)
+            self._thread.start()
+
+    def _send_at_once(self, frame: Frame) -> None:
+        try:
+            parts = pack([frame])
+            self._credit -= sum(part.size for part in parts)
+            for piece in cut(parts, self._aligner):
+                self._exchange.send(piece)
+        except FAILURES:
+            self._exchange.cut()  # which the thread notices
+        except SeepError as reason:
+            self._events.on_unsendable(self.peer, reason)
 
     def call(self, method: str, body: Any, timeout: float = 30.0) -> Any:
         """Asks the peer's `on_call` and returns its answer, or raises what it raised (as one of the three errors).
@@ -172,7 +208,10 @@ class Link:
         watch.start()
         try:
             while not broken.is_set():
-                self._send_all(self._take())
+                frames = self._take()
+                self._send_all(frames)
+                with self._lock:
+                    self._pending -= len(frames)
                 if self._closing and self._queue.empty():
                     self._exchange.finish()
                     watch.join()
@@ -218,7 +257,8 @@ class Link:
         with self._lock:
             tell = self._accepts or (refused and not self._refused)
             streams = list(self._streams) if self._accepts else []
-            self._accepts = False
+            self._accepts = self._live = False
+            self._pending = 0
             self._refused = self._refused or refused
             with suppress(Empty):
                 while True:
@@ -231,7 +271,8 @@ class Link:
     def _restore(self) -> None:
         with self._lock:
             was_broken = not self._accepts
-            self._accepts, self._refused = True, False
+            self._accepts = self._live = True
+            self._refused = False
         if was_broken:
             self._events.on_restored(self.peer)
 

@@ -121,6 +121,8 @@ class Peers:
         if name in self._gone:
             return
         peer = self._peer(name)
+        if peer.link is not None:
+            peer.link.heard()
         with peer.incoming:
             with peer.outgoing:
                 is_next = peer.courier.receive(frame)

@@ -13,6 +13,7 @@ from primitives.errors import EnvironmentFault, InternalError, SeepError, UserEr
 from seep.protocol.courier import Frame
 from seep.protocol.messages import Data, StateMoved
 from seep.protocol.view import Incarnation
+from seep.runtime.at_once import only_read
 from seep.runtime.pieces import LIMIT, Assembly, Label, label_of
 from seep.runtime.rows import RowsReader
 from seep.runtime.security import Security
@@ -154,6 +155,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
 
     def _answer(self, action: flight.Action) -> dict[str, Any]:
         peer = ""
+        only_read()
         try:
             if action.type != CALL:
                 raise WireError(f"there is no action {action.type!r}")
@@ -179,6 +181,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         writer: flight.MetadataRecordBatchWriter,
     ) -> None:
         peer = ""
+        only_read()
         try:
             opening = _opening(descriptor)
             peer = opening.peer

@@ -19,6 +19,9 @@ from seep.runtime.wire import pack
 
 Message = Data | StateMoved
 
+#: Bytes of rows that are sent by the thread that has them.
+SMALL = 64 << 10
+
 
 class StreamEvents(Protocol):
     """What a stream has to tell; called on its thread."""
@@ -60,6 +63,8 @@ class Stream:
         #: what was offered and is not sent yet, the message that is being sent first
         self._waiting: deque[Message] = deque()
         self._wanted = False  #: whether somebody was told that there is no room
+        self._live = False  #: whether messages can be sent right now
+        self._busy = False  #: whether a message is being sent by the thread that offered it
         self._closing = False
         self._cut = False
         self._ended = threading.Event()
@@ -70,13 +75,32 @@ class Stream:
         self._thread.start()
 
     def offer(self, message: Message) -> bool:
-        """Takes a message if there is room; if not, `on_room` is called once there is."""
+        """Takes a message if there is room; if not, `on_room` is called once there is.
+
+        A small one is sent at once if none waits: to wake another thread for it takes longer than to send it. That may
+        block if the receiver's process is stopped, until somebody closes the link to it.
+        """
         with self._change:
             if not self._has_room():
                 return False
-            self._waiting.append(message)
+            if not self._live or self._waiting or self._closing or self._cut or not _is_small(message):
+                self._waiting.append(message)
+                self._change.notify()
+                return True
+            self._busy = True
+        self._send_at_once(message)
+        return True
+
+    def _send_at_once(self, message: Message) -> None:
+        broken = False
+        try:
+            self._send(message)
+        except FAILURES:
+            broken = True
+        with self._change:
+            self._busy = False
+            self._cut = self._cut or broken
             self._change.notify()
-            return True
 
     def has_room(self) -> bool:
         """Whether `offer` would take a message; if not, `on_room` is called once it would."""
@@ -143,6 +167,8 @@ class Stream:
                 self._ended.wait(delay)
             else:
                 self._again = True
+                with self._change:
+                    self._live = not self._cut
                 return True
         raise AssertionError("delays never end")
 
@@ -161,7 +187,7 @@ class Stream:
     def _next(self) -> Message | None:
         """The message to send next; waits for one. None once the stream is closed."""
         with self._change:
-            self._change.wait_for(lambda: self._waiting or self._closing or self._cut)
+            self._change.wait_for(lambda: not self._busy and (self._waiting or self._closing or self._cut))
             if self._cut:
                 raise ConnectionResetError("the link to the receiver is broken")
             return self._waiting[0] if self._waiting else None
@@ -179,9 +205,12 @@ class Stream:
         self._tell_room()
 
     def _break(self) -> None:
-        self._exchange.release()
         with self._change:
+            self._live = False
+            self._exchange.cut()
+            self._change.wait_for(lambda: not self._busy)
             self._waiting.clear()
+        self._exchange.release()
         self._events.on_stream_broken(*self._ends)
         self._tell_room()
 
@@ -192,6 +221,10 @@ class Stream:
             self._wanted = self._wanted and not tell
         if tell and self._on_room is not None:
             self._on_room()
+
+
+def _is_small(message: Message) -> bool:
+    return isinstance(message, Data) and sum(batch.nbytes for batch in message.batches.values()) <= SMALL
 
 
 class Ending(NamedTuple):

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -195,6 +196,41 @@ def test_garbage_at_the_ports_harms_nobody(host: Host) -> None:
         assert run.wait(30)
         assert found(run) == expected(run)
         assert not run.events.of("node lost")
+
+
+def test_files_hold_every_row_once_though_their_writers_are_killed(host: Host, tmp_path: Path) -> None:
+    query = seep.Query("files")
+    source = query.source("numbers", seep.sources.generator(numbers, SCHEMA, partitions=2))
+    source.map("map", doubled).sink("out", seep.sinks.parquet(tmp_path / "rows", roll=5))
+    with start(host, query, parallelism={"out": 2}, rate=seep.Rate(RATE)) as run:
+        for _ in range(2):
+            committed(run, 20)
+            idle(run)
+            run.kill("out[0]")
+            recovered(run, len(run.events.of("killed")))
+        run.finish()
+        assert run.wait(30)
+        read = {partition: position[1] for partition, position in run.positions("numbers").items()}
+    rows = sorted(seep.sinks.read(tmp_path / "rows")["n"].to_pylist())
+    assert rows == sorted(n + partition * 1_000_000 for partition, count in read.items() for n in range(count))
+
+
+def test_rows_that_user_code_fails_on_become_dead_letters_and_the_rest_goes_on(host: Host) -> None:
+    def fails(batch: pa.RecordBatch) -> dict[str, Any]:
+        if any(n % 1000 == 777 for n in batch["n"].to_pylist()):
+            raise ValueError("not this one")
+        return {"n": batch["n"]}
+
+    query = seep.Query("letters", on_error="dead-letters")
+    source = query.source("numbers", seep.sources.generator(numbers, SCHEMA, rows=5_000))
+    source.map("fragile", fails, SCHEMA).sink("out", seep.sinks.collect())
+    with start(host, query) as run:
+        assert run.wait(30)
+        assert sorted(run.result("out")["n"].to_pylist()) == [n for n in range(5_000) if n % 1000 != 777]
+        letters = run.result("dead-letters").to_pylist()
+        assert {letter["row"] for letter in letters} == {f'{{"n": {n}777}}' for n in ("", 1, 2, 3, 4)}
+        assert len(letters) == 5
+        assert {letter["operator"] for letter in letters} == {"fragile"}
 
 
 def test_recovery_over_two_instances(host: Host) -> None:

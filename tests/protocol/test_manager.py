@@ -212,6 +212,35 @@ def test_a_query_ends_one_epoch_after_its_input_when_all_sinks_have_committed() 
     assert desk.commit(3) == desk.tick() == []
 
 
+def test_input_that_is_ended_early_ends_with_the_next_epoch_and_only_once() -> None:
+    desk = Desk()
+    desk.tick(2)
+    assert desk.manager.finish() == []
+    assert letter(desk.tick(), Tick) == Tick(life(NUMBERS), 3, True)
+    desk.read(3)
+    assert desk.manager.finish() == []
+    assert of_kind(desk.tick(5), Post) == []
+    assert of_kind(desk.commit(3), Finished) == [Finished(3)]
+
+
+def test_trims_wait_for_their_turn() -> None:
+    desk = Desk(trim_every=3)
+    desk.tick()
+    desk.read(1)
+    desk.commit(1)
+    desk.back_up(SUM, 1)
+    assert not [post for post in of_kind(desk.tick(), Post) if isinstance(post.body, Trim)]
+    assert [post for post in of_kind(desk.tick(), Post) if isinstance(post.body, Trim)]
+
+
+def test_nodes_of_the_same_vm_are_told_to_all() -> None:
+    manager = Manager(GRAPH)
+    for node, vm in (("a", "vm 1"), ("b", "vm 1"), ("c", None)):
+        manager.node_joined(node, vm)
+    views = [post.body.view for post in of_kind(manager.launch(), Post) if isinstance(post.body, ViewChanged)]
+    assert [view.vms for view in views] == [{"a": "vm 1", "b": "vm 1"}] * 3
+
+
 # -- safe epochs ------------------------------------------------------------------------------------------------------
 
 

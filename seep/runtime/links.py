@@ -213,14 +213,18 @@ class Link:
                 with self._lock:
                     self._pending -= len(frames)
                 if self._closing and self._queue.empty():
-                    self._exchange.finish()
+                    with self._order:  # nobody else is sending
+                        self._exchange.finish()
                     watch.join()
                     return True
         except FAILURES:
             pass
-        self._exchange.cut()
+        with self._lock:
+            self._live = False
+        self._exchange.cut()  # whoever is sending fails
         watch.join()  # before the release: the library must not be asked to read by two threads at once
-        self._exchange.release()
+        with self._order:  # nor may anybody be sending
+            self._exchange.release()
         return self._ended.is_set()
 
     def _watch(self, exchange: Exchange, broken: threading.Event) -> None:

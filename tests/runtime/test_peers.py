@@ -1,0 +1,108 @@
+"""Letters between two processes' worth of peers over real sockets, with connections that are cut all the time."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from typing import Any
+
+from primitives.graph import InstanceId
+from seep.protocol.courier import Frame
+from seep.protocol.messages import Tick
+from seep.protocol.view import Incarnation
+from seep.runtime.peers import Peers
+from seep.runtime.port import Port
+from seep.runtime.security import Security
+from seep.runtime.sockets import cut_connections
+
+SOURCE = Incarnation(InstanceId("numbers", 0), 0)
+LETTERS = 20_000
+
+
+class Process:
+    """Has a port and peers, and keeps what it is told."""
+
+    def __init__(self, name: str, security: Security) -> None:
+        self.heard: list[int] = []
+        self.faults: list[object] = []
+        self.restored = 0
+        self.port = Port("127.0.0.1", security, self)
+        self.peers = Peers(name, security, self)
+
+    def on_letters_open(self, peer: str, session: int) -> None:  # noqa: ARG002
+        self.peers.opened(peer)
+
+    def on_frame(self, peer: str, frame: Frame) -> None:
+        self.peers.arrived(peer, frame)
+
+    def on_letters_closed(self, peer: str, session: int, reason: str) -> None: ...
+
+    def on_message(self, message: Any, nbytes: int) -> None: ...
+
+    def on_stream_open(self, peer: str, sender: Any, receiver: Any, again: bool) -> None: ...
+
+    def on_stream_closed(self, peer: str, sender: Any, receiver: Any, clean: bool) -> None: ...
+
+    def on_call(self, peer: str, method: str, body: Any) -> Any: ...
+
+    def on_fault(self, peer: str, text: str) -> None: ...
+
+    def on_letter(self, peer: str, version: int, body: Any) -> None:  # noqa: ARG002
+        self.heard.append(body.epoch)
+
+    def on_heartbeat(self, peer: str, body: Any) -> None: ...
+
+    def on_link_broken(self, peer: str, refused: bool) -> None: ...
+
+    def on_link_restored(self, peer: str) -> None:  # noqa: ARG002
+        self.restored += 1
+
+    def on_unsendable(self, peer: str, reason: Exception) -> None:  # noqa: ARG002
+        self.faults.append(reason)
+
+    def close(self) -> None:
+        self.peers.close()
+        self.port.close()
+
+
+def test_letters_of_several_threads_arrive_once_and_in_order_though_connections_are_cut() -> None:
+    """Small letters are sent by the threads that post them, beside the link's own: they must not get in each other's way."""
+    security = Security.open()
+    here, there = Process("here", security), Process("there", security)
+    here.peers.know("there", there.port.address)
+    there.peers.know("here", here.port.address)
+    turn, over = threading.Lock(), threading.Event()
+    posted = 0
+
+    def post() -> None:
+        nonlocal posted
+        while True:
+            with turn:
+                if posted == LETTERS:
+                    return
+                posted += 1
+                here.peers.post("there", 0, Tick(SOURCE, posted, False))
+
+    def cut() -> None:
+        chance = random.Random(1)
+        while not over.wait(chance.random() * 0.05):
+            cut_connections(there.port.address.port)
+
+    threads = [threading.Thread(target=post) for _ in range(3)]
+    cutter = threading.Thread(target=cut)
+    for thread in (*threads, cutter):
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    over.set()
+    cutter.join()
+    deadline = time.monotonic() + 30
+    while len(there.heard) < LETTERS and time.monotonic() < deadline:
+        there.peers.acknowledge()
+        time.sleep(0.01)
+    here.close()
+    there.close()
+    assert there.heard == list(range(1, LETTERS + 1))
+    assert here.faults == there.faults == []
+    assert here.restored > 0, "nothing was cut: the test shows nothing"

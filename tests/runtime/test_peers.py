@@ -67,7 +67,7 @@ class Process:
 
 
 def test_letters_of_several_threads_arrive_once_and_in_order_though_connections_are_cut() -> None:
-    """Small letters are sent by the threads that post them, beside the link's own: they must not get in each other's way."""
+    """Small letters are sent by the threads that post them, beside the link's own thread."""
     security = Security.open()
     here, there = Process("here", security), Process("there", security)
     here.peers.know("there", there.port.address)

@@ -51,7 +51,7 @@ class Piece(NamedTuple):
 def label_of(metadata: pa.Buffer | bytes) -> Label:
     """The label of a Flight message; WireError if it has none."""
     try:
-        return _LABELS[memoryview(metadata)[0]]
+        return _LABELS[memoryview(metadata).cast("B")[0]]  # as Arrow sees its buffers, bytes have signs
     except IndexError as reason:
         raise WireError(f"a piece of {len(metadata)} bytes has no known label") from reason
 

@@ -251,8 +251,14 @@ def test_a_stream_that_begins_with_nonsense_ends_and_is_told(
 
 @pytest.mark.parametrize(
     "metadata",
-    [b"", os.urandom(100), b"\x01" + bytes(7) + os.urandom(100), b"\x01" + bytes(7) + encode("no frame").to_pybytes()],
-    ids=["nothing", "random", "labelled random", "no frame"],
+    [
+        b"",
+        b"\x09" + os.urandom(100),
+        b"\xff" + os.urandom(100),
+        b"\x01" + bytes(7) + os.urandom(100),
+        b"\x01" + bytes(7) + encode("no frame").to_pybytes(),
+    ],
+    ids=["nothing", "random", "random with a sign", "labelled random", "no frame"],
 )
 def test_nonsense_in_a_stream_ends_that_stream_and_is_told(
     metadata: bytes, security: Security, opened: Port, recorder: Recorder

@@ -82,7 +82,7 @@ def test_a_node_whose_main_function_returns_takes_its_process_with_it(nodes: Nod
     [(order, node)] = nodes.start(1).items()
     tell(nodes.directory, order, "return")
     assert nodes.hears_of(order, within=10.0) is None
-    assert eventually(lambda: not node.process.alive(), 5.0)
+    assert eventually(lambda: not node.process.alive(), 20.0)
 
 
 def test_cancel_ends_even_a_stopped_node(nodes: Nodes) -> None:
@@ -90,7 +90,7 @@ def test_cancel_ends_even_a_stopped_node(nodes: Nodes) -> None:
     os.kill(node.process.pid, signal.SIGSTOP)
     nodes.fleet.cancel(order)
     assert nodes.hears_of(order, within=5.0) == CANCELLED
-    assert eventually(lambda: not node.process.alive(), 1.0)
+    assert eventually(lambda: not node.process.alive(), 20.0)
     nodes.fleet.check()  # what was cancelled did not fail
 
 
@@ -99,7 +99,7 @@ def test_an_order_that_is_cancelled_before_its_node_registers_is_ended_by_spark_
     node = await_beacon(nodes.directory, order)
     nodes.fleet.cancel(order)
     nodes.fleet.registered(order, node.process)
-    assert eventually(lambda: not node.process.alive(), 1.0)
+    assert eventually(lambda: not node.process.alive(), 20.0)
 
 
 def test_stop_returns_when_no_node_is_left_registered_or_not(host: Host, tmp_path: Path) -> None:

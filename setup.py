@@ -4,7 +4,7 @@ from pathlib import Path
 
 from setuptools import find_packages, setup
 
-PACKAGES = ("primitives", "policies", "vmpool", "seep", "lrb", "nexmark")
+PACKAGES = ("primitives", "policies", "vmpool", "deploy", "seep", "lrb", "nexmark")
 
 RUNTIME = [
     "cryptography>=42.0",

@@ -17,8 +17,8 @@ from pydantic import (
     ValidationError,
 )
 
+from primitives.durations import optional_seconds, seconds
 from primitives.errors import UserError
-from seep.cli.units import optional_seconds, seconds
 from seep.sources.rate import Profile
 
 Seconds = Annotated[float, BeforeValidator(seconds)]

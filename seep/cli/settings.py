@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from primitives.durations import optional_seconds, seconds
 from primitives.errors import UserError
 from seep.cli.flags import Flags
 from seep.cli.policy import read_policy
-from seep.cli.units import optional_seconds, rows_per_second, seconds
+from seep.cli.units import rows_per_second
 from seep.runtime.chaos import Strike, parse_chaos
 from seep.runtime.options import RunOptions
 from seep.sources.rate import Profile, Rate

@@ -1,4 +1,4 @@
-"""Event time: what columns can hold it, and durations as users write them.
+"""Event time: what columns can hold it, and lengths of time in its unit.
 
 Inside, event times, watermarks and lengths of time are int64 numbers: the value itself for a column of integers (of
 whatever unit the user likes), microseconds for a column of timestamps.
@@ -6,58 +6,18 @@ whatever unit the user likes), microseconds for a column of timestamps.
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
-from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from primitives.durations import micros
 from primitives.errors import UserError
 
 #: A length of time as users give it: text or timedelta for timestamps, a number for integers.
 Duration = str | timedelta | int
-
-_MICROSECOND = timedelta(microseconds=1)
-_UNITS = {
-    "us": 1,
-    "ms": 10**3,
-    "s": 10**6,
-    "sec": 10**6,
-    "min": 60 * 10**6,
-    "m": 60 * 10**6,
-    "h": 3_600 * 10**6,
-    "d": 86_400 * 10**6,
-}
-_PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
-
-
-def micros(duration: str | timedelta) -> int:
-    """The microseconds of a length of time: a timedelta, or text in us, ms, s, min, h and d.
-
-    >>> micros("30 s"), micros("1h 30min"), micros("-0.5 ms"), micros(timedelta(milliseconds=5))
-    (30000000, 5400000000, -500, 5000)
-    """
-    if isinstance(duration, timedelta):
-        return duration // _MICROSECOND
-    text = duration.strip().lower()
-    exact = _sum_of_parts(text.removeprefix("-"))
-    if exact is None or exact.denominator != 1:
-        raise UserError(
-            f"{duration!r} is no length of time in whole microseconds; "
-            "write a number and a unit (us, ms, s, min, h, d), such as '30 s' or '1h 30min'"
-        )
-    return -int(exact) if text.startswith("-") else int(exact)
-
-
-def _sum_of_parts(text: str) -> Fraction | None:
-    """`1h 30min` in microseconds; None if it does not read like that."""
-    exact, at = Fraction(0), 0
-    while (part := _PART.match(text, at)) and part[2] in _UNITS:
-        exact, at = exact + Fraction(part[1]) * _UNITS[part[2]], part.end()
-    return exact if text and at == len(text) else None
 
 
 def is_event_time(kind: pa.DataType) -> bool:

@@ -12,8 +12,8 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Protocol, Self
 
+from primitives.durations import micros
 from primitives.errors import UserError
-from seep.query.times import micros
 from seep.runtime.events import Events
 
 _EXAMPLE = "write act:target@time, such as 'kill:counter@5s', 'kill:counter[0]+splitter[0]@10s' or 'stop:counter@1m'"

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seep.query.times import micros
+from primitives.durations import micros
 
 if TYPE_CHECKING:
     from seep.query.query import Query

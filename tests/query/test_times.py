@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from primitives.durations import micros
 from primitives.errors import UserError
-from seep.query.times import event_times, is_event_time, length, micros, times_column
+from seep.query.times import event_times, is_event_time, length, times_column
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Clusters in the cloud: brought up, watched, resized and taken down exactly as they were brought up."""

@@ -26,7 +26,10 @@ EXTRAS = {
     "dashboard": ["starlette>=0.40", "uvicorn>=0.30"],
     "bench": ["matplotlib>=3.9"],
     "dev": [
+        "boto3>=1.34",  # the extra `cloud`, which the tests need whole
+        "google-cloud-compute>=1.19",
         "hypothesis>=6.100",
+        "moto[ec2,server]>=5.1",  # a real EC2 API on loopback
         "mypy>=1.15",
         "packaging>=24.0",
         "pip-tools>=7.4",
@@ -46,7 +49,12 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11",
     packages=find_packages(include=[pattern for name in PACKAGES for pattern in (name, f"{name}.*")]),
-    package_data={name: ["py.typed"] for name in PACKAGES},
+    package_data={name: ["py.typed"] for name in PACKAGES}
+    | {
+        "deploy": ["py.typed", "templates/*.sh"],
+        "deploy.ec2": ["*.json", "*.sh"],
+        "deploy.gcp": ["*.sh", "*.yaml"],
+    },
     install_requires=RUNTIME,
     entry_points={"console_scripts": ["seep = seep.cli:main"]},
     extras_require=EXTRAS,

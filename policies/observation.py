@@ -24,7 +24,7 @@ class InstanceReport:
     unsent: int = 0  #: epochs of output that its slowest receiver has not taken yet, at the end
     outbox_bytes: int = 0
     state_bytes: int = 0
-    memory: float = 0.0  #: resident memory of its node over the node's budget; 0 where there is no budget
+    memory: float = 0.0  #: processing and buffer state on its node over the node's budget; 0 where there is no budget
     slots: int = 1  #: that it owns
 
 
@@ -49,7 +49,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An operator was given another number of instances, or is about to be: for reports that overlap it."""
+    """An operator is given another number of instances, or recovers with as many: reports meanwhile tell little."""
 
     operator: str
     begun: float

@@ -28,7 +28,9 @@ class DetectorSettings(Section):
     )
     memory: float = Field(0.85, gt=0, le=1, description="Part of its node's memory budget above which it is one.")
     unsent: int = Field(
-        4, ge=1, description="Epochs of unsent output above which its link or receiver is too slow, if the CPU is not."
+        4,
+        ge=1,
+        description="Epochs of unsent output that make its link too slow, if neither CPU nor receivers are.",
     )
     idle_cpu: float = Field(
         0.50, gt=0, le=1, description="Utilisation below which the CPU does not explain output that waits."

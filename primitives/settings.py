@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeVar, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, WithJsonSchema
 
 from primitives.durations import optional_seconds, seconds
 from primitives.errors import UserError
 
+#: By which a schema tells a length of time from other numbers.
+LENGTH_OF_TIME = "length-of-time"
 #: A length of time: a number of seconds, or text such as 50ms.
-Seconds = Annotated[float, BeforeValidator(seconds)]
+Seconds = Annotated[
+    float, BeforeValidator(seconds), WithJsonSchema({"type": ["number", "string"], "format": LENGTH_OF_TIME})
+]
 #: The same, or none.
-OptionalSeconds = Annotated[float | None, BeforeValidator(optional_seconds)]
+OptionalSeconds = Annotated[
+    float | None,
+    BeforeValidator(optional_seconds),
+    WithJsonSchema({"type": ["number", "string", "null"], "format": LENGTH_OF_TIME}),
+]
 
 
 class Section(BaseModel):
@@ -21,26 +30,38 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class WrongSettings(UserError):
+    """Settings that are not accepted, with all that is wrong with them."""
+
+    def __init__(self, name: str, problems: Sequence[str]) -> None:
+        super().__init__(f"{name}: {'; '.join(problems)}")
+        self.problems = tuple(problems)  #: each begins with the path of its field
+
+
 S = TypeVar("S", bound=Section)
 
 
 def checked(model: type[S], content: Any, name: str) -> S:
-    """`content` as `model`; UserError that begins with `name` and has the path of each field that is wrong."""
+    """`content` as `model`; WrongSettings that begins with `name` and has the path of each field that is wrong."""
     try:
         return model.model_validate({} if content is None else content)
     except ValidationError as reason:
-        problems = "; ".join(_in_words(model, error) for error in reason.errors())
-        raise UserError(f"{name}: {problems}") from reason
+        raise WrongSettings(name, [_in_words(model, error) for error in reason.errors()]) from reason
 
 
 def _in_words(model: type[Section], error: Any) -> str:
-    path = error["loc"]
+    path, value, message = error["loc"], error["input"], error["msg"].removeprefix("Value error, ")
     where = ".".join(map(str, path)) or "the whole"
-    if error["type"] == "extra_forbidden":
-        return f"{where} is unknown; known are {', '.join(_section(model, path[:-1]).model_fields)}"
-    if error["type"] == "missing":
-        return f"{where} is missing"
-    return f"{where} is {error['input']!r}: {error['msg'].removeprefix('Value error, ')}"
+    match error["type"]:
+        case "extra_forbidden":
+            return f"{where} is unknown; known are {', '.join(_section(model, path[:-1]).model_fields)}"
+        case "missing":
+            return f"{where} is missing"
+        case "model_type" | "dict_type":
+            return f"{where} is {value!r}, and not a mapping"
+        case "value_error" if isinstance(value, Mapping):  # each field is right by itself
+            return f"{where}: {message}"
+    return f"{where} is {value!r}: {message}"
 
 
 def _section(model: type[Section], path: tuple[Any, ...]) -> type[Section]:

@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("primitives", "policies", "vmpool", "seep", "lrb", "nexmark")
+PACKAGES = ("primitives", "policies", "vmpool", "deploy", "seep", "lrb", "nexmark")
 DOCUMENTS = sorted(
     path.relative_to(ROOT)
     for pattern in ("*.md", *(f"{folder}/**/*.md" for folder in ("docs", "config", "deploy", "examples", "benchmarks")))

@@ -17,13 +17,29 @@ class Sizing(StrEnum):
     ADAPTIVE = "adaptive"  #: more while VMs are taken quickly, down to the reserve when none are
 
 
+class Metadata(StrEnum):
+    """Where a VM asks whether it is about to be taken away."""
+
+    NONE = "none"
+    EC2 = "ec2"  #: the instance metadata service
+    GCE = "gce"  #: the metadata server
+
+
 class VMSettings(Section):
     """What one VM of this run is allowed; for local nodes, which the node itself enforces."""
 
     cpu: float | None = Field(None, gt=0, le=64, description="Cores of each node, such as 0.2; no limit if not given.")
+    credit: float = Field(
+        0.0, ge=0, description="CPU seconds at its start that a VM with a share has besides, as burstable ones do."
+    )
     memory: ByteSize | None = Field(
         None, description="Memory of each node, such as 1GiB, by which a bottleneck of memory is told; none: not told."
     )
+    notices: Metadata = Field(
+        Metadata.NONE, description="none, ec2 or gce: where nodes ask for the notice that comes before a spot VM goes."
+    )
+    notices_url: str | None = Field(None, description="Where that service is, if not at its usual address.")
+    notices_every: Seconds = Field(5.0, description="Time between two such questions.")
 
 
 class PoolSettings(Section):

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from seep.cli import config, deploy
 from seep.cli.failures import told_in_one_line
 from seep.cli.flags import Flags, takes_flags
 
@@ -19,6 +20,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_show_locals=False,
 )
+app.add_typer(config.app)
+app.add_typer(deploy.app)
 
 
 def _say_version(asked: bool) -> None:

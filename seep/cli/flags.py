@@ -36,7 +36,8 @@ class Flags:
         _option("--master", metavar="URL", help="Spark's master, such as spark://host:7077; local[64] if not given."),
     ] = None
     policy: Annotated[
-        Path | None, _option("--policy", metavar="FILE", help="YAML file with options; flags go before it.")
+        Path | None,
+        _option("--policy", metavar="FILE", help="YAML file, such as those in config/; flags go before it."),
     ] = None
     epoch: Annotated[
         str | None, _option("--epoch", metavar="TIME", help="Time between two ticks, such as 20ms; 50ms if not given.")
@@ -53,7 +54,11 @@ class Flags:
         _option("--nodes", metavar="N", help="Nodes that host the instances; one per instance if not given."),
     ] = None
     spare: Annotated[
-        int | None, _option("--spare", metavar="N", help="Idle nodes kept warm for recovery; 1 if not given.")
+        int | None, _option("--spare", metavar="N", help="Warm VMs that the pool keeps; 1 if not given.")
+    ] = None
+    vm_cpu: Annotated[
+        float | None,
+        _option("--vm-cpu", metavar="CORES", help="CPU share of each node, such as 0.2; no limit if not given."),
     ] = None
     seconds: Annotated[
         str | None, _option("--seconds", metavar="TIME", help="End the input after so long, such as 30 or 5min.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,7 @@ def session(query: Query, settings: Settings, view: View) -> Iterator[Run]:
 
     program = compiled(query, settings)
     with Interrupts() as interrupts, view:
-        options = asdict(settings.options)
+        options = {each.name: getattr(settings.options, each.name) for each in fields(settings.options)}
         run = seep.launch(program, master=settings.master, verbose=settings.verbose, progress=view.step, **options)
         with run:
             try:

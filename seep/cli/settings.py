@@ -9,12 +9,15 @@ from typing import Any, TypeVar
 
 from primitives.durations import optional_seconds, seconds
 from primitives.errors import UserError
+from primitives.settings import checked
 from seep.cli.flags import Flags
-from seep.cli.policy import read_policy
-from seep.cli.units import rows_per_second
+from seep.config.files import read_policy
+from seep.config.policy import PolicyFile
+from seep.config.units import rows_per_second
 from seep.runtime.chaos import Strike, parse_chaos
 from seep.runtime.options import RunOptions
 from seep.sources.rate import Profile, Rate
+from vmpool.settings import VMSettings
 
 T = TypeVar("T")
 
@@ -35,13 +38,23 @@ class Settings:
 
 def settings_of(flags: Flags, **defaults: Any) -> Settings:
     """`defaults` are fields of `RunSection`; UserError names the flag, or the field in the file, that is wrong."""
-    said = defaults | (read_policy(flags.policy) if flags.policy else {}) | _said(flags)
-    parallelism = {**said.get("parallelism", {}), **_parallelism(flags.parallelism)}
-    options = RunOptions(**{each.name: said[each.name] for each in fields(RunOptions) if each.name in said})
-    strikes = parse_chaos(flags.chaos) if flags.chaos else ()
+    policy = read_policy(flags.policy) if flags.policy else PolicyFile()
+    said = defaults | policy.run.given() | _said(flags)
+    said |= {"vm": _vm(policy.vm, flags), "pool": policy.pool, "scaling": policy.scaling}
     return Settings(
-        flags.master, options, parallelism, _rate(said), strikes, _writable(flags.report), flags.verbose, flags.quiet
+        master=flags.master,
+        options=RunOptions(**{each.name: said[each.name] for each in fields(RunOptions) if each.name in said}),
+        parallelism={**said.get("parallelism", {}), **_parallelism(flags.parallelism)},
+        rate=_rate(said),
+        strikes=parse_chaos(flags.chaos) if flags.chaos else (),
+        report=_writable(flags.report),
+        verbose=flags.verbose,
+        quiet=flags.quiet,
     )
+
+
+def _vm(vm: VMSettings, flags: Flags) -> VMSettings:
+    return vm if flags.vm_cpu is None else checked(VMSettings, {**vm.model_dump(), "cpu": flags.vm_cpu}, "--vm-cpu")
 
 
 def _said(flags: Flags) -> dict[str, Any]:

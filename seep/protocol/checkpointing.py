@@ -50,9 +50,10 @@ class Checkpointing:
         nodes = [
             seat.node
             for instance, seat in view.placement.items()
-            if instance.operator in upstream and seat.node in view.nodes
+            if instance.operator in upstream and seat.node in view.nodes - view.leaving
         ]
-        self.holder = choose_backup_holder(self._owner, self._node, nodes, sorted(view.nodes), view.vms)
+        others = sorted(view.nodes - view.leaving) or sorted(view.nodes)
+        self.holder = choose_backup_holder(self._owner, self._node, nodes, others, view.vms)
         if self.under_way and self.under_way.holder not in view.nodes:
             self.under_way = None
             self.wanted = True

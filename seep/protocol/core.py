@@ -90,6 +90,8 @@ class ManagerCore:
         self.nodes: dict[str, int] = {}
         #: where live nodes run, as far as that is known
         self._vms: dict[str, str] = {}
+        #: live nodes that will go: nothing is put there any more
+        self.leaving: set[str] = set()
         #: instances that began empty and were never backed up: they can begin empty again
         self._unsaved: set[InstanceId] = set()
         self._incarnations: Counter[InstanceId] = Counter()
@@ -165,12 +167,29 @@ class ManagerCore:
         """The shell has given a node up; for the protocol it is gone for good, dead or not."""
         if self.nodes.pop(node, None) is not None:
             self._vms.pop(node, None)
+            self.leaving.discard(node)
             self._view_is_old = True
             self._effects.append(Event("node lost", node))
             for owner in [o for o, copy in self.backups.items() if copy.holder == node]:
                 del self.backups[owner]
             self._recover_from(node)
         return self._drain()
+
+    def node_leaving(self, node: str) -> list[Effect]:
+        """A live node will go: no instance and no backup is put there any more; those that are there are to be moved.
+
+        Backups follow by themselves, for their owners see in the view that they are to be elsewhere.
+        """
+        if node in self.nodes and node not in self.leaving:
+            self.leaving.add(node)
+            self._view_is_old = True
+            self._effects.append(Event("node leaving", node))
+        return self._drain()
+
+    def used_nodes(self) -> set[str]:
+        """Live nodes that host an instance or keep a backup, or are about to."""
+        hosts = {seat.node for seat in self.placement.values()}
+        return (hosts | {copy.holder for copy in self.backups.values()} | {*self._reserved()}) & self.nodes.keys()
 
     def checkpoint(self, operator: str | None = None) -> list[Effect]:
         """Asks the stateful instances (of one operator) for a checkpoint now."""
@@ -380,10 +399,10 @@ class ManagerCore:
         return Incarnation(instance, number)
 
     def _pick_node(self, avoid: frozenset[str] = frozenset()) -> str | None:
-        """The least loaded node, an idle one if there is any; one to avoid only if there is no other."""
+        """The least loaded node, an idle one if there is any; one to avoid or to be left only in need."""
         load = Counter(seat.node for seat in self.placement.values())
         load.update(self._reserved())
-        return min(self.nodes, key=lambda n: (n in avoid, load[n], n), default=None)
+        return min(self.nodes, key=lambda n: (n in self.leaving, n in avoid, load[n], n), default=None)
 
     def _reserved(self) -> list[str]:
         """Nodes that are in use though no view says so yet."""
@@ -393,7 +412,14 @@ class ManagerCore:
         self.version += 1
         self._view_is_old = False
         self.topology = self.topology.forgotten(self._oldest_needed())
-        view = View(self.version, self.topology, dict(self.placement), frozenset(self.nodes), dict(self._vms))
+        view = View(
+            self.version,
+            self.topology,
+            dict(self.placement),
+            frozenset(self.nodes),
+            dict(self._vms),
+            frozenset(self.leaving),
+        )
         starts, self._starts = self._starts, {}
         for node in self.nodes:
             self._post(node, ViewChanged(view, tuple(starts.get(node, ()))))

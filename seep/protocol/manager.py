@@ -292,7 +292,9 @@ class Manager(ManagerCore):
         super()._on_restore_failed(node, message)
 
     def _reserved(self) -> list[str]:
-        return [node for split in self.splits.values() for _, node in split.standby.values()]
+        return [
+            node for split in self.splits.values() for node in (*(n for _, n in split.standby.values()), split.holder)
+        ]
 
     # -- failures -----------------------------------------------------------------------------------------------------
 

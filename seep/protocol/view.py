@@ -42,6 +42,7 @@ class View:
     placement: Mapping[InstanceId, Seat]
     nodes: frozenset[str]
     vms: Mapping[str, str] = field(default_factory=dict)  #: the VM of a node, where that is known
+    leaving: frozenset[str] = frozenset()  #: live nodes that will go: nothing new is to be kept there
 
     def incarnation(self, instance: InstanceId) -> Incarnation:
         return Incarnation(instance, self.placement[instance].incarnation)

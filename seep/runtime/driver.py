@@ -25,6 +25,7 @@ from seep.runtime.detector import SILENT, Detector
 from seep.runtime.events import Events
 from seep.runtime.failures import failure_from_json
 from seep.runtime.metrics import Metrics, Status
+from seep.runtime.observer import Sight
 from seep.runtime.options import RunOptions
 from seep.runtime.peers import Peers
 from seep.runtime.port import Address, Port
@@ -73,9 +74,12 @@ class ManagerProcess:
         self.positions: dict[str, dict[int, Any]] = {operator: {} for operator in program.sources}
         self.failure: SeepError | None = None
         self.ended = threading.Event()
-        #: told of a node that has registered, and of one that is given up though its process may be there
+        #: told of a node that has registered, that has joined, and that was given up (for its silence: True)
         self.on_registered: Callable[[NodeRecord], None] = lambda _: None
-        self.on_silent: Callable[[NodeRecord], None] = lambda _: None
+        self.on_joined: Callable[[NodeRecord], None] = lambda _: None
+        self.on_lost: Callable[[NodeRecord, bool], None] = lambda _, __: None
+        #: told of a node that has notice that its VM will be taken away, and the seconds until then
+        self.on_notice: Callable[[str, float], None] = lambda _, __: None
         self._names = itertools.count(1)
         self._queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._joined: set[str] = set()
@@ -84,6 +88,8 @@ class ManagerProcess:
         #: whether the last pulse found the window closed; and whether a commit has opened it since
         self._late = self._overdue = False
         self._next_checkpoint: float | None = None
+        #: when an observer last looked
+        self._seen = 0.0
         self._detector = Detector(options.patience)
         self._recoveries = Recoveries()
         self.commits = Commits()
@@ -109,8 +115,8 @@ class ManagerProcess:
     # -- for the run: any thread --------------------------------------------------------------------------------------
 
     def ask(self, question: Callable[[Manager], T], timeout: float = 30.0) -> T:
-        """The answer of the manager, given on its thread (or here, when that has ended)."""
-        if not self._thread.is_alive():
+        """The answer of the manager, given on its thread (or here, when this is it, or it has ended)."""
+        if threading.current_thread() is self._thread or not self._thread.is_alive():
             return question(self.manager)
         future: Future[T] = Future()
         self._queue.put(lambda: _answer(future, lambda: question(self.manager)))
@@ -162,6 +168,20 @@ class ManagerProcess:
 
     def status(self) -> Status:
         return self.ask(self._status)
+
+    def sight(self, warm_nodes: int) -> Sight:
+        """What an observer is shown."""
+        return self.ask(lambda manager: self._sight(manager, warm_nodes))
+
+    def committed(self) -> int:
+        """All sinks have committed this epoch; for the manager's thread."""
+        sinks = [i for i in self.manager.placement if self.program.graph.kind(i.operator) is Kind.SINK]
+        return min((self.manager.safe.of(sink) for sink in sinks), default=0)
+
+    def latencies(self, since: float) -> list[float]:
+        """Of epochs that were committed after a time of this run."""
+        ago = self.events.now - since
+        return self.ask(lambda _: self.metrics.latencies(time.monotonic() - ago))
 
     def close(self) -> None:
         """Tells all nodes to end, and ends itself."""
@@ -296,6 +316,9 @@ class ManagerProcess:
             case {"failed": failure}:
                 if peer in self.manager.nodes:
                     self.fail(failure_from_json(failure))
+            case {"notice": seconds}:
+                self.events.add("notice", node=peer, detail=f"its VM will be taken away in {float(seconds):.0f} s")
+                self.on_notice(peer, float(seconds))
             case {"event": [kind, subject, detail]}:
                 self.events.add(kind, node=peer, detail=f"{subject} {detail}".strip())
 
@@ -322,6 +345,7 @@ class ManagerProcess:
         self._detector.joined(name, time.monotonic())
         self.events.add("node joined", node=name)
         self._perform(self.manager.node_joined(name, self.nodes[name].vm))
+        self.on_joined(self.nodes[name])
 
     def _lose(self, name: str, why: str) -> None:
         hosted = tuple(i for i, seat in self.manager.placement.items() if seat.node == name)
@@ -332,13 +356,13 @@ class ManagerProcess:
         self._perform(self.manager.node_lost(name))
         for node in self.manager.nodes:
             self._peers.post(node, 0, {"gone": [name]})
-        if why.startswith(SILENT):
-            self.on_silent(self.nodes[name])  # it may be there still, and is told that it is fenced if it speaks
-        else:
+        silent = why.startswith(SILENT)
+        if not silent:  # else it may be there still, and is told that it is fenced if it speaks
             self._peers.forget(name)
+        self.on_lost(self.nodes[name], silent)
 
     def _note_commit(self) -> None:
-        committed = self._committed()
+        committed = self.committed()
         self.commits.note(committed, self.events.now)
         for recovered in self._recoveries.committed(committed, self.events.now):
             self._tell_recovered(recovered)
@@ -349,10 +373,6 @@ class ManagerProcess:
             self.events.add(
                 "recovered", operator=instance.operator, instance=str(instance), seconds=recovered.total, parts=parts
             )
-
-    def _committed(self) -> int:
-        sinks = [i for i in self.manager.placement if self.program.graph.kind(i.operator) is Kind.SINK]
-        return min((self.manager.safe.of(sink) for sink in sinks), default=0)
 
     # -- effects ------------------------------------------------------------------------------------------------------
 
@@ -382,6 +402,21 @@ class ManagerProcess:
         name = str(instance) if instance else None
         self.events.add(event.kind, operator=operator, instance=name, detail=event.detail)
 
+    def _sight(self, manager: Manager, warm_nodes: int) -> Sight:
+        now, since = time.monotonic(), self._seen
+        self._seen = now
+        latest = {operator: history[-1].assignment for operator, history in manager.topology.history.items()}
+        return Sight(
+            at=self.events.now,
+            clock=time.time(),
+            nodes=dict(self.metrics.nodes),
+            slots={InstanceId(o, i): len(slots) for o, a in latest.items() for i, slots in a.parts.items()},
+            positions={operator: dict(positions) for operator, positions in self.positions.items()},
+            latencies=tuple(self.metrics.latencies(since)),
+            epochs_in_flight=manager.ticked - self.committed(),
+            warm_nodes=warm_nodes,
+        )
+
     def _instance(self, subject: str) -> InstanceId | None:
         """`counter[2]` or `counter[2]#1` as an instance."""
         return next((i for i in self.manager.placement if str(i) == subject.partition("#")[0]), None)
@@ -391,10 +426,10 @@ class ManagerProcess:
         return Status(
             at=self.events.now,
             ticked=manager.ticked,
-            committed=self._committed(),
+            committed=self.committed(),
             rows_read=self.metrics.rows_read,
             rows_per_second=self.metrics.rate(time.monotonic()),
-            latency=self.metrics.latency(),
+            latency=self.metrics.latency(time.monotonic()),
             instances=self.metrics.instances(),
             nodes=len(manager.nodes),
             idle_nodes=len(manager.nodes.keys() - used),

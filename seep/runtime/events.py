@@ -22,6 +22,7 @@ class Happening:
     detail: str = ""
     seconds: float | None = None  #: how long it took, where that is known
     parts: Mapping[str, float] = field(default_factory=dict)  #: of these seconds, by name
+    numbers: Mapping[str, float] = field(default_factory=dict)  #: other figures, for the report
 
     def __str__(self) -> str:
         subject = self.instance or self.operator

@@ -13,15 +13,21 @@ import pyarrow as pa
 from seep.protocol.effects import Commit, Effect, OpenSink, Wake
 from seep.protocol.holder import Holder
 from seep.protocol.instance import Instance, Phase
+from seep.protocol.keyed import KeyedInstance
 from seep.protocol.messages import Data, StateMoved
 from seep.protocol.sink import CommitAccepted, CommitRefused, SinkOpened
 from seep.protocol.view import Incarnation, View
 from seep.runtime.links import Stream
 from seep.runtime.mailbox import Mailbox
-from seep.runtime.meter import Meter
+from seep.runtime.meter import Meter, Sized
+from seep.runtime.share import CpuShare
+from seep.runtime.usage import stolen_seconds
 from seep.sinks.definition import SinkFenced, SinkStore
 
 Work = Callable[[], list[Effect]]
+
+#: Seconds between two closer looks at an instance, and how much longer they are apart than they take.
+_LOOK, _LOOK_SHARE = 0.3, 100
 
 
 class Surface(Protocol):
@@ -56,10 +62,17 @@ class HostedInstance:
     """
 
     def __init__(
-        self, instance: Instance[pa.RecordBatch], node: Surface, store: SinkStore | None, meter: Meter
+        self,
+        instance: Instance[pa.RecordBatch],
+        node: Surface,
+        store: SinkStore | None,
+        meter: Meter,
+        share: CpuShare,
     ) -> None:
         self.me = instance.me
         self.meter = meter
+        self._share = share
+        self._look = 0.0
         self.instance = instance
         self._node = node
         self._sink = SinkHand(instance, store, meter) if store is not None else None
@@ -112,19 +125,40 @@ class HostedInstance:
             "epoch": self.instance.processed,
             "waiting": len(self._mailbox),
             "outbox_bytes": outbox.nbytes,
+            "unsent": outbox.last - min(self._cursors(), default=outbox.last),
         }
+
+    def _cursors(self) -> list[int]:
+        """The last epoch that each receiver has taken."""
+        outbox = self.instance.outbox
+        found = [outbox.position(receiver) for receiver in outbox.receivers]
+        return [min(position - 1, outbox.last) for position in found if position is not None]
 
     # -- on its own thread --------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
             while self.instance.phase is not Phase.HALTED:
-                self._perform(self._mailbox.take()())
+                work = self._mailbox.take()
+                begun = time.monotonic()
+                self._perform(work())
                 self.meter.cpu = time.thread_time()
+                self.meter.busy += time.monotonic() - begun
+                self._look_closer(begun)
+                self._share.pace()
         except BaseException as reason:
             self._node.failed(self.me, self.instance.processed + 1, reason)
         finally:
             self._close()
+
+    def _look_closer(self, now: float) -> None:
+        """Now and then: what costs more to know. State that takes long to be sized is sized less often."""
+        if now < self._look:
+            return
+        self.meter.stolen = stolen_seconds()
+        if isinstance(self.instance, KeyedInstance) and isinstance(self.instance.state, Sized):
+            self.meter.state_bytes = self.instance.state.size()
+        self._look = now + max(_LOOK, _LOOK_SHARE * (time.monotonic() - now))
 
     def _take(self, message: Data | StateMoved) -> list[Effect]:
         if isinstance(message, Data):
@@ -231,8 +265,9 @@ class SinkHand:
 class HostedHolder:
     """A holder on its own thread: merging a large backup holds up nobody but other backups."""
 
-    def __init__(self, holder: Holder, node: Surface) -> None:
+    def __init__(self, holder: Holder, node: Surface, share: CpuShare) -> None:
         self._holder = holder
+        self._share = share
         self._node = node
         self._mailbox: Mailbox[Work] = Mailbox()
         threading.Thread(target=self._run, name="holder", daemon=True).start()
@@ -253,6 +288,7 @@ class HostedHolder:
             try:
                 for effect in self._mailbox.take()():
                     self._node.perform(effect)
+                self._share.pace()
             except BaseException as reason:
                 self._node.failed(None, 0, reason)
                 return

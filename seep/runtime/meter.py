@@ -20,6 +20,13 @@ class Counting(Protocol):
     def counters(self) -> Mapping[str, int]: ...
 
 
+@runtime_checkable
+class Sized(Protocol):
+    """State that can tell how large it is."""
+
+    def size(self) -> int: ...
+
+
 @dataclass(slots=True)
 class Meter:
     """Written by the instance's thread, read by the one that reports."""
@@ -27,6 +34,9 @@ class Meter:
     rows_in: int = 0
     rows_out: int = 0
     cpu: float = 0.0  #: seconds of its thread
+    busy: float = 0.0  #: seconds that its thread was at work, on the CPU or waiting for something outside
+    stolen: float = 0.0  #: seconds that its thread was ready and had no core
+    state_bytes: int = 0
     logic: Any = None
     #: seconds from the creation of an epoch's oldest row to the epoch's commit, of epochs not reported yet
     latencies: deque[float] = field(default_factory=lambda: deque(maxlen=10_000))
@@ -44,6 +54,9 @@ class Meter:
             "rows_in": self.rows_in,
             "rows_out": self.rows_out,
             "cpu": self.cpu,
+            "busy": self.busy,
+            "stolen": self.stolen,
+            "state_bytes": self.state_bytes,
             "latencies": latencies,
             "counters": counters,
         }

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
-#: Latencies that the percentiles of "now" are taken from.
-_RECENT = 2_000
+from seep.runtime.comparison import NodeReport, compared, identity_of
+
+#: Seconds that the percentiles of "now" are taken from; or so many latencies, if there is none in that time.
+_RECENT, _FEW = 5.0, 10
 #: Latencies that the summary is taken from, spread evenly over the run.
 _SAMPLE = 200_000
 
@@ -27,9 +29,10 @@ class InstanceStatus:
     rows_in: int
     rows_out: int
     cpu: float  #: seconds of its thread
-    utilisation: float  #: of one core, between the last two reports
+    utilisation: float  #: of its CPU share, between the last two reports
     waiting: int  #: messages in its mailbox
     outbox_bytes: int
+    state_bytes: int
     counters: Mapping[str, int]
 
 
@@ -46,6 +49,8 @@ class Status:
     instances: tuple[InstanceStatus, ...]
     nodes: int
     idle_nodes: int
+    offered: float = 0.0  #: rows per second that are due by the sources' rates; what they read, without a rate
+    vms: Mapping[str, int] = field(default_factory=dict)  #: how many there are in each state
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -62,7 +67,6 @@ def percentiles(latencies: Any) -> dict[str, float]:
 @dataclass(slots=True)
 class _Last:
     node: str
-    heard: float
     report: Mapping[str, Any]
     utilisation: float = 0.0
 
@@ -72,27 +76,27 @@ class Metrics:
     """Takes in reports, hands out statuses; used by one thread at a time."""
 
     sources: frozenset[str]
+    #: node -> its last report
+    nodes: dict[str, NodeReport] = field(default_factory=dict)
     _instances: dict[str, _Last] = field(default_factory=dict)
-    #: rows read by incarnations that are gone
-    _retired: int = 0
-    _recent: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
-    _all: deque[float] = field(default_factory=lambda: deque(maxlen=_SAMPLE))
+    #: (when heard, latency) of committed epochs
+    _latencies: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_SAMPLE))
     #: (time, rows read so far) of the last seconds
     _progress: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=50))
 
     def take(self, node: str, report: Mapping[str, Any], now: float) -> None:
         """A node's report."""
+        used = {each.instance: each.utilisation for each in compared(node, self.nodes.get(node, {}), report)}
+        self.nodes[node] = report
         for each in report["instances"]:
-            name = f"{each['operator']}[{each['index']}]#{each['incarnation']}"
-            before = self._instances.get(name)
-            used = (each["cpu"] - before.report["cpu"]) / max(now - before.heard, 1e-3) if before else 0.0
-            self._instances[name] = _Last(node, now, each, used)
-            self._recent.extend(each["latencies"])
-            self._all.extend(each["latencies"])
+            identity = identity_of(each)
+            self._instances[str(identity)] = _Last(node, each, used.get(identity.instance, 0.0))
+            self._latencies.extend((now, latency) for latency in each["latencies"])
         self._progress.append((now, self.rows_read))
 
     def drop(self, node: str) -> None:
         """The node is gone; what its sources have read stays counted."""
+        self.nodes.pop(node, None)
         for name in [name for name, last in self._instances.items() if last.node == node]:
             self._instances.pop(name)
 
@@ -109,13 +113,13 @@ class Metrics:
             return 0.0
         return max(0.0, (recent[-1][1] - recent[0][1]) / (recent[-1][0] - recent[0][0]))
 
-    def latency(self) -> dict[str, float]:
+    def latency(self, now: float) -> dict[str, float]:
         """Of the recent past."""
-        return percentiles(self._recent)
+        return percentiles(self.latencies(now - _RECENT) or self.latencies(0.0)[-_FEW:])
 
-    def whole_latency(self) -> dict[str, float]:
-        """Of the whole run."""
-        return percentiles(self._all)
+    def latencies(self, since: float = 0.0) -> list[float]:
+        """Of all epochs that were heard of after a time."""
+        return [latency for at, latency in self._latencies if at > since]
 
     def instances(self) -> tuple[InstanceStatus, ...]:
         return tuple(_status(name, last) for name, last in sorted(self._instances.items()))
@@ -143,5 +147,6 @@ def _status(name: str, last: _Last) -> InstanceStatus:
         utilisation=last.utilisation,
         waiting=report["waiting"],
         outbox_bytes=report["outbox_bytes"],
+        state_bytes=report["state_bytes"],
         counters=report["counters"],
     )

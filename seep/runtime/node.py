@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -36,9 +36,13 @@ from seep.runtime.meter import Meter
 from seep.runtime.peers import Peers
 from seep.runtime.port import Address, Port
 from seep.runtime.security import Security
+from seep.runtime.share import CpuShare, NoShare
 from seep.runtime.stores import RemoteStore
 from seep.sinks.definition import Place, SinkStore
 from seep.spark.order import NodeOrder
+from vmpool.interruption import watch
+from vmpool.notices import notices_of
+from vmpool.settings import VMSettings
 
 #: Checkpoints are asked for by the manager's clock; nothing here counts epochs.
 NEVER = CheckpointSettings(every=1 << 60)
@@ -58,6 +62,7 @@ class NodeSettings:
     heartbeat: float
     patience: float  #: how long the manager may be out of reach
     buffer_budget: int
+    vm: VMSettings = field(default_factory=VMSettings)
 
 
 class NodeProcess:
@@ -72,6 +77,7 @@ class NodeProcess:
         self._ended = threading.Event()
         self._alone_since: float | None = None
         self._directory = directory
+        self._share = CpuShare(settings.vm.cpu, settings.vm.credit) if settings.vm.cpu else NoShare()
         self._port = Port(host, settings.security, self)
         self.name = self._register()
         self._peers = Peers(self.name, settings.security, self)
@@ -80,6 +86,7 @@ class NodeProcess:
             self.name, program, program.batches(), NEVER, self._outbox, hosting=cast(Any, self)
         )
         self._peers.post(MANAGER, 0, {"ready": self.name})
+        self._watch_for_notice()
 
     def run(self) -> None:
         """Serves until told to end, fenced, or left alone by the manager."""
@@ -210,10 +217,10 @@ class NodeProcess:
     def instance(self, instance: Instance[pa.RecordBatch]) -> HostedInstance:
         meter = self._meters.pop(instance.me)
         meter.logic = getattr(instance, "_logic", None)
-        return HostedInstance(instance, self, self._store(instance.me), meter)
+        return HostedInstance(instance, self, self._store(instance.me), meter, self._share)
 
     def holder(self, holder: Holder) -> HostedHolder:
-        return HostedHolder(holder, self)
+        return HostedHolder(holder, self, self._share)
 
     def _store(self, me: Incarnation) -> SinkStore | None:
         operator = me.instance.operator
@@ -258,8 +265,24 @@ class NodeProcess:
     def _hosted(self) -> list[HostedInstance]:
         return [cast(HostedInstance, instance) for instance in list(self.node.instances.values())]
 
+    def _watch_for_notice(self) -> None:
+        """Asks the cloud, on a thread of its own, whether this VM is about to be taken away."""
+        notices = notices_of(self._settings.vm)
+        if notices is not None:
+            arguments = (notices, self._settings.vm.notices_every, self._on_notice, self._ended)
+            threading.Thread(target=watch, args=arguments, name="seep notices", daemon=True).start()
+
+    def _on_notice(self, seconds: float) -> None:
+        self._tell({"notice": seconds})
+
     def _report(self) -> dict[str, Any]:
-        return {"cpu": time.process_time(), "instances": [hosted.status() for hosted in self._hosted()]}
+        return {
+            "at": time.monotonic(),
+            "cpu": self._share.paid(),
+            "cores": self._share.cores,
+            "memory": self._settings.vm.memory,
+            "instances": [hosted.status() for hosted in self._hosted()],
+        }
 
     def _leave_if_alone(self) -> None:
         """A node whose manager is gone is of no use to anybody."""

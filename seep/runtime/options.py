@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from policies.settings import ScalingSettings
 from primitives.errors import UserError
+from vmpool.settings import PoolSettings, VMSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +18,7 @@ class RunOptions:
     checkpoint: float | None = 5.0  #: between two rounds of checkpoints; None for none but those that plans need
     window: int = 16  #: epochs that may be open at once, from tick to commit
     nodes: int | None = None  #: that host the instances; one per instance if not given
-    spare: int = 1  #: idle nodes kept warm for recovery
+    spare: int | None = None  #: warm VMs that the pool keeps; as its settings say, if not given
     recovery_parallelism: int = 1  #: over how many instances a failed stateful one is spread
     heartbeat: float = 0.1  #: how often a node says that it is there
     patience: float = 3.0  #: how long a node may be silent before it is given up
@@ -24,6 +26,9 @@ class RunOptions:
     buffer_budget: int = 256 << 20  #: bytes of buffer state per instance that stay in memory
     tls: bool | tuple[Path, Path] = False  #: encrypt: with a certificate made for this run, or (certificate, key) files
     seconds: float | None = None  #: end the input after so long; None to read all of it
+    vm: VMSettings = field(default_factory=VMSettings)  #: what one VM is allowed
+    pool: PoolSettings = field(default_factory=PoolSettings)  #: where VMs come from, and how many are kept warm
+    scaling: ScalingSettings = field(default_factory=ScalingSettings)  #: who decides how many instances an operator has
 
     def __post_init__(self) -> None:
         for name in ("epoch", "heartbeat", "patience", "start_timeout"):
@@ -33,8 +38,17 @@ class RunOptions:
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise UserError(f"option {name!r} is {value}; it must be more than 0 seconds, or None")
-        for name, least in (("window", 1), ("spare", 0), ("recovery_parallelism", 1), ("buffer_budget", 0)):
+        for name, least in (("window", 1), ("recovery_parallelism", 1), ("buffer_budget", 0)):
             if getattr(self, name) < least:
                 raise UserError(f"option {name!r} is {getattr(self, name)}; it must be at least {least}")
-        if self.nodes is not None and self.nodes < 1:
-            raise UserError(f"option 'nodes' is {self.nodes}; it must be at least 1")
+        for name, least in (("nodes", 1), ("spare", 0)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise UserError(f"option {name!r} is {value}; it must be at least {least}")
+
+    @property
+    def whole_pool(self) -> PoolSettings:
+        """The pool's settings, with `spare` in its place."""
+        if self.spare is None:
+            return self.pool
+        return self.pool.model_copy(update={"size": self.spare, "reserve": min(self.spare, self.pool.reserve)})

@@ -9,7 +9,7 @@ from typing import Any
 
 from primitives.errors import EnvironmentFault, SeepError, UserError
 from seep.runtime.events import Happening
-from seep.runtime.metrics import Status
+from seep.runtime.metrics import InstanceStatus, Status
 
 #: Samples that are kept; when there are more, every second one goes and they are taken half as often.
 _MOST = 2048
@@ -92,6 +92,7 @@ def make_report(
     largest_gap: float,
     epochs: int | None = None,
     counters: Mapping[str, int] | None = None,
+    vm_seconds: Mapping[str, float] | None = None,
     failure: SeepError | None = None,
 ) -> dict[str, Any]:
     """The report as plain data for JSON: `query`, `summary`, `events` and `series`. All times are seconds.
@@ -115,6 +116,9 @@ def make_report(
             "latency": dict(latency),
             "largest_gap": largest_gap,
             "recoveries": [_recovery(each) for each in happened if each.kind == "recovered"],
+            "scalings": [_scaling(each) for each in happened if each.kind in ("scaled out", "scaled in")],
+            "vm_seconds": sum((vm_seconds or {}).values()),
+            "vms": dict(vm_seconds or {}),
             "counters": dict(counters or {}),
             "failure": None if failure is None else {"kind": _kind(failure), "text": str(failure)},
         },
@@ -128,6 +132,21 @@ def _recovery(happening: Happening) -> dict[str, Any]:
     return {"instance": happening.instance, "at": happening.at, "seconds": happening.seconds, **happening.parts}
 
 
+def _scaling(happening: Happening) -> dict[str, Any]:
+    """Which operator, from how many instances to how many, and the highest latency meanwhile."""
+    return {"operator": happening.operator, "at": happening.at, "seconds": happening.seconds, **happening.numbers}
+
+
+def _instance(status: InstanceStatus) -> dict[str, Any]:
+    return {
+        "node": status.node,
+        "utilisation": status.utilisation,
+        "rows_in": status.rows_in,
+        "state_bytes": status.state_bytes,
+        "outbox_bytes": status.outbox_bytes,
+    }
+
+
 def _kind(failure: SeepError) -> str:
     kinds = {UserError: "user", EnvironmentFault: "environment"}
     return next((name for kind, name in kinds.items() if isinstance(failure, kind)), "internal")
@@ -139,9 +158,11 @@ def _point(status: Status) -> dict[str, Any]:
         "at": status.at,
         "rows": status.rows_read,
         "rows_per_second": status.rows_per_second,
+        "offered": status.offered,
         "latency": dict(status.latency),
         "epochs_in_flight": status.ticked - status.committed,
         "nodes": status.nodes,
         "idle_nodes": status.idle_nodes,
-        "instances": {each.name: {"node": each.node, "utilisation": each.utilisation} for each in status.instances},
+        "vms": dict(status.vms),
+        "instances": {each.name: _instance(each) for each in status.instances},
     }

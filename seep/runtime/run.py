@@ -10,20 +10,25 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from primitives.errors import EnvironmentFault, SeepError, UserError
+from policies.decision import Policy
+from policies.governor import Governor
+from policies.registry import make_policy
+from primitives.errors import SeepError, UserError
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
 from seep.protocol.plans import Accepted, Refused
 from seep.query.program import Program
+from seep.runtime.coordinator import Coordinator
+from seep.runtime.crew import Crew
 from seep.runtime.driver import ManagerProcess, NodeRecord
 from seep.runtime.events import Events
-from seep.runtime.metrics import Status
+from seep.runtime.metrics import Status, percentiles
 from seep.runtime.node import NodeSettings
 from seep.runtime.node_main import NodeTask, serve
 from seep.runtime.options import RunOptions
@@ -32,7 +37,6 @@ from seep.runtime.security import Security
 from seep.sources.position import Position
 from seep.sources.rate import Rate
 from seep.spark.capacity import capacity
-from seep.spark.fleet import Ended, Fleet
 from seep.spark.preflight import of_session, raise_first
 from seep.spark.session import Host, open_session
 
@@ -46,8 +50,6 @@ Progress = Callable[[str], None]
 
 #: Seconds that a session has to come up with the task slots for all nodes: those of a cluster may be on their way.
 _LOCAL_WAIT, _CLUSTER_WAIT = 1.0, 30.0
-#: Seconds that nodes have to end by themselves.
-_GRACE = 3.0
 
 
 def launch(
@@ -74,11 +76,14 @@ def launch(
     program = _program(query, parallelism, chosen, rate)
     tell = progress or (lambda _: None)
     wanted = chosen.nodes or _instances(program)
+    policy = make_policy(chosen.scaling)
+    slots = wanted + chosen.whole_pool.size
     tell("starting Spark" if spark is None else "using the given Spark session")
-    host = open_session(spark, master=master, slots_needed=wanted + chosen.spare, name=program.name, verbose=verbose)
+    host = open_session(spark, master=master, slots_needed=slots, name=program.name, verbose=verbose)
     try:
-        _check(host, wanted + chosen.spare)
-        run = Run(program, chosen, host)
+        if chosen.pool.provider == "spark":
+            _check(host, slots)
+        run = Run(program, chosen, host, policy)
     except BaseException:
         host.close()
         raise
@@ -93,14 +98,12 @@ def launch(
 class Run:
     """A running query. Use it as a context: what it started ends with the block, whatever happens in it."""
 
-    def __init__(self, program: Program, options: RunOptions, host: Host) -> None:
+    def __init__(self, program: Program, options: RunOptions, host: Host, policy: Policy) -> None:
         self.id = uuid.uuid4().hex[:8]
         self.program, self.options = program, options
         self._host = host
         self._security = _security(options, host.driver_host)
         self._manager = ManagerProcess(program, options, host.driver_interface, host.driver_host, self._security)
-        self._manager.on_registered = self._registered
-        self._manager.on_silent = self._end_task
         task = NodeTask(
             program,
             NodeSettings(
@@ -110,9 +113,13 @@ class Run:
                 heartbeat=options.heartbeat,
                 patience=options.patience,
                 buffer_budget=options.buffer_budget,
+                vm=options.vm,
             ),
         )
-        self._fleet = Fleet(host.context, serve, task, query=program.name, on_ended=self._task_ended)
+        self._crew = Crew(self._manager, options, host, serve, task, self.id)
+        governor = Governor(policy, options.scaling, _most(program))
+        self._coordinator = Coordinator(self._manager, governor, options.scaling, self._crew.pool)
+        self._manager.on_notice = lambda node, _: self._coordinator.drain(node)
         self._recorder = Recorder(self.status)
         self._finisher: threading.Timer | None = None
         self._stopped = False
@@ -123,47 +130,16 @@ class Run:
 
     def _start(self, nodes: int, tell: Progress) -> None:
         tell(f"starting {nodes} nodes")
-        self._fleet.start(nodes)
-        self._wait_for(nodes)
+        gathered = self._crew.gather(nodes)
         tell("starting the query")
-        joined = sorted(self._manager.ask(lambda manager: list(manager.nodes)), key=lambda name: int(name[1:]))
-        self._manager.launch(_placement(self.program, joined[:nodes]))
-        self._fleet.start(self.options.spare)
+        self._manager.launch(_placement(self.program, gathered))
+        self._crew.launched()
         self._recorder.start()
+        self._coordinator.start()
         if self.options.seconds is not None:
             self._finisher = threading.Timer(self.options.seconds, self.finish)
             self._finisher.daemon = True
             self._finisher.start()
-
-    def _wait_for(self, nodes: int) -> None:
-        deadline = time.monotonic() + self.options.start_timeout
-        while (joined := self._manager.ask(lambda manager: len(manager.nodes))) < nodes:
-            if self._manager.failure:
-                raise self._manager.failure
-            if time.monotonic() > deadline:
-                raise EnvironmentFault(
-                    f"only {joined} of {nodes} nodes have started within {self.options.start_timeout:.0f} s: "
-                    "the cluster is busy or slow; free some of its task slots, ask for fewer with nodes=…, "
-                    "or give it more time with start_timeout=…"
-                )
-            time.sleep(0.01)
-
-    def _registered(self, record: NodeRecord) -> None:
-        self._fleet.registered(record.order, record.process)
-
-    def _end_task(self, record: NodeRecord) -> None:
-        """A node was given up for its silence: its process may be there still, and holds a task slot."""
-        threading.Thread(target=self._fleet.cancel, args=(record.order,), daemon=True).start()
-
-    def _task_ended(self, ended: Ended) -> None:
-        """The task of a node is over, and Spark does not run it again: order another one."""
-        if self._stopped:
-            return
-        self._manager.task_ended(ended.order, ended.reason or "its task is over")
-        if self._manager.knows(ended.order):
-            self._fleet.start(1)
-        else:
-            self._manager.fail(EnvironmentFault(f"a node could not be started: {ended.reason or 'its task ended'}"))
 
     # -- watching -----------------------------------------------------------------------------------------------------
 
@@ -198,12 +174,13 @@ class Run:
         return self._manager
 
     def status(self) -> Status:
-        return self._manager.status()
+        vms = {state.value: count for state, count in self._crew.pool.counts().items() if count}
+        return replace(self._manager.status(), offered=self._coordinator.offered, vms=vms)
 
     def report(self) -> dict[str, Any]:
         """Events, time series and a summary, as plain data; while the run lasts and after it."""
         metrics = self._manager.metrics
-        latency, counters = self._manager.ask(lambda _: (metrics.whole_latency(), metrics.counters()))
+        latency, counters = self._manager.ask(lambda _: (percentiles(metrics.latencies()), metrics.counters()))
         return make_report(
             self.program.name,
             self.events,
@@ -213,6 +190,7 @@ class Run:
             largest_gap=self._manager.commits.largest_gap,
             epochs=self._manager.commits.epoch,
             counters=counters,
+            vm_seconds=self._crew.pool.vm_seconds(),
             failure=self.failure,
         )
 
@@ -257,6 +235,17 @@ class Run:
         """Hands slots over to instances, by index, while the query runs."""
         return self._manager.change(lambda manager: manager.move(operator, parts))
 
+    def scale(self, operator: str, parallelism: int) -> None:
+        """Has an operator run with so many instances; goes on in the background, as if a policy had decided it."""
+        _check_parallelism(self.program, operator, parallelism)
+        self._coordinator.scale(operator, parallelism)
+
+    def drain(self, node: str) -> None:
+        """Moves all that lives on a node elsewhere and gives its VM back; goes on in the background."""
+        if node not in self.nodes:
+            raise UserError(f"there is no live node {node!r}; there are {', '.join(self.nodes)}")
+        self._coordinator.drain(node)
+
     def kill(self, target: str) -> None:
         """Ends the process of a node with `kill -9`: of the given name, or of an instance, or all of an operator."""
         for name in self._nodes_of(target):
@@ -291,19 +280,12 @@ class Run:
             self._finisher.cancel()
         atexit.unregister(self.stop)
         self._recorder.close()
+        self._coordinator.close()
         self._manager.close()
-        self._wait_for_nodes(_GRACE)
-        self._fleet.stop()
+        self._crew.end()
         self._manager.close_port()
         _remove(record.directory for record in self._manager.nodes.values() if record.process.is_local)
         self._host.close()
-
-    def _wait_for_nodes(self, seconds: float) -> None:
-        """They have been told to end, and close their stores and files first."""
-        deadline = time.monotonic() + seconds
-        processes = [record.process for record in self._manager.nodes.values()]
-        while any(process.alive() for process in processes) and time.monotonic() < deadline:
-            time.sleep(0.01)
 
     def __enter__(self) -> Run:
         return self
@@ -344,6 +326,19 @@ def _security(options: RunOptions, host: str) -> Security:
 
 def _instances(program: Program) -> int:
     return sum(program.parallelism.get(operator, 1) for operator in program.graph.order)
+
+
+def _most(program: Program) -> dict[str, int]:
+    """How many instances each operator can have at all: a slot each; a sink that writes by itself only one."""
+    return {name: 1 << operator.slot_bits for name, operator in program.graph.operators.items()}
+
+
+def _check_parallelism(program: Program, operator: str, parallelism: int) -> None:
+    most = _most(program)
+    if operator not in most:
+        raise UserError(f"there is no operator {operator!r}; there are {', '.join(most)}")
+    if not 1 <= parallelism <= most[operator]:
+        raise UserError(f"operator {operator!r} cannot have {parallelism} instances; choose 1 to {most[operator]}")
 
 
 def _placement(program: Program, nodes: list[str]) -> dict[InstanceId, str]:

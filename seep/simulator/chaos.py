@@ -121,6 +121,20 @@ def _drain(world: World, rng: random.Random, _: int) -> None:
         world.perform(MANAGER, effects)
 
 
+def _leave(world: World, rng: random.Random, delay: int) -> None:
+    """A spot VM is called back: all that lives there goes to new instances elsewhere; some time later it is gone."""
+    if not (nodes := world.live()):
+        return
+    victim = rng.choice(nodes)
+    world.perform(MANAGER, world.manager.node_leaving(victim))
+    for instance in [i for i, seat in world.manager.placement.items() if seat.node == victim]:
+        slots = world.manager.topology.history[instance.operator][-1].assignment.slots_of(instance.index)
+        fresh = world.manager.fresh_index(instance.operator)
+        world.perform(MANAGER, world.manager.move(instance.operator, {fresh: slots})[1])
+    if rng.random() < 0.5:
+        world.at(world.now + delay * 10, lambda: world.end(victim, 5) if victim in world.live() else None)
+
+
 def _split(world: World, rng: random.Random, _: int) -> None:
     _split_up(world, rng, _any_stateful(world, rng))
 
@@ -186,6 +200,7 @@ _STRIKES: dict[What, Callable[[World, random.Random, int], None]] = {
     What.BLIND_MOVE: _blind_move,
     What.MOVE_BACK: _move_back,
     What.DRAIN: _drain,
+    What.LEAVE: _leave,
     What.SPLIT: _split,
     What.BLIND_SPLIT: _blind_split,
     What.CHECKPOINT: _checkpoint,

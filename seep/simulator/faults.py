@@ -21,6 +21,9 @@ class What(StrEnum):
     BLIND_MOVE = "blind move"  #: a move is planned while a node cannot hear the manager
     MOVE_BACK = "move back"  #: plan kind 1: the latest change of an operator is undone
     DRAIN = "drain"  #: plan kind 1: all slots of an instance elsewhere
+    LEAVE = (
+        "leave"  #: a node is to go: what it hosts is moved elsewhere as far as plans allow, and it may be killed then
+    )
     SPLIT = "split"  #: plan kind 3
     BLIND_SPLIT = "blind split"  #: the same while the origin cannot hear the manager, and so goes on for a while
     CHECKPOINT = "checkpoint"  #: on demand
@@ -51,6 +54,7 @@ _WEIGHTS = {
     What.BLIND_MOVE: 3,
     What.MOVE_BACK: 3,
     What.DRAIN: 2,
+    What.LEAVE: 2,
     What.SPLIT: 4,
     What.BLIND_SPLIT: 3,
     What.CHECKPOINT: 4,
@@ -60,7 +64,7 @@ _WEIGHTS = {
 
 
 #: Plans that a failure of the instances concerned may well follow.
-_PLANS = (What.MOVE, What.MOVE_BACK, What.BLIND_MOVE, What.DRAIN, What.SPLIT, What.BLIND_SPLIT)
+_PLANS = (What.MOVE, What.MOVE_BACK, What.BLIND_MOVE, What.DRAIN, What.LEAVE, What.SPLIT, What.BLIND_SPLIT)
 
 
 def _sequel(rng: random.Random, step: int) -> Fault:

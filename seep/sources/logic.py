@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,9 +23,13 @@ from seep.query.times import event_times, times_column
 from seep.sources.definition import SourceSetting
 from seep.sources.pace import Adaptive, Pace, Paced, Portion
 from seep.sources.position import MIN_WATERMARK, Position, watermark_of
+from seep.sources.rate import Rate
 from seep.sources.reader import SourceReader
 
 Clock = Callable[[], float]
+
+#: Seconds of input that an epoch may bring at once when a query is behind, however short epochs are.
+_BURST = 0.25
 
 
 class Rows(NamedTuple):
@@ -206,7 +211,13 @@ class PartitionedLogic:
 def _pace(setting: SourceSetting, rows: Rows) -> Pace:
     if setting.rate is None:
         return Adaptive(setting.epoch_seconds, setting.max_rows)
-    return Paced(setting.rate, rows.partitions, setting.max_rows, shed=rows.shed)
+    most = setting.max_rows if rows.shed else min(setting.max_rows, _catching_up(setting.rate, setting.epoch_seconds))
+    return Paced(setting.rate, rows.partitions, most, shed=rows.shed)
+
+
+def _catching_up(rate: Rate, epoch_seconds: float) -> int:
+    """Rows of an epoch, at most: twice what an epoch brings, so that a query that fell behind is not buried at once."""
+    return max(1, math.ceil(rate.rows_per_second * max(2 * epoch_seconds, _BURST)))
 
 
 def _without(schema: pa.Schema, column: str | None) -> pa.Schema:

@@ -20,7 +20,10 @@ from seep.cli.flags import Flags
 runner = CliRunner()
 
 
-@pytest.mark.parametrize("command", [[], ["run"], ["wordcount"], ["doctor"]])
+@pytest.mark.parametrize(
+    "command",
+    [[], ["run"], ["wordcount"], ["doctor"], ["config"], ["config", "check"], ["config", "show"], ["config", "schema"]],
+)
 def test_every_help_has_an_example(command: list[str]) -> None:
     answer = runner.invoke(app, [*command, "--help"])
     assert answer.exit_code == 0
@@ -61,11 +64,12 @@ def test_every_flag_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
     words = (
         "--master local[4] --policy p.yaml --epoch 20ms --checkpoint 1s --parallelism a=2 --parallelism b=3 --nodes 4"
     )
-    words += " --spare 2 --seconds 9 --rate 20k --rate-profile spike --chaos kill:a@5s --tls --report r.json -q -v"
+    words += " --spare 2 --vm-cpu 0.2 --seconds 9 --rate 20k --rate-profile spike --chaos kill:a@5s"
+    words += " --tls --report r.json -q -v"
     flags = given_to_run(monkeypatch, *words.split())
     assert (flags.master, flags.policy, flags.report) == ("local[4]", Path("p.yaml"), Path("r.json"))
     assert (flags.epoch, flags.checkpoint, flags.seconds, flags.rate) == ("20ms", "1s", "9", "20k")
-    assert (flags.parallelism, flags.nodes, flags.spare) == (["a=2", "b=3"], 4, 2)
+    assert (flags.parallelism, flags.nodes, flags.spare, flags.vm_cpu) == (["a=2", "b=3"], 4, 2, 0.2)
     assert (flags.rate_profile, flags.chaos) == ("spike", "kill:a@5s")
     assert (flags.tls, flags.quiet, flags.verbose) == (True, True, True)
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from policies.settings import ScalingSettings
 from primitives.errors import UserError
 from seep.cli.flags import Flags, RateProfile
-from seep.cli.policy import RunSection, read_policy
 from seep.cli.settings import settings_of
 from seep.runtime.options import RunOptions
 from seep.sources.rate import Profile, Rate
+from vmpool.settings import PoolSettings, VMSettings
 
 
 @pytest.fixture
@@ -47,8 +47,7 @@ def test_no_limit_goes_before_a_default_rate() -> None:
     assert settings_of(Flags(rate="max"), rate=100.0).rate is None
 
 
-def test_a_policy_file_can_say_all_that_there_is_to_say_of_a_run(policy: Path) -> None:
-    assert {each.name for each in fields(RunOptions)} <= RunSection.model_fields.keys()
+def test_a_policy_file_is_read_in_its_units(policy: Path) -> None:
     policy.write_text(
         "run:\n  epoch: 20ms\n  checkpoint: none\n  window: 8\n  buffer_budget: 64MiB\n  rate: 500\n"
         "  rate_profile: ramp\n  rate_period: 2min\n  tls: {certificate: c.pem, key: k.pem}\n"
@@ -60,43 +59,33 @@ def test_a_policy_file_can_say_all_that_there_is_to_say_of_a_run(policy: Path) -
     assert settings.rate == Rate(500, Profile.RAMP, 120.0)
 
 
-def test_defaults_of_the_file_are_those_of_the_options() -> None:
-    section, options = RunSection(), RunOptions()
-    assert {each.name: getattr(section, each.name) for each in fields(RunOptions)} == {
-        each.name: getattr(options, each.name) for each in fields(RunOptions)
-    }
+def test_the_sections_of_a_policy_file_reach_the_run_as_they_are(policy: Path) -> None:
+    policy.write_text("vm: {cpu: 0.2}\npool: {size: 3}\nscaling: {policy: true-rate, cooldown: 4s}")
+    options = settings_of(Flags(policy=policy)).options
+    assert options == RunOptions(
+        vm=VMSettings(cpu=0.2), pool=PoolSettings(size=3), scaling=ScalingSettings(policy="true-rate", cooldown=4.0)
+    )
 
 
-@pytest.mark.parametrize("content", ["", "run: {}"])
-def test_a_file_may_say_nothing(policy: Path, content: str) -> None:
-    policy.write_text(content)
-    assert read_policy(policy) == {}
+def test_the_share_of_a_vm_can_be_said_by_a_flag(policy: Path) -> None:
+    policy.write_text("vm: {cpu: 0.2, memory: 1GiB}")
+    vm = settings_of(Flags(policy=policy, vm_cpu=0.5)).options.vm
+    assert (vm.cpu, vm.memory) == (0.5, 1 << 30)
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("run: {epock: 1s}", "run.epock is unknown; known are epoch, checkpoint"),
-        ("scale: 1", "scale is unknown; known are run"),
-        ("run: {tls: {cert: c.pem}}", "run.tls"),
-        ("run: {epoch: fast}", "run.epoch is 'fast': 'fast' is no length of time"),
-        ("run: {parallelism: {counter: 0}}", "run.parallelism.counter is 0"),
-        ("run: {nodes: many}", "run.nodes is 'many'"),
-        ("run: {rate_profile: wild}", "run.rate_profile is 'wild'"),
-        ("- run", "the file is ['run']"),
-        ("run: [", "is not YAML"),
-    ],
+    ("content", "flag", "size"),
+    [("pool: {size: 3}", None, 3), ("{pool: {size: 3}, run: {spare: 2}}", None, 2), ("pool: {size: 3}", 4, 4)],
 )
-def test_a_wrong_field_is_refused_with_file_and_path(policy: Path, content: str, message: str) -> None:
+def test_spare_goes_before_the_size_of_the_pool(policy: Path, content: str, flag: int | None, size: int) -> None:
     policy.write_text(content)
-    with pytest.raises(UserError, match=re.escape(message)) as refused:
-        read_policy(policy)
-    assert str(policy) in str(refused.value)
+    assert settings_of(Flags(policy=policy, spare=flag)).options.whole_pool.size == size
 
 
-def test_a_file_that_is_not_there_is_refused(policy: Path) -> None:
-    with pytest.raises(UserError, match="cannot be read: No such file"):
-        read_policy(policy)
+def test_a_wrong_policy_file_is_refused_by_its_name(policy: Path) -> None:
+    policy.write_text("run: {epock: 1s}")
+    with pytest.raises(UserError, match=re.escape(f"policy {policy}: run.epock is unknown; known are epoch, ")):
+        settings_of(Flags(policy=policy))
 
 
 @pytest.mark.parametrize(
@@ -112,6 +101,7 @@ def test_a_file_that_is_not_there_is_refused(policy: Path) -> None:
         (Flags(parallelism=["counter=0"]), "--parallelism 'counter=0'"),
         (Flags(chaos="boom"), "chaos 'boom'"),
         (Flags(nodes=0), "option 'nodes' is 0"),
+        (Flags(vm_cpu=0), "--vm-cpu: cpu is 0: Input should be greater than 0"),
         (Flags(report=Path("/no/such/place/r.json")), "there is no directory /no/such/place"),
     ],
 )

@@ -16,7 +16,7 @@ KILLED = Happening("killed", 5.021, node="n2", detail="with counter[0]")
 RECOVERED = Happening("recovered", 5.43, "counter", "counter[0]", seconds=0.41, detail="detected 0.061")
 RESTORED = Happening("restored", 5.3, "counter", "counter[0]")
 FAILED = Happening("failed", 6.0, detail="boom")
-COUNTER = InstanceStatus("counter[0]#1", "counter", "n2", "running", 40, 1_200_000, 0, 1.5, 0.34, 0, 3 << 20, {})
+COUNTER = InstanceStatus("counter[0]#1", "counter", "n2", "running", 40, 1_200_000, 0, 1.5, 0.34, 0, 3 << 20, 0, {})
 STATUS = Status(
     12.3, 42, 40, 240_000, 20_013.4, {"p50": 0.031, "p95": 0.0525, "p99": 0.06, "max": 0.41}, (COUNTER,), 5, 1
 )

@@ -17,7 +17,7 @@ from seep.runtime.report import Commits, Recorder, make_report
 
 
 def status(at: float, *, ticked: int = 0, committed: int = 0) -> Status:
-    instance = InstanceStatus("counter[0]#1", "counter", "n1", "running", committed, 10, 0, 0.5, 0.25, 0, 0, {})
+    instance = InstanceStatus("counter[0]#1", "counter", "n1", "running", committed, 10, 0, 0.5, 0.25, 0, 0, 0, {})
     return Status(at, ticked, committed, int(at * 100), 100.0, {"p50": 0.01}, (instance,), 3, 1)
 
 
@@ -38,6 +38,9 @@ def test_the_summary_counts_from_the_first_sample_to_the_end_of_the_run() -> Non
         "latency": {"p50": 0.01},
         "largest_gap": 0.3,
         "recoveries": [],
+        "scalings": [],
+        "vm_seconds": 0,
+        "vms": {},
         "counters": {},
         "failure": None,
     }
@@ -55,11 +58,21 @@ def test_a_point_of_the_series_says_how_things_were() -> None:
             "at": 2.0,
             "rows": 200,
             "rows_per_second": 100.0,
+            "offered": 0.0,
             "latency": {"p50": 0.01},
             "epochs_in_flight": 2,
             "nodes": 3,
             "idle_nodes": 1,
-            "instances": {"counter[0]#1": {"node": "n1", "utilisation": 0.25}},
+            "vms": {},
+            "instances": {
+                "counter[0]#1": {
+                    "node": "n1",
+                    "utilisation": 0.25,
+                    "rows_in": 10,
+                    "state_bytes": 0,
+                    "outbox_bytes": 0,
+                }
+            },
         }
     ]
 
@@ -67,6 +80,16 @@ def test_a_point_of_the_series_says_how_things_were() -> None:
 def test_samples_after_the_end_are_left_out_of_the_series() -> None:
     report = report_of(status(1.0), status(5.0), events=(Happening("failed", 3.0),))
     assert [point["at"] for point in report["series"]] == [1.0]  # type: ignore[attr-defined]
+
+
+def test_a_scaling_is_told_with_its_figures_and_the_vms_with_what_they_cost() -> None:
+    figures = {"before": 1, "after": 2, "latency_peak": 0.6}
+    scaled = Happening("scaled out", 7.0, "counter", seconds=1.5, parts={"waited": 0.1}, numbers=figures)
+    report = make_report(
+        "q", [scaled], [status(0.0)], rows=1, latency={}, largest_gap=0.0, vm_seconds={"vm-1": 20.0, "vm-2": 1.5}
+    )
+    assert report["summary"]["scalings"] == [{"operator": "counter", "at": 7.0, "seconds": 1.5, **figures}]
+    assert report["summary"]["vm_seconds"] == 21.5
 
 
 def test_a_recovery_is_told_with_its_parts() -> None:

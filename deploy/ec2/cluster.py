@@ -1,0 +1,117 @@
+"""A cluster in EC2: what it is made of, in the order in which it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from deploy.cluster import Cluster, Resource, Tell
+from deploy.ec2.identity import Profile, Role
+from deploy.ec2.machines import Master, Workers, is_numbered, worker_names
+from deploy.ec2.network import SecurityGroup
+from deploy.ec2.part import Part, Remains, Site
+from deploy.ec2.settings import Ec2Settings
+from deploy.ec2.templates import LaunchTemplate, find_master
+from deploy.startup import master_url
+from primitives.errors import UserError
+from vmpool.aws.client import Aws
+from vmpool.aws.instances import terminate
+from vmpool.aws.names import MASTER, WORKER
+
+
+def open_cluster(settings: Ec2Settings, tell: Tell = lambda _: None) -> Ec2Cluster:
+    """The cluster that a file describes; nothing is made, and nobody is asked, before it is used."""
+    return Ec2Cluster(Site(Aws(settings), settings), tell)
+
+
+@dataclass(frozen=True, slots=True)
+class Ec2Cluster:
+    """Brought up, watched, resized and taken down; each can be broken off anywhere, and done again."""
+
+    site: Site
+    tell: Tell
+
+    @property
+    def name(self) -> str:
+        """As in the file."""
+        return self.site.cluster
+
+    @property
+    def hourly(self) -> Mapping[str, float | None]:
+        """Label -> dollars per hour while it is up, by the file's prices; None if it has none for a machine."""
+        master, workers = Master(self.site), self._workers()
+        return {
+            master.label: self._price(MASTER),
+            workers.label: None if (price := self._price(WORKER)) is None else price * workers.count,
+        }
+
+    def plan(self) -> list[str]:
+        """What `up` would do, a line each."""
+        return [f"{_verb(part)} {part.label}" for part in self._parts()]
+
+    def up(self) -> int:
+        """Makes what is missing, completes what is half made or out of date; returns how many parts that were."""
+        return self._cluster(self._parts()).up()
+
+    def status(self) -> dict[str, str | None]:
+        """The ids of each part, None for those that are not there; workers of the pool are among the workers."""
+        return self._cluster(self._remains()).status()
+
+    def scale(self, workers: int) -> int:
+        """Starts or ends workers until there are so many, besides those of the pool; returns how many it changed."""
+        most = self.site.settings.machines.most
+        if not 0 <= workers <= most:
+            raise UserError(f"{workers} workers are not between 0 and machines.most, which is {most}")
+        if find_master(Master(self.site)) is None:
+            raise UserError(f"cluster {self.name} has no master; bring it up first: seep deploy ec2 up")
+        there = {name: each for name, each in self._workers().by_name().items() if is_numbered(name)}
+        wanted = set(worker_names(workers))
+        surplus = [each for name, each in there.items() if name not in wanted]
+        self.tell(f"{len(there)} workers are there, {workers} are wanted")
+        terminate(self.site.aws, surplus, wait=True)
+        Workers(self.site, workers).create()
+        return len(surplus) + len(wanted - there.keys())
+
+    def down(self) -> int:
+        """Removes all that is there, workers of the pool too; returns how many parts that were."""
+        return self._cluster(self._remains()).down()
+
+    def master_url(self) -> str | None:
+        """Spark's master, as members of the cluster know it; None if it is not there."""
+        master = find_master(Master(self.site))
+        return master_url(master.host) if master and master.host else None
+
+    def _parts(self) -> list[Part]:
+        return [
+            Role(self.site, WORKER),
+            Profile(self.site, WORKER),
+            Role(self.site, MASTER),
+            Profile(self.site, MASTER),
+            SecurityGroup(self.site),
+            LaunchTemplate(self.site, MASTER),
+            Master(self.site),
+            LaunchTemplate(self.site, WORKER),
+            self._workers(),
+        ]
+
+    def _remains(self) -> list[Remains]:
+        return [Remains(part) for part in self._parts()]
+
+    def _workers(self) -> Workers:
+        return Workers(self.site, self.site.settings.machines.workers)
+
+    def _cluster(self, resources: list[Part] | list[Remains]) -> Cluster:
+        listed: list[Resource] = [*resources]
+        return Cluster(self.name, listed, self.hourly, self.tell)
+
+    def _price(self, role: str) -> float | None:
+        """Spot capacity has its own price, `TYPE:spot`, or is not known."""
+        machine = self.site.settings.machine_type(role)
+        spot = ":spot" if self.site.settings.machines.spot and role == WORKER else ""
+        return self.site.settings.hourly.get(machine + spot)
+
+
+def _verb(part: Part) -> str:
+    if part.find():
+        return "keep"
+    return "complete" if part.left() else "create"

@@ -1,0 +1,1 @@
+"""Clusters in Google Cloud."""

@@ -1,0 +1,142 @@
+"""A cluster in Google Cloud: network rules, a template for each role, a master, and workers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
+
+from deploy.cluster import Tell
+from deploy.gcp import bodies
+from deploy.gcp.owned import Owned
+from deploy.gcp.settings import GcpSettings
+from deploy.gcp.together import put_right, remove
+from deploy.startup import master_url
+from primitives.errors import UserError
+from vmpool.gcp.api import FIREWALL, INSTANCE, TEMPLATE, Compute, Kind
+from vmpool.gcp.names import CLUSTER, ROLE, named
+
+
+def open_cluster(settings: GcpSettings, tell: Tell = lambda _: None) -> GcpCluster:
+    """The cluster that a file describes; nobody is asked before it is used."""
+    return GcpCluster(settings, tell)
+
+
+class GcpCluster:
+    """Brought up, watched, resized and taken down; each may be broken off anywhere, and done again."""
+
+    def __init__(self, settings: GcpSettings, tell: Tell) -> None:
+        self._settings = settings
+        self._tell = tell
+
+    @property
+    def name(self) -> str:
+        """As in the file."""
+        return self._settings.name
+
+    @property
+    def hourly(self) -> Mapping[str, float | None]:
+        """Dollars per hour of each VM that `up` starts; None where the file has no price of its type."""
+        workers = {f"{INSTANCE.noun} {self._worker_name(number)}": self._price("worker") for number in self._numbers()}
+        return {f"{INSTANCE.noun} {named(self.name, 'master')}": self._price("master")} | workers
+
+    def plan(self) -> list[str]:
+        """What `up` would do, a line each: create, keep, start, replace or delete."""
+        wanted = [f"{each.need()} {each.label}" for each in (*self._ground(), *self._vms())]
+        return wanted + [f"delete {each.label}" for each in self._unwanted() if each.find()]
+
+    def up(self) -> int:
+        """Makes what is missing, starts what has stopped, replaces what other settings made; returns how many."""
+        removed = remove(self._unwanted(), self._tell)
+        return removed + put_right(self._ground(), self._tell) + put_right(self._vms(), self._tell)
+
+    def status(self) -> dict[str, str | None]:
+        """The id of all that `up` makes, None for what is not there; and of what else is there, as VMs of a pool."""
+        wanted = {each.label: each.find() for each in (*self._ground(), *self._vms())}
+        others = {each.label: found for each in (*self._unwanted(), *self._there()) if (found := each.find())}
+        return wanted | others
+
+    def scale(self, workers: int) -> int:
+        """Starts or ends workers until there are so many, besides those of the pool; returns how many it changed."""
+        most = self._settings.machines.most
+        if not 0 <= workers <= most:
+            raise UserError(f"{workers} workers are not between 0 and machines.most, which is {most}")
+        if self._template("worker").find() is None:
+            raise UserError(f"cluster {self.name} has no template of workers; bring it up first: seep deploy gcp up")
+        there = self._numbers_there()
+        self._tell(f"{len(there)} workers are there, {workers} are wanted")
+        kept = [*there, *(number for number in range(1, workers + 1) if number not in there)][:workers]
+        ended = remove(map(self._worker, there[workers:]), self._tell)
+        return ended + put_right(map(self._worker, kept), self._tell)
+
+    def down(self) -> int:
+        """Removes all that is there, VMs that a pool started included; returns how many resources that were."""
+        ended = remove(self._there(), self._tell)
+        removed = remove([*self._unwanted(), *self._ground()], self._tell)
+        return ended + removed + remove(self._there(), self._tell)  # what a pool has started meanwhile
+
+    def master_url(self) -> str | None:
+        """Spark's master, by the name that it has within the network; None if it is not there."""
+        return master_url(self._master().name) if self._master().find() else None
+
+    @cached_property
+    def _api(self) -> Compute:
+        api = Compute(self._settings)
+        api.check()
+        return api
+
+    def _ground(self) -> list[Owned]:
+        """What VMs stand on: they can only be made after it."""
+        rules = [self._rule("members"), *([self._rule("admin")] if self._settings.admin else [])]
+        return [*rules, self._template("master"), self._template("worker")]
+
+    def _unwanted(self) -> list[Owned]:
+        """What earlier settings may have made, and these do not want: nobody is to be let in any more."""
+        return [] if self._settings.admin else [self._rule("admin")]
+
+    def _vms(self) -> list[Owned]:
+        """Those that `up` starts."""
+        return [self._master(), *map(self._worker, self._numbers())]
+
+    def _there(self) -> list[Owned]:
+        """All VMs that there are, the pool's too."""
+        found = self._api.instances({CLUSTER: self.name})
+        return [self._vm(each.name, each.labels[ROLE]) for each in sorted(found, key=lambda each: str(each.name))]
+
+    def _numbers(self) -> range:
+        return range(1, self._settings.machines.workers + 1)
+
+    def _numbers_there(self) -> list[int]:
+        """Numbers of the workers that there are, without the pool's."""
+        numbered = re.compile(re.escape(named(self.name, "worker")) + r"-(\d+)")
+        return sorted(int(found[1]) for each in self._there() if (found := numbered.fullmatch(each.name)))
+
+    def _rule(self, part: str) -> Owned:
+        make = {"members": bodies.members_rule, "admin": bodies.admin_rule}[part]
+        return self._owned(FIREWALL, named(self.name, part), partial(make, self._settings))
+
+    def _template(self, role: str) -> Owned:
+        make = {"master": bodies.master_template, "worker": bodies.worker_template}[role]
+        return self._owned(TEMPLATE, named(self.name, role), partial(make, self._settings))
+
+    def _master(self) -> Owned:
+        return self._vm(named(self.name, "master"), "master")
+
+    def _worker(self, number: int) -> Owned:
+        return self._vm(self._worker_name(number), "worker")
+
+    def _worker_name(self, number: int) -> str:
+        return named(self.name, f"worker-{number}")
+
+    def _vm(self, name: str, role: str) -> Owned:
+        template = f"projects/{self._settings.project}/global/instanceTemplates/{named(self.name, role)}"
+        body = partial(bodies.instance, self._settings, name, role)
+        return self._owned(INSTANCE, name, body, source_instance_template=template)
+
+    def _owned(self, kind: Kind, name: str, body: Callable[[], bodies.Json], **options: str) -> Owned:
+        return Owned(self._api, self.name, kind, name, body, options)
+
+    def _price(self, role: str) -> float | None:
+        """Spot capacity has its own price, `TYPE:spot`, or is not known."""
+        spot = ":spot" if self._settings.machines.spot and role == "worker" else ""
+        return self._settings.hourly.get(self._settings.machine_type(role) + spot)

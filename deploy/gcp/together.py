@@ -1,0 +1,44 @@
+"""Several things made or removed at a time: each call takes a minute, whatever it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from deploy.cluster import Tell
+from deploy.gcp.owned import Owned
+
+_AT_A_TIME = 8
+
+
+def put_right(wanted: Iterable[Owned], tell: Tell) -> int:
+    """Has all of them there, as they should be; returns how many were not. They must not need one another."""
+    needs = [(each, each.need()) for each in wanted]
+    for each in _with("keep", needs):
+        tell(f"keep {each.label}")
+    _together("delete", Owned.delete, _with("replace", needs), tell)
+    _together("start", Owned.start, _with("start", needs), tell)
+    _together("create", Owned.create, [*_with("replace", needs), *_with("create", needs)], tell)
+    return len(needs) - len(_with("keep", needs))
+
+
+def remove(resources: Iterable[Owned], tell: Tell) -> int:
+    """Removes those that are there; returns how many that were."""
+    there = [each for each in resources if each.find()]
+    _together("delete", Owned.delete, there, tell)
+    return len(there)
+
+
+def _with(need: str, needs: list[tuple[Owned, str]]) -> list[Owned]:
+    return [each for each, found in needs if found == need]
+
+
+def _together(verb: str, act: Callable[[Owned], object], resources: list[Owned], tell: Tell) -> None:
+    """Begins one after another; those that were begun are finished, even if one of them fails."""
+    with ThreadPoolExecutor(_AT_A_TIME) as threads:
+        begun = []
+        for each in resources:
+            tell(f"{verb} {each.label}")
+            begun.append(threads.submit(act, each))
+        for done in begun:
+            done.result()

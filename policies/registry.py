@@ -1,0 +1,108 @@
+"""The policies by name, and those of users by import path."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from policies.cpu_threshold import CpuThreshold, CpuThresholdSettings
+from policies.decision import Policy
+from policies.latency import LatencySettings, LatencyTarget
+from policies.manual import Manual
+from policies.schedule import Schedule, ScheduleSettings
+from policies.settings import ScalingSettings
+from policies.true_rate import TrueRate, TrueRateSettings
+from primitives.errors import UserError
+from primitives.settings import Section, WrongSettings, checked
+
+S = TypeVar("S", bound=Section)
+
+
+def make_policy(scaling: ScalingSettings) -> Policy:
+    """The policy that the settings name, with its own settings checked; UserError where they are wrong.
+
+    >>> make_policy(ScalingSettings(policy="latency", settings={"target": "500ms"})).settings.target
+    0.5
+    """
+    if scaling.policy in POLICIES:
+        return POLICIES[scaling.policy](scaling)
+    if ":" in scaling.policy:
+        return _of_user(scaling)
+    raise UserError(
+        f"scaling.policy is {scaling.policy!r}; choose {', '.join(POLICIES)}, or a class of your own as module:Class"
+    )
+
+
+def _cpu_threshold(scaling: ScalingSettings) -> Policy:
+    return CpuThreshold(_own(CpuThresholdSettings, scaling), scaling.detector, scaling.scale_in)
+
+
+def _true_rate(scaling: ScalingSettings) -> Policy:
+    return TrueRate(_own(TrueRateSettings, scaling), scaling.detector, scaling.scale_in)
+
+
+def _latency(scaling: ScalingSettings) -> Policy:
+    return LatencyTarget(_own(LatencySettings, scaling), scaling.detector, scaling.scale_in)
+
+
+def _schedule(scaling: ScalingSettings) -> Policy:
+    return Schedule(_own(ScheduleSettings, scaling))
+
+
+def _manual(scaling: ScalingSettings) -> Policy:
+    if scaling.settings:
+        raise WrongSettings(
+            "policy manual", [f"scaling.settings.{each} is unknown; manual takes none" for each in scaling.settings]
+        )
+    return Manual()
+
+
+#: By the name that stands in settings.
+POLICIES: Mapping[str, Callable[[ScalingSettings], Policy]] = {
+    "cpu-threshold": _cpu_threshold,
+    "true-rate": _true_rate,
+    "latency": _latency,
+    "schedule": _schedule,
+    "manual": _manual,
+}
+
+
+def _own(model: type[S], scaling: ScalingSettings) -> S:
+    """What a policy takes itself, with the whole path of each field that is wrong."""
+    name = f"policy {scaling.policy}"
+    try:
+        return checked(model, scaling.settings, name)
+    except WrongSettings as wrong:
+        raise WrongSettings(name, [f"scaling.settings.{problem}" for problem in wrong.problems]) from wrong
+
+
+def _of_user(scaling: ScalingSettings) -> Policy:
+    found = _class_at(scaling.policy)
+    if not callable(getattr(found, "decide", None)):
+        raise UserError(f"scaling.policy: {scaling.policy} has no method decide(self, history)")
+    try:
+        policy: Policy = found(**scaling.settings)
+    except Exception as reason:
+        raise UserError(
+            f"scaling.settings: {scaling.policy} cannot be made with {scaling.settings}: "
+            f"{type(reason).__name__}: {reason}"
+        ) from reason
+    return policy
+
+
+def _class_at(path: str) -> type:
+    """The class `module:Class`; modules are looked for in the working directory too."""
+    module, _, name = path.partition(":")
+    if "" not in sys.path:
+        sys.path.append("")
+    try:
+        found = getattr(importlib.import_module(module), name, None)
+    except Exception as reason:
+        raise UserError(
+            f"scaling.policy: module {module!r} cannot be imported: {type(reason).__name__}: {reason}"
+        ) from reason
+    if not isinstance(found, type):
+        raise UserError(f"scaling.policy: {name!r} in {module} is {'not there' if found is None else 'no class'}")
+    return found

@@ -1,0 +1,21 @@
+"""Cluster files: one section, named for the provider."""
+
+from __future__ import annotations
+
+from deploy.ec2.settings import Ec2Settings
+from pydantic import Field
+
+from deploy.gcp.settings import GcpSettings
+from primitives.settings import Section
+
+
+class Ec2File(Section):
+    """What `seep deploy ec2 --config` takes."""
+
+    ec2: Ec2Settings = Field(description="The cluster, in Amazon EC2.")
+
+
+class GcpFile(Section):
+    """What `seep deploy gcp --config` takes."""
+
+    gcp: GcpSettings = Field(description="The cluster, in Google Cloud.")

@@ -1,0 +1,47 @@
+"""Reading settings files; whatever is wrong with one is said with its name, and the line or the path of the field."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from primitives.errors import UserError
+from primitives.settings import Section, checked
+from primitives.yaml_text import parsed
+from seep.config.kinds import Kind, kind_of
+from seep.config.policy import PolicyFile
+
+
+def read_policy(path: Path) -> PolicyFile:
+    """The settings of a run; an empty file is all defaults. UserError if it is no policy file, or a wrong one."""
+    content = content_of(path)
+    kind = kind_of(content)
+    if kind is not Kind.POLICY:
+        raise UserError(f"{path} is an {kind.words}, no policy file; it is for `seep deploy {kind}`")
+    return checked(PolicyFile, content, f"policy {path}")
+
+
+def read_settings(path: Path) -> tuple[Kind, Section]:
+    """What kind of file it is, and what it says."""
+    content = content_of(path)
+    kind = kind_of(content)
+    return kind, checked(kind.model, content, f"{kind.words} {path}")
+
+
+def content_of(path: Path) -> Any:
+    """The values that a YAML file holds; None if it is empty."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as reason:
+        raise UserError(f"{path} cannot be read: {reason.strerror}") from reason
+    except UnicodeDecodeError as reason:
+        raise UserError(f"{path} is no text in UTF-8: {reason.reason} at byte {reason.start}") from reason
+    return parsed(text, str(path))
+
+
+def in_full(settings: Section) -> str:
+    """As YAML, with all defaults filled in; read again, it says the same."""
+    text: str = yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False)
+    return text

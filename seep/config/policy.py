@@ -1,0 +1,19 @@
+"""The policy file: how a query is run, on which VMs, and who scales it."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from policies.settings import ScalingSettings
+from primitives.settings import Section
+from seep.config.run import RunSection
+from vmpool.settings import PoolSettings, VMSettings
+
+
+class PolicyFile(Section):
+    """What `--policy` takes. All of it is optional."""
+
+    run: RunSection = Field(RunSection(), description="How the query is run; flags go before it.")
+    vm: VMSettings = Field(VMSettings(), description="What each VM is allowed.")
+    pool: PoolSettings = Field(PoolSettings(), description="The pool of pre-warmed VMs.")
+    scaling: ScalingSettings = Field(ScalingSettings(), description="Who decides on scaling, and how.")

@@ -1,0 +1,79 @@
+"""The section `run` of a policy file: how a query is run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, ByteSize, Field, PositiveFloat, PositiveInt, WithJsonSchema
+
+from primitives.settings import OptionalSeconds, Seconds, Section
+from seep.config.units import rows_per_second
+from seep.sources.rate import Profile
+
+
+class Certificate(Section):
+    """The user's own certificate and key."""
+
+    certificate: Path = Field(description="PEM file with the certificate.")
+    key: Path = Field(description="PEM file with its key.")
+
+
+def _encryption(given: object) -> object:
+    """Decides by its shape which of the two is meant, so that what is wrong is said of that one alone."""
+    if isinstance(given, Mapping):
+        return Certificate.model_validate(given)
+    if isinstance(given, bool | Certificate):
+        return given
+    raise ValueError("write true, false, or a mapping with certificate and key")
+
+
+def _rate(given: object) -> object:
+    return rows_per_second(given) if isinstance(given, str) else given
+
+
+#: Rows per second, such as 500 or 20k; none for no limit.
+RowsPerSecond = Annotated[
+    PositiveFloat | None,
+    BeforeValidator(_rate),
+    WithJsonSchema({"type": ["number", "string", "null"], "format": "rate"}),
+]
+
+
+class RunSection(Section):
+    """How a query is run: the fields of `RunOptions`, and more that flags can say. Only what is given counts."""
+
+    epoch: Seconds = Field(0.05, description="Time between two ticks, if the query keeps up.")
+    checkpoint: OptionalSeconds = Field(
+        5.0, description="Time between two rounds of checkpoints; none for those alone that plans need."
+    )
+    window: int = Field(16, ge=1, description="Epochs that may be open at once, from tick to commit.")
+    nodes: int | None = Field(None, ge=1, description="Nodes that host the instances; one per instance if not given.")
+    spare: int | None = Field(None, ge=0, description="Short for `pool.size`, which it goes before.")
+    recovery_parallelism: int = Field(1, ge=1, description="Over how many instances a failed stateful one is spread.")
+    heartbeat: Seconds = Field(0.1, description="How often a node says that it is there.")
+    patience: Seconds = Field(3.0, description="How long a node may be silent before it is given up.")
+    start_timeout: Seconds = Field(60.0, description="How long the first nodes may take to register.")
+    buffer_budget: ByteSize = Field(
+        ByteSize(256 << 20), description="Buffer state of each instance that stays in memory; the rest is on disk."
+    )
+    tls: Annotated[bool | Certificate, BeforeValidator(_encryption)] = Field(
+        False, description="Encrypt all channels: true with a certificate made for the run, or with your own."
+    )
+    seconds: OptionalSeconds = Field(None, description="End the input after so long; none to read all of it.")
+    parallelism: dict[str, PositiveInt] = Field(
+        default_factory=dict, description="Instances of operators at the start, by name; else as the query says."
+    )
+    rate: RowsPerSecond = Field(
+        None, description="Rows per second of each source, such as 20k; none: as the query says."
+    )
+    rate_profile: Profile = Field(Profile.STEADY, description="How the rate, at its highest, changes over each period.")
+    rate_period: Seconds = Field(60.0, description="The period of the rate profile.")
+
+    def given(self) -> dict[str, Any]:
+        """What the file says, as `RunOptions` and `Rate` take it."""
+        said: dict[str, Any] = {name: getattr(self, name) for name in self.model_fields_set}
+        if isinstance(self.tls, Certificate):
+            said["tls"] = (self.tls.certificate, self.tls.key)
+        return said

@@ -1,0 +1,56 @@
+"""Comparison: what the instances of a node have done between two of its reports, as rates and utilisation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from policies.observation import InstanceReport
+from primitives.graph import InstanceId
+from seep.protocol.view import Incarnation
+
+#: What a node says of itself and its instances: counters that only grow, and levels.
+NodeReport = Mapping[str, Any]
+
+
+def compared(
+    name: str, before: NodeReport, now: NodeReport, slots: Mapping[InstanceId, int] | None = None
+) -> Iterator[InstanceReport]:
+    """Of all instances that were there both times; each counts for its thread's part of what the process has used."""
+    seconds = now["at"] - before.get("at", now["at"])
+    if seconds <= 0:
+        return
+    earlier = {identity_of(each): each for each in before["instances"]}
+    both = [(earlier[identity_of(each)], each) for each in now["instances"] if identity_of(each) in earlier]
+    threads = sum(late["cpu"] - early["cpu"] for early, late in both)
+    for early, late in both:
+        # the process does more for it than its thread: letters, streams, and what both still have to pay for
+        part = (late["cpu"] - early["cpu"]) / threads if threads > 0 else 1 / len(both)
+        whole = part * (now["cpu"] - before["cpu"])
+        stolen = min((late["stolen"] - early["stolen"]) / seconds, 0.9)
+        could_have = min(now["cores"], max(1.0, now["cores"]) * (1 - stolen))
+        instance = InstanceId(late["operator"], late["index"])
+        yield InstanceReport(
+            instance=instance,
+            node=name,
+            utilisation=whole / (could_have * seconds),
+            busy=(late["busy"] - early["busy"]) / seconds,
+            rows_in=(late["rows_in"] - early["rows_in"]) / seconds,
+            rows_out=(late["rows_out"] - early["rows_out"]) / seconds,
+            waiting=late["waiting"],
+            unsent=late["unsent"],
+            outbox_bytes=late["outbox_bytes"],
+            state_bytes=late["state_bytes"],
+            memory=_kept(now) / now["memory"] if now["memory"] else 0.0,
+            slots=(slots or {}).get(instance, 0),
+        )
+
+
+def _kept(node: NodeReport) -> int:
+    """Bytes of processing state and buffer state: what a split takes away, unlike the rest of a process's memory."""
+    return sum(each["state_bytes"] + each["outbox_bytes"] for each in node["instances"])
+
+
+def identity_of(report: Mapping[str, Any]) -> Incarnation:
+    """Whose part of a node's report it is."""
+    return Incarnation(InstanceId(report["operator"], report["index"]), report["incarnation"])

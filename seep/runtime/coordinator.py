@@ -1,0 +1,135 @@
+"""The coordinator: shows policies what happens, and has done what they decide, on a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+from policies.decision import Decision
+from policies.detector import Bottleneck, Cause, bottlenecks
+from policies.governor import Governor
+from policies.observation import Change, History, Observation
+from policies.settings import ScalingSettings
+from primitives.graph import InstanceId
+from seep.runtime.drains import Drains
+from seep.runtime.driver import ManagerProcess
+from seep.runtime.events import Happening
+from seep.runtime.observer import Observer
+from seep.runtime.scaling import Scalings, WarmNodes
+
+#: Seconds between two rounds.
+_ROUND = 0.05
+#: Observations that are remembered.
+_REMEMBERED = 720
+
+
+class VMs(WarmNodes, Protocol):
+    """What the coordinator needs of the pool."""
+
+    def leaving(self, node: str) -> None:
+        """The VM of a node will go; it is to be ended when nothing is left on it."""
+        ...
+
+
+def recoveries(events: Iterable[Happening]) -> Iterator[Change]:
+    """Each recovery as a change, from the moment it was begun; a replay is no load to scale for."""
+    begun: dict[str, Happening] = {}
+    for event in events:
+        if event.kind == "rebound" and event.instance and event.operator:
+            begun.setdefault(event.instance, event)
+        elif event.kind == "recovered" and (first := begun.pop(str(event.instance), None)):
+            yield Change(str(first.operator), first.at, 1, 1, event.at)
+    for first in begun.values():
+        yield Change(str(first.operator), first.at, 1, 1)
+
+
+class Coordinator:
+    """Between governor, manager and pool. A policy that is slow or fails holds up nobody but itself."""
+
+    def __init__(self, process: ManagerProcess, governor: Governor, settings: ScalingSettings, vms: VMs) -> None:
+        self._process, self._governor, self._settings, self._vms = process, governor, settings, vms
+        self._observer = Observer(process.program)
+        self._observations: deque[Observation] = deque(maxlen=_REMEMBERED)
+        self._scalings = Scalings(process, settings, vms)
+        self._drains = Drains(process)
+        self._known: set[tuple[InstanceId, Cause]] = set()  #: bottlenecks that were told
+        self._complaints: set[str] = set()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="seep coordinator", daemon=True)
+
+    # -- any thread ---------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._over.set()
+        if self._thread.ident is not None:
+            self._thread.join(5.0)
+
+    def scale(self, operator: str, parallelism: int) -> None:
+        """As if a policy had decided it; policies that decide otherwise wait until it is done."""
+        self._scalings.open(Decision(operator, parallelism, "asked for"), by_hand=True)
+
+    def drain(self, node: str) -> None:
+        """Moves all that lives on a node elsewhere, and has its VM ended then."""
+        self._drains.begin(node)
+        self._vms.leaving(node)
+
+    @property
+    def history(self) -> History:
+        """What policies are shown."""
+        changes = sorted([*self._scalings.changes, *recoveries(self._process.events)], key=lambda change: change.begun)
+        return History(self._process.program.graph, tuple(self._observations), tuple(changes))
+
+    @property
+    def offered(self) -> float:
+        """Rows per second that were due at all sources in the last report interval."""
+        latest = tuple(self._observations)[-1:]
+        return sum(sum(observation.offered.values()) for observation in latest)
+
+    # -- its own thread -----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        look = time.monotonic()
+        while not self._over.wait(_ROUND) and not self._process.ended.is_set():
+            if time.monotonic() >= look:
+                look = max(look + self._settings.detector.report, time.monotonic())
+                self._tolerate(self._look)
+            self._tolerate(self._scalings.round)
+            self._tolerate(self._drains.round)
+
+    def _tolerate(self, step: Callable[[], None]) -> None:
+        """Rather a query that is not scaled than none; each failure is told once."""
+        try:
+            step()
+        except Exception as reason:
+            text = f"{type(reason).__name__}: {reason}"
+            if text not in self._complaints and not self._process.ended.is_set():
+                self._complaints.add(text)
+                self._process.events.add("scaling failed", detail=f"{text}\n{traceback.format_exc()}")
+
+    def _look(self) -> None:
+        """One report interval is over."""
+        observation = self._observer.observe(self._process.sight(len(self._vms.available())))
+        if observation is None:
+            return
+        self._observations.append(observation)
+        history = self.history
+        self._tell(bottlenecks(history, self._settings.detector))
+        for decision in self._governor.decide(history):
+            self._scalings.open(decision)
+
+    def _tell(self, found: list[Bottleneck]) -> None:
+        """Of each bottleneck when it becomes one."""
+        known, self._known = self._known, {(each.instance, each.cause) for each in found}
+        for each in found:
+            if (each.instance, each.cause) not in known:
+                name = str(each.instance)
+                self._process.events.add(
+                    "bottleneck", operator=each.instance.operator, instance=name, detail=f"{each.cause}: {each.why}"
+                )

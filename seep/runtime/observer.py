@@ -1,0 +1,91 @@
+"""The observer: makes one observation of all instances out of the nodes' reports, at the end of each interval."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from policies.observation import Observation
+from primitives.graph import InstanceId
+from seep.query.program import Program
+from seep.runtime.comparison import NodeReport, compared
+from seep.runtime.metrics import percentiles
+from seep.sources.position import Position
+from seep.sources.rate import Rate
+
+#: source operator -> partition -> position
+Positions = Mapping[str, Mapping[int, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What there is to be seen of a run at one moment."""
+
+    at: float  #: seconds since the query began to run
+    clock: float  #: unix time
+    nodes: Mapping[str, NodeReport]
+    slots: Mapping[InstanceId, int]  #: that each instance owns
+    positions: Positions
+    latencies: tuple[float, ...] = ()  #: of the epochs committed since the last one
+    epochs_in_flight: int = 0
+    warm_nodes: int = 0
+
+
+@dataclass(slots=True)
+class Observer:
+    """Compares each sight of a run with the one before. Instances that were not in both are left out."""
+
+    program: Program
+    _before: Sight | None = field(default=None)
+
+    def observe(self, sight: Sight) -> Observation | None:
+        """What happened since the last call; None at the first."""
+        before, self._before = self._before, sight
+        if before is None or sight.at <= before.at:
+            return None
+        reports = [
+            report
+            for name, node in sight.nodes.items()
+            if name in before.nodes
+            for report in compared(name, before.nodes[name], node, sight.slots)
+        ]
+        seconds = sight.at - before.at
+        return Observation(
+            at=sight.at,
+            seconds=seconds,
+            instances={report.instance: report for report in reports},
+            offered=self._offered(before, sight),
+            behind=self._behind(sight),
+            latency=percentiles(sight.latencies),
+            epochs_in_flight=sight.epochs_in_flight,
+            warm_nodes=sight.warm_nodes,
+        )
+
+    def _offered(self, before: Sight, now: Sight) -> dict[str, float]:
+        """By its rate where a source has one, else what it has read."""
+        return {
+            source: (self._due(source, now) - self._due(source, before)) / (now.clock - before.clock)
+            for source in self.program.sources
+        }
+
+    def _behind(self, now: Sight) -> dict[str, float]:
+        return {
+            source: max(0.0, self._due(source, now) - sum(p.passed for p in _positions(source, now)))
+            for source in self.program.sources
+        }
+
+    def _due(self, source: str, sight: Sight) -> float:
+        rate, partitions = self._rate(source), self.program.sources[source][0].partitions
+        if rate is None:
+            return float(sum(position.passed for position in _positions(source, sight)))
+        begun = [p for p in _positions(source, sight) if p.start and not p.ended]
+        ended = sum(p.passed for p in _positions(source, sight) if p.ended)
+        return ended + sum(rate.rows_due(sight.clock - p.start) for p in begun) / partitions
+
+    def _rate(self, source: str) -> Rate | None:
+        return self.program.sources[source][1].rate
+
+
+def _positions(source: str, sight: Sight) -> Iterable[Position]:
+    return (Position(*position) for position in sight.positions.get(source, {}).values())

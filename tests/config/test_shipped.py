@@ -1,0 +1,67 @@
+"""The files in config/ are right, and say of every section what it is for."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from policies.settings import ScalingSettings
+from seep.cli.flags import Flags
+from seep.cli.settings import settings_of
+from seep.config.check import Verdict, verdict
+from seep.config.files import content_of, read_policy
+from seep.config.kinds import Kind, kind_of
+
+FOLDER = Path(__file__).parents[2] / "config"
+FILES = sorted(FOLDER.glob("*.yaml"))
+POLICIES = [file for file in FILES if kind_of(content_of(file)) is Kind.POLICY]
+
+
+def comment(file: Path, section: str) -> re.Match[str] | None:
+    """The comment that tells what a section of a file is for."""
+    return re.search(rf"^# {section}: \w.*[.,…]", file.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_the_files_that_the_documents_speak_of_are_there() -> None:
+    assert {file.stem for file in POLICIES} >= {
+        "small-vms",
+        "seep-paper",
+        "true-rate",
+        "latency",
+        "schedule",
+        "cloud-pool",
+    }
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_shipped_file_is_fine(file: Path) -> None:
+    found = verdict(file)
+    assert found == Verdict(found.kind, found.settings, problems=())
+
+
+@pytest.mark.parametrize("file", POLICIES, ids=lambda file: file.stem)
+def test_a_shipped_policy_has_every_section_and_says_what_it_is_for(file: Path) -> None:
+    sections = list(content_of(file))
+    assert sections == ["run", "vm", "pool", "scaling"]
+    assert [section for section in sections if not comment(file, section)] == []
+
+
+@pytest.mark.parametrize("file", POLICIES, ids=lambda file: file.stem)
+def test_a_shipped_policy_is_what_a_run_takes(file: Path) -> None:
+    policy, options = read_policy(file), settings_of(Flags(policy=file)).options
+    assert (options.vm, options.pool, options.scaling) == (policy.vm, policy.pool, policy.scaling)
+
+
+def test_the_paper_s_numbers_are_the_defaults_of_the_detector() -> None:
+    scaling = read_policy(FOLDER / "seep-paper.yaml").scaling
+    assert scaling.detector == ScalingSettings().detector
+    assert (scaling.detector.report, scaling.detector.consecutive, scaling.detector.cpu) == (5.0, 2, 0.7)
+
+
+@pytest.mark.parametrize("file", POLICIES, ids=lambda file: file.stem)
+def test_the_commands_in_a_shipped_policy_name_files_that_are_there(file: Path) -> None:
+    named = re.findall(r"(?:config|examples)/[\w-]+\.\w+", file.read_text(encoding="utf-8"))
+    assert f"config/{file.name}" in named
+    assert [name for name in named if not (FOLDER.parent / name).exists()] == []

@@ -1,0 +1,99 @@
+"""The query that chaos tests run, its oracle in plain Python, and what they wait for."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import seep
+from seep.runtime.run import Run
+from seep.runtime.sockets import is_refused
+from seep.spark.session import Host
+
+SCHEMA = pa.schema([("n", pa.int64())])
+#: Rows per second, small enough that a killed node has something to come back to.
+RATE = 20_000
+KEYS = 997
+
+
+def numbers(partition: int, first: int, count: int) -> dict[str, Any]:
+    return {"n": np.arange(first, first + count, dtype=np.int64) + partition * 1_000_000}
+
+
+def doubled(batch: pa.RecordBatch) -> dict[str, Any]:
+    return {"key": pc.multiply(batch["n"], 7919).to_numpy() % KEYS, "n": batch["n"]}
+
+
+def counting(rows: int | None = None, partitions: int = 1, emit: str = "end") -> seep.Query:
+    """source -> map -> count and sum by key -> collect"""
+    query = seep.Query("counting")
+    source = query.source("numbers", seep.sources.generator(numbers, SCHEMA, partitions=partitions, rows=rows))
+    mapped = source.map("map", doubled)
+    totals = mapped.key_by("key").aggregate("counter", n=seep.count(), total=seep.sum("n"), emit=emit)
+    totals.sink("out", seep.sinks.collect())
+    return query
+
+
+def expected(run: Run) -> dict[int, tuple[int, int]]:
+    """What the counter must have come to, from what the source log says was read."""
+    counts, totals = Counter[int](), Counter[int]()
+    for partition, position in run.positions("numbers").items():
+        for n in range(position[1]):
+            value = n + partition * 1_000_000
+            counts[value * 7919 % KEYS] += 1
+            totals[value * 7919 % KEYS] += value
+    return {key: (counts[key], totals[key]) for key in counts}
+
+
+def found(run: Run) -> dict[int, tuple[int, int]]:
+    table = run.result("out")
+    rows = {row["key"]: (row["n"], row["total"]) for row in table.to_pylist()}
+    assert len(rows) == len(table), "a key came out twice"
+    return rows
+
+
+@contextmanager
+def start(host: Host, query: seep.Query, **options: Any) -> Iterator[Run]:
+    """A run that has to leave nothing behind: no process, thread, open port or file."""
+    threads, run = set(threading.enumerate()), None
+    try:
+        with seep.launch(query, host.context, **({"epoch": 0.02, "checkpoint": 0.3} | options)) as run:
+            yield run
+    finally:
+        if run is not None:
+            records = run.manager_process.nodes.values()
+            assert not [record for record in records if record.process.alive()]
+            assert not [record.directory for record in records if os.path.exists(record.directory)]
+            assert is_refused(*run.manager_process.address)
+        left = {thread.name for thread in set(threading.enumerate()) - threads}
+        assert not left, f"threads left behind: {left}"
+
+
+def wait_until(condition: Callable[[], bool], timeout: float = 20.0) -> None:
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def committed(run: Run, epochs: int) -> None:
+    """Waits until the query is so many epochs further, and no checkpoint is younger than a whole interval."""
+    goal = run.status().committed + epochs
+    wait_until(lambda: run.status().committed >= goal)
+
+
+def idle(run: Run, nodes: int = 1) -> None:
+    wait_until(lambda: run.status().idle_nodes >= nodes)
+
+
+def recovered(run: Run, times: int = 1) -> None:
+    wait_until(lambda: len(run.events.of("recovered")) >= times)

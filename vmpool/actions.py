@@ -1,0 +1,49 @@
+"""Actions: what the pool wants done, and what it wants known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vmpool.provider import Machine
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The provider is to start a VM."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class OrderNodes:
+    """Spark is to run so many nodes more, for this VM."""
+
+    name: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelOrder:
+    """A node is not wanted any more, whether it has come or not."""
+
+    order: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The provider is to end a VM."""
+
+    machine: Machine
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something that people should know; `docs/pool.md` lists the kinds."""
+
+    kind: str
+    vm: str | None  #: None: it is about the pool
+    detail: str
+    seconds: float | None = None  #: what it took, where that means something
+
+
+Action = Start | OrderNodes | CancelOrder | Stop | Note

@@ -1,0 +1,103 @@
+"""Calls to Amazon's services, made in one place, so that retries, paging, waiting and errors are the same for all."""
+
+from __future__ import annotations
+
+import threading
+import time
+from importlib import import_module
+from typing import Any
+
+from primitives.errors import EnvironmentFault
+from vmpool.aws.errors import AwsFault, code_of, in_words
+from vmpool.aws.settings import AwsAccess
+
+
+class Aws:
+    """One account and region; may be used by several threads.
+
+    Every method takes what the call is `about`, for its errors. Throttled calls are repeated by the library, with
+    pauses that double, and client tokens keep a repeated call from having its effect twice.
+    """
+
+    def __init__(self, access: AwsAccess) -> None:
+        self._access = access
+        self._clients: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def region(self) -> str:
+        """The region that calls go to."""
+        return str(self._client("ec2", "the region").meta.region_name)
+
+    def call(
+        self, service: str, action: str, about: str, *, absent: tuple[str, ...] = (), retry: str = "", **parameters: Any
+    ) -> Any:
+        """The answer to a call; None for the codes in `absent`. Errors that say `retry` are tried again for a while."""
+        client = self._client(service, about)
+        deadline = time.monotonic() + self._access.patience
+        while True:
+            try:
+                return getattr(client, action)(**parameters)
+            except _failures() as reason:
+                if code_of(reason) in absent:
+                    return None
+                if not (retry and retry in str(reason)) or time.monotonic() > deadline:
+                    raise in_words(reason, f"{service} {_camel(action)}", about) from reason
+            time.sleep(self._access.poll)
+
+    def items(self, service: str, action: str, about: str, key: str, **parameters: Any) -> list[Any]:
+        """What stands under `key` on all pages of an answer."""
+        pages = self._client(service, about).get_paginator(action).paginate(**parameters)
+        try:
+            return [item for page in pages for item in page[key]]
+        except _failures() as reason:
+            raise in_words(reason, f"{service} {_camel(action)}", about) from reason
+
+    def wait(self, waiter: str, about: str, **parameters: Any) -> None:
+        """Returns when the library's waiter is content; AwsFault if that cannot be any more, or takes too long."""
+        pace = {"Delay": self._access.poll, "MaxAttempts": max(1, round(self._access.patience / self._access.poll))}
+        try:
+            self._client("ec2", about).get_waiter(waiter).wait(**parameters, WaiterConfig=pace)
+        except import_module("botocore.exceptions").WaiterError as reason:
+            raise AwsFault(f"{about}: waited for {waiter.replace('_', ' ')}, but: {reason}") from reason
+
+    def _client(self, service: str, about: str) -> Any:
+        with self._lock:
+            if service not in self._clients:
+                self._clients[service] = self._connect(service, about)
+            return self._clients[service]
+
+    def _connect(self, service: str, about: str) -> Any:
+        boto3, config = _library()
+        retries = {"mode": "standard", "max_attempts": 6}
+        try:
+            session = boto3.Session(profile_name=self._access.profile, region_name=self._access.region)
+            return session.client(
+                service,
+                endpoint_url=self._access.endpoint_url,
+                config=config.Config(retries=retries, connect_timeout=5, read_timeout=30),
+            )
+        except _failures() as reason:
+            raise in_words(reason, f"connecting to {service}", about) from reason
+
+
+def _library() -> tuple[Any, Any]:
+    """Imported when it is needed, as it is an extra."""
+    try:
+        return import_module("boto3"), import_module("botocore.config")
+    except ImportError as reason:
+        raise EnvironmentFault("EC2 needs boto3, which is not installed: pip install 'seep[cloud]'") from reason
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    errors = import_module("botocore.exceptions")
+    return errors.ClientError, errors.BotoCoreError
+
+
+def _camel(action: str) -> str:
+    """An action as Amazon's documentation and policies name it.
+
+    >>> _camel("run_instances")
+    'RunInstances'
+    """
+    return action.title().replace("_", "")

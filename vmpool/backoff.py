@@ -1,0 +1,47 @@
+"""Back-off: when to try again what has failed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Backoff:
+    """Waits `first` seconds after a failure, and twice as long after each further one, up to `most`.
+
+    >>> waits = Backoff(1.0, 60.0)
+    >>> waits.failed(10.0), waits.is_ready(10.5), waits.is_ready(11.0)
+    (True, False, True)
+    """
+
+    first: float
+    most: float
+    wait: float = field(default=0.0, init=False)  #: after the last failure; 0: there was none
+    _until: float = field(default=-math.inf, init=False)
+
+    def is_ready(self, now: float) -> bool:
+        return now >= self._until
+
+    def failed(self, now: float, *, again: bool = True) -> bool:
+        """Whether that is news: several tries at once that all fail count as one.
+
+        With `again` false the next try waits for `changed`.
+        """
+        is_news = self.is_ready(now) or (not again and self._until < math.inf)
+        if self.is_ready(now):
+            self.wait = min(self.most, 2 * self.wait or self.first)
+            self._until = now + self.wait
+        if not again:
+            self._until = math.inf
+        return is_news
+
+    def succeeded(self, now: float) -> None:
+        """Forgets the failures; not those of tries that were made at the same time."""
+        if self.is_ready(now):
+            self.wait = 0.0
+
+    def changed(self) -> None:
+        """What failed for good may succeed now."""
+        if self._until == math.inf:
+            self._until = -math.inf

@@ -1,0 +1,141 @@
+"""Daemons of a Standalone cluster on this machine, from pip's pyspark alone, each at a loopback address of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyspark
+
+from primitives.errors import EnvironmentFault
+
+_CLASS = "org.apache.spark.deploy"
+_MASTER_UP = re.compile(r"Starting Spark master at (spark://\S+)")
+_WORKER_UP = re.compile(r"Successfully registered with master")
+#: The daemons only start and watch executors.
+_FRUGAL_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+_POLL = 0.05
+_LOOK = os.WEXITED | os.WNOHANG | os.WNOWAIT
+#: How long a daemon may take to end by itself, with its executors.
+_PATIENCE = 10.0
+
+
+@dataclass(slots=True)
+class Daemon:
+    """One Spark daemon, in a process group of its own, which its executors join; its files are below `directory`."""
+
+    host: str
+    name: str  #: of its class, such as `worker.Worker`
+    arguments: tuple[str, ...]
+    directory: Path
+    up: re.Pattern[str]  #: the line of its log that says that it is there
+    _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+
+    def start(self) -> None:
+        """Starts the process, and does not wait for it."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        home = Path(pyspark.__file__).parent
+        where = ["--host", self.host, "--port", "0", "--webui-port", "0"]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [str(home / "bin" / "spark-class"), f"{_CLASS}.{self.name}", *where, *self.arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._environment(home),
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """Of the daemon, and of its process group."""
+        if self._process is None:
+            raise EnvironmentFault(f"the Spark daemon at {self.host} does not run; start it")
+        return self._process.pid
+
+    def is_alive(self) -> bool:
+        """Whether the daemon runs. One that has ended is left as a zombie, so that its group keeps its number."""
+        process = self._process
+        try:
+            return process is not None and os.waitid(os.P_PID, process.pid, _LOOK) is None
+        except ChildProcessError:
+            return False
+
+    def await_up(self, timeout: float, is_wanted: Callable[[], bool] = lambda: True) -> re.Match[str]:
+        """Waits for the line of its log; EnvironmentFault if the daemon ends, or is not wanted any more, before."""
+        deadline = time.monotonic() + timeout
+        while not (found := self.up.search(said := self._said())):
+            if not self.is_alive() or not is_wanted():
+                raise self._fault("ended before it was there", said)
+            if time.monotonic() > deadline:
+                raise self._fault(f"did not start within {timeout:.0f} s", said)
+            time.sleep(_POLL)
+        return found
+
+    def end(self) -> None:
+        """Tells the daemon and its executors to end, and does not wait for them."""
+        if self._process:
+            _signal_group(self.pid, signal.SIGTERM)
+
+    def stop(self) -> None:
+        """Ends the daemon and its executors, the unwilling after a while by force, and removes their files."""
+        if self._process:
+            self.end()
+            deadline = time.monotonic() + _PATIENCE
+            while self.is_alive() and time.monotonic() < deadline:
+                time.sleep(_POLL)
+            _signal_group(self.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    @property
+    def _log(self) -> Path:
+        return self.directory / "daemon.log"
+
+    def _said(self) -> str:
+        return self._log.read_text(encoding="utf-8", errors="replace")
+
+    def _fault(self, what: str, said: str) -> EnvironmentFault:
+        """With the last that it said, stack traces apart."""
+        lines = [line for line in said.splitlines() if not line.startswith("\t")]
+        return EnvironmentFault("\n".join([f"the Spark daemon at {self.host} {what}:", *lines[-3:]]))
+
+    def _environment(self, home: Path) -> Mapping[str, str]:
+        """Ours, less the settings of other clusters."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+        return kept | {
+            "SPARK_HOME": str(home),
+            "SPARK_CONF_DIR": str(self.directory),
+            "SPARK_LOCAL_IP": self.host,
+            "SPARK_PUBLIC_DNS": self.host,
+            "SPARK_LOCAL_DIRS": str(self.directory),
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": _FRUGAL_JVM,
+            "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={self.directory}",  # of the executors too
+            "TMPDIR": str(self.directory),
+        }
+
+
+def master_at(host: str, directory: Path) -> Daemon:
+    """A Spark master; the match of `await_up` has its URL as group 1."""
+    return Daemon(host, "master.Master", (), directory, _MASTER_UP)
+
+
+def worker_at(host: str, directory: Path, *, master: str, cores: int, memory: str) -> Daemon:
+    """A worker with so many task slots, and memory for its executors such as `1g`; it is up when it has registered."""
+    size = ("--cores", str(cores), "--memory", memory, "--work-dir", str(directory / "work"))
+    return Daemon(host, "worker.Worker", (*size, master), directory, _WORKER_UP)
+
+
+def _signal_group(group: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, number)

@@ -1,0 +1,1 @@
+"""Google Cloud: its Compute API, and what pool and deployment both know of it."""

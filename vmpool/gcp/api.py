@@ -1,0 +1,188 @@
+"""Calls of Google's Compute API: find, list, make, remove; each waits until it is done, and fails in plain words."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from primitives.errors import UserError
+from vmpool.gcp.faults import Missing, Refusal, in_words, is_transient, refused
+from vmpool.gcp.names import CORES, STATE
+from vmpool.gcp.settings import GceAccess
+from vmpool.provider import ProviderError
+
+#: How long an answer may take; one to a wait for an operation comes after two minutes at the latest.
+_ANSWER = 30.0
+_ANSWER_OF_WAIT = 150.0
+_FIRST_PAUSE = 0.1
+
+
+class Kind(NamedTuple):
+    """A kind of thing in the cloud, and what the client library calls it."""
+
+    noun: str
+    client: str
+    message: str
+    field: str
+    is_zonal: bool = False
+
+
+INSTANCE = Kind("instance", "InstancesClient", "Instance", "instance", is_zonal=True)
+TEMPLATE = Kind("instance template", "InstanceTemplatesClient", "InstanceTemplate", "instance_template")
+FIREWALL = Kind("firewall rule", "FirewallsClient", "Firewall", "firewall")
+
+#: Of an instance that is there, but on which nothing runs, or soon nothing will.
+_STOPPED = {"STOPPED", "SUSPENDED", "TERMINATED"}
+_STOPPING = {"PENDING_STOP", "STOPPING", "SUSPENDING"}
+
+
+def is_stopped(instance: Any) -> bool:
+    """Whether it has come to an end and could be started again."""
+    return instance.status in _STOPPED
+
+
+def is_ending(instance: Any) -> bool:
+    """Whether it has come to an end or is about to."""
+    return instance.status in _STOPPED | _STOPPING
+
+
+def internal_address(instance: Any) -> str:
+    """Where the others of its network reach it."""
+    return str(instance.network_interfaces[0].network_i_p)
+
+
+def cores_of(template: Any) -> int:
+    """The Spark cores of each worker made from it."""
+    return next((int(item.value) for item in template.properties.metadata.items if item.key == CORES), 1)
+
+
+class Compute:
+    """The Compute API for one project and zone; several threads may use it.
+
+    A call that the network or a busy API failed is made again for `patience`. Each change has an id of its own, by
+    which the API knows one that it has made already.
+    """
+
+    def __init__(self, access: GceAccess) -> None:
+        self._access = access
+        self._library = _library()
+        self._clients = threading.local()
+        with in_words("sign in"):
+            self._credentials = _credentials(access.endpoint)
+
+    def check(self) -> None:
+        """UserError unless project and zone are there."""
+        project, zone = self._access.project, self._access.zone
+        try:
+            self._call(f"look up zone {zone}", "ZonesClient", "get", {"zone": zone})
+        except Missing as reason:
+            raise UserError(f"project {project!r} has no zone {zone!r}, or is not there itself: {reason}") from reason
+
+    def find(self, kind: Kind, name: str) -> Any | None:
+        """A thing as it is now; None if there is none of that name."""
+        try:
+            return self._call(f"look up {kind.noun} {name}", kind.client, "get", self._place(kind, name))
+        except Missing:
+            return None
+
+    def instances(self, labels: Mapping[str, str]) -> list[Any]:
+        """All instances with these labels."""
+        wanted = " AND ".join(f"(labels.{key} = {value})" for key, value in labels.items())
+        with in_words("list instances"):  # as pages are fetched one by one
+            return list(
+                self._call("list instances", INSTANCE.client, "list", self._place(INSTANCE) | {"filter": wanted})
+            )
+
+    def insert(self, kind: Kind, body: Mapping[str, Any], **more: str) -> str:
+        """Makes a thing from its JSON, as the API documents that, and returns its id."""
+        request = self._place(kind) | {f"{kind.field}_resource": self.message(kind, body)} | more
+        return str(self._change(f"create {kind.noun} {body['name']}", kind, "insert_unary", request).target_id)
+
+    def message(self, kind: Kind, body: Mapping[str, Any]) -> Any:
+        """JSON as the object that `find` would return."""
+        return getattr(self._library, kind.message).from_json(json.dumps(body))
+
+    def delete(self, kind: Kind, name: str, *, wait: bool = True) -> None:
+        """Removes a thing; one that is not there is no error. Without `wait` Google sees to it."""
+        doing = f"delete {kind.noun} {name}"
+        try:
+            operation = self._begin(doing, kind, "delete_unary", self._place(kind, name))
+            if wait:
+                self._done(doing, operation, kind)
+        except Missing:
+            return
+
+    def start(self, name: str) -> None:
+        """Starts an instance again that had come to an end."""
+        self._change(f"start instance {name}", INSTANCE, "start_unary", self._place(INSTANCE, name))
+
+    def state(self, name: str) -> str | None:
+        """What an instance's start-up script last said of itself; None as long as it has said nothing."""
+        request = self._place(INSTANCE, name) | {"query_path": STATE}
+        try:
+            said = self._call(f"ask instance {name}", INSTANCE.client, "get_guest_attributes", request)
+        except Missing:
+            return None
+        return next((str(item.value) for item in said.query_value.items), None)
+
+    def _change(self, doing: str, kind: Kind, method: str, request: dict[str, Any]) -> Any:
+        """The operation that makes the change, when it is done."""
+        return self._done(doing, self._begin(doing, kind, method, request), kind)
+
+    def _begin(self, doing: str, kind: Kind, method: str, request: dict[str, Any]) -> Any:
+        return self._call(doing, kind.client, method, request | {"request_id": str(uuid.uuid4())})
+
+    def _done(self, doing: str, operation: Any, kind: Kind) -> Any:
+        """Waits for an operation; the API answers when it is done, or after two minutes."""
+        client = "ZoneOperationsClient" if kind.is_zonal else "GlobalOperationsClient"
+        request = self._place(kind) | {"operation": operation.name}
+        deadline = time.monotonic() + self._access.timeout
+        while operation.status != self._library.Operation.Status.DONE:
+            if time.monotonic() > deadline:
+                raise ProviderError(f"{doing}: not done within {self._access.timeout:g} s; run the command again")
+            operation = self._call(doing, client, "wait", request, _ANSWER_OF_WAIT)
+        for error in operation.error.errors:
+            raise refused(doing, Refusal(operation.http_error_status_code, error.code, error.message))
+        return operation
+
+    def _call(self, doing: str, client: str, method: str, request: dict[str, Any], timeout: float = _ANSWER) -> Any:
+        """One call, made again as long as there is hope and patience."""
+        retry = import_module("google.api_core.retry").Retry(
+            is_transient, initial=_FIRST_PAUSE, maximum=10.0, timeout=self._access.patience
+        )
+        with in_words(f"{doing} in project {self._access.project}"):
+            function = getattr(self._client(client), method)
+            return function(request={"project": self._access.project} | request, retry=retry, timeout=timeout)
+
+    def _client(self, name: str) -> Any:
+        """This thread's own: sessions of HTTP are not to be shared."""
+        if not hasattr(self._clients, name):
+            options = {"api_endpoint": self._access.endpoint} if self._access.endpoint else None
+            made = getattr(self._library, name)(credentials=self._credentials, client_options=options)
+            setattr(self._clients, name, made)
+        return getattr(self._clients, name)
+
+    def _place(self, kind: Kind, name: str | None = None) -> dict[str, Any]:
+        """The part of a request that says where, and which."""
+        zone = {"zone": self._access.zone} if kind.is_zonal else {}
+        return zone | ({kind.field: name} if name else {})
+
+
+def _library() -> Any:
+    """The client library: imported when it is needed, as it takes two seconds."""
+    try:
+        return import_module("google.cloud.compute_v1")
+    except ImportError as reason:
+        raise UserError("Google Cloud needs google-cloud-compute: pip install 'seep[cloud]'") from reason
+
+
+def _credentials(endpoint: str | None) -> Any:
+    """The user's own; none at all over a line that others may read."""
+    if endpoint and endpoint.startswith("http://"):
+        return import_module("google.auth.credentials").AnonymousCredentials()
+    return import_module("google.auth").default(scopes=["https://www.googleapis.com/auth/compute"])[0]

@@ -1,0 +1,86 @@
+"""Interruptions: a VM on spare capacity is told some time ahead that it will be taken away, and a node can ask."""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from datetime import UTC, datetime
+from http.client import HTTPException
+from typing import Protocol
+
+_TIMEOUT = 1.0
+_NOTICE = "/latest/meta-data/spot/instance-action"
+#: How long a token for the metadata service is good for.
+_TOKEN_LIFE = 21_600
+
+
+class Notices(Protocol):
+    """Where a VM learns what is to become of it."""
+
+    def poll(self) -> float | None:
+        """Seconds until this VM goes away; None if nobody has said that it will."""
+        ...
+
+
+class Ec2Notices:
+    """The instance metadata service of EC2, in its second version: first a token, then the question.
+
+    A rebalance recommendation is no notice: it comes early, often, and mostly without consequences.
+    """
+
+    def __init__(self, url: str = "http://169.254.169.254", now: Callable[[], datetime] = lambda: datetime.now(UTC)):
+        self._url = url.rstrip("/")
+        self._now = now
+        self._token: str | None = None
+
+    def poll(self) -> float | None:
+        """A service that cannot be reached, or does not make sense, has said nothing."""
+        try:
+            text = self._ask()
+            return None if text is None else self._seconds_until(text)
+        except (OSError, HTTPException, ValueError, KeyError, TypeError):
+            return None
+
+    def _ask(self) -> str | None:
+        """The notice; None if there is none."""
+        if self._token is None:
+            life = {"X-aws-ec2-metadata-token-ttl-seconds": str(_TOKEN_LIFE)}
+            self._token = _answer(self._request("PUT", "/latest/api/token", life))
+        try:
+            return _answer(
+                self._request(
+                    "GET", "/latest/meta-data/spot/instance-action", {"X-aws-ec2-metadata-token": self._token}
+                )
+            )
+        except urllib.error.HTTPError as reason:
+            reason.close()
+            if reason.code == 401:  # the token is too old; the next poll has a new one
+                self._token = None
+            return None
+
+    def _request(self, method: str, path: str, headers: dict[str, str]) -> urllib.request.Request:
+        return urllib.request.Request(self._url + path, headers=headers, method=method)
+
+    def _seconds_until(self, notice: str) -> float:
+        at = datetime.fromisoformat(json.loads(notice)["time"])
+        return max(0.0, (at - self._now()).total_seconds())
+
+
+def watch(notices: Notices, every: float, on_notice: Callable[[float], None], stop: threading.Event) -> None:
+    """Asks again and again until there is a notice, of which it tells once, or until it is stopped."""
+    while not stop.is_set():
+        left = notices.poll()
+        if left is not None:
+            on_notice(left)
+            return
+        stop.wait(every)
+
+
+def _answer(request: urllib.request.Request) -> str:
+    """Asked directly, as no proxy knows the metadata of this machine."""
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with direct.open(request, timeout=_TIMEOUT) as answer:
+        return str(answer.read().decode("utf-8"))

@@ -1,0 +1,419 @@
+"""The pool: which VMs to order and which to give back, so that a warm one is there when a plan needs it.
+
+A pure state machine. It is told what happens and what time it is; `step` compares what there is, and is on its way,
+with what is wanted, and returns what to do about the difference: so whatever goes wrong, the next step makes it good.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from functools import partial
+
+from policies.pool_size import adaptive_size
+from vmpool.actions import Action, CancelOrder, Note, OrderNodes, Start, Stop
+from vmpool.backoff import Backoff
+from vmpool.provider import Machine
+from vmpool.roster import Roster
+from vmpool.settings import PoolSettings, Sizing
+from vmpool.vm import VM, Departure, State
+
+#: Seconds from when a VM's nodes are offered to nobody until it is stopped: whoever was just given one says so in time.
+GRACE = 1.0
+#: How many takings and provisionings are remembered.
+_MEMORY = 64
+_COMING = (State.ORDERED, State.BOOTING)
+
+
+class Pool:
+    """VMs from their order to their end. `used` is always the caller's word: the nodes that must not be stopped."""
+
+    def __init__(self, settings: PoolSettings) -> None:
+        self._settings = settings
+        self._vms = Roster(found=partial(self._new_vm, size=0))
+        self._starts = self._new_backoff()
+        self._node_orders = self._new_backoff()
+        self._numbered = 0
+        self._failed_names: list[str] = []  #: tried again under the same name, which may be a VM after all
+        self._early: dict[str, list[Callable[[], None]]] = {}  #: order -> what was told of it before it was known
+        self._unwanted: list[str] = []  #: orders to cancel that belong to no VM
+        self._want = 0
+        self._has_been_used = False
+        self._closing = False
+        self._taken: deque[float] = deque(maxlen=_MEMORY)
+        self._provisioned: deque[float] = deque(maxlen=_MEMORY)
+        self._target = self._least
+        self._episodes: set[str] = set()
+        self._notes: list[Note] = []
+        self._spent: dict[str, float] = {}
+
+    # -- told ---------------------------------------------------------------------------------------------------------
+
+    def started(self, machine: Machine, now: float) -> None:
+        """The provider has started a VM."""
+        for vm in self._vms.named([machine.name]):
+            vm.machine = machine
+        self._starts.succeeded(now)
+
+    def start_failed(self, name: str, reason: str, again: bool, now: float) -> None:
+        """The provider could not start a VM; with `again` false it is left alone until something changes."""
+        self._vms.remove(name)
+        self._failed_names.append(name)
+        if self._starts.failed(now, again=again):
+            then = (
+                f"the next try is in {self._starts.wait:g} s"
+                if again
+                else "no VM is ordered until one is given back or a plan needs more"
+            )
+            self._note("provider failed", name, f"{reason}; {then}")
+
+    def nodes_ordered(self, name: str, orders: Collection[str]) -> None:
+        """Spark has taken the orders for nodes of a VM."""
+        vm = self._vms.get(name)
+        if vm is None or (vm.departure and vm.departure.under_way):
+            self._unwanted.extend(orders)
+            return
+        self._vms.expect(vm, orders)
+        for order in orders:
+            for tell_again in self._early.pop(order, ()):
+                tell_again()
+
+    def nodes_refused(self, name: str, reason: str, now: float) -> None:
+        """Spark has not taken the orders for nodes of a VM."""
+        if vm := self._vms.get(name):
+            vm.asked = 0
+        self._node_failed(name, reason, now)
+
+    def joined(self, node: str, order: str, host: str | None, now: float) -> None:
+        """A node has registered; the order may not be known yet."""
+        vm = self._vms.place(node, order, host, now)
+        if vm is None:
+            self._early.setdefault(order, []).append(partial(self.joined, node, order, host, now))
+            return
+        self._node_orders.succeeded(now)
+        self._check_ready(vm, now)
+
+    def node_lost(self, node: str, now: float) -> None:
+        """A node is gone; Spark may try its order again."""
+        if vm := self._vms.lose(node):
+            self._check_lives(vm, f"node {node} is gone", now)
+
+    def order_ended(self, order: str, reason: str | None, now: float) -> None:
+        """Spark's word that an order is over for good, with the node if there was one; it may not be known yet."""
+        vm = self._vms.maker(order)
+        if vm is None:
+            if self._vms.is_asking():
+                self._early.setdefault(order, []).append(partial(self.order_ended, order, reason, now))
+            return
+        why = reason or "it ended by itself"
+        for node in [node for node, its in vm.nodes.items() if its == order]:
+            del vm.nodes[node]
+            self._check_lives(vm, f"node {node} is gone: {why}", now)
+        if not vm.orders.pop(order, True) and vm.departure is None:
+            self._node_failed(vm.name, why, now)
+
+    def lost(self, names: Iterable[str], now: float) -> None:
+        """The provider's word that VMs are gone or about to go; it has been heard."""
+        self._episodes.discard("unheard")
+        for vm in self._vms.named(names):
+            self._lose(vm, "the provider says that it is gone", now)
+
+    def unheard(self, reason: str) -> None:
+        """The provider did not say which VMs are lost."""
+        self._once("unheard", True, Note("provider failed", None, f"it does not say which VMs are lost: {reason}"))
+
+    def leaving(self, name: str, now: float) -> None:
+        """A VM is going to be taken away: it is replaced at once, and stopped when none of its nodes is used."""
+        vm = self._vms.get(name)
+        if vm and (vm.departure is None or vm.departure.may_stay):
+            vm.departure = Departure(now, "the provider takes it back")
+
+    def stopped(self, name: str, now: float) -> None:
+        """The provider has ended a VM; it may say so twice."""
+        if vm := self._vms.remove(name):
+            self._spent[name] = now - vm.ordered
+        self._starts.changed()
+
+    def stop_failed(self, name: str, reason: str, now: float) -> None:
+        """The provider could not end a VM: it still counts, and is tried again."""
+        vm = self._vms.get(name)
+        if vm is None or vm.departure is None:
+            return
+        vm.departure.under_way = False
+        if vm.stops.failed(now):
+            self._note("provider failed", name, f"{reason}; the next try to stop it is in {vm.stops.wait:g} s")
+
+    def want(self, count: int) -> None:
+        """How many free nodes a plan needs now, beyond the reserve; 0 when it has them."""
+        if count > self._want:
+            self._starts.changed()
+        self._want = count
+
+    def close(self, now: float) -> None:
+        """All VMs are to go, used or not, and no more come."""
+        self._closing = True
+        for vm in self._vms:
+            vm.departure = vm.departure or Departure(now, "the run is over")
+
+    # -- asked --------------------------------------------------------------------------------------------------------
+
+    def warm(self, used: Set[str]) -> list[str]:
+        """Free nodes, for recovery and for the launch: those on VMs in use first, then by age."""
+        return [*self._beside(used), *self._free(self._whole(used))]
+
+    def available(self, used: Set[str]) -> list[str]:
+        """Free nodes that scale-out may take: all but those of the reserve."""
+        whole = self._whole(used)
+        return [*self._beside(used), *self._free(whole[: max(0, len(whole) - self._settings.reserve)])]
+
+    def vm_of(self, node: str) -> str | None:
+        """The VM on which a node lives."""
+        vm = self._vms.vm_with(node)
+        return vm.name if vm else None
+
+    def nodes_of(self, name: str) -> tuple[str, ...]:
+        """The nodes that live on a VM."""
+        vm = self._vms.get(name)
+        return tuple(vm.nodes) if vm else ()
+
+    def machines(self) -> list[Machine]:
+        """The VMs that should be up."""
+        return [vm.machine for vm in self._vms if vm.machine and vm.departure is None]
+
+    def counts(self, used: Set[str]) -> dict[State, int]:
+        """How many VMs there are in each state."""
+        states = [vm.state(used) for vm in self._vms]
+        return {state: states.count(state) for state in State}
+
+    def vm_seconds(self, now: float) -> dict[str, float]:
+        """VM -> seconds from its order until it was stopped, or until now; nothing for those not (yet) started."""
+        running = {vm.name: now - vm.ordered for vm in self._vms if vm.machine}
+        return self._spent | running
+
+    @property
+    def target(self) -> int:
+        """Warm VMs that the pool keeps when no plan waits."""
+        return self._target
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether no VM is up; some may be on their way."""
+        return not any(vm.machine for vm in self._vms)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no VM is left or on its way."""
+        return len(self._vms) == 0
+
+    # -- the step -----------------------------------------------------------------------------------------------------
+
+    def step(self, used: Set[str], now: float) -> list[Action]:
+        """What to do now."""
+        self._notice_use(used, now)
+        self._resize(now)
+        if not self._closing:
+            self._mark_surplus(used, now)
+        actions = [*self._cancellations(), *self._endings(used, now)]
+        if not self._closing:
+            actions += [*self._refills(used, now), *self._orders_for_nodes(now)]
+        notes, self._notes = self._notes, []
+        return [*actions, *notes]
+
+    def _notice_use(self, used: Set[str], now: float) -> None:
+        """The first use of all is the launch, which says nothing about how fast VMs are taken later."""
+        taken = [vm for vm in self._vms if vm.uses(used) and not vm.is_used]
+        if self._has_been_used:
+            self._taken.extend(now for _ in taken)
+        self._has_been_used |= bool(taken)
+        for vm in self._vms:
+            vm.is_used = vm.uses(used)
+            if vm.is_used and vm.departure and vm.departure.may_stay:
+                vm.departure = None
+
+    def _resize(self, now: float) -> None:
+        if self._settings.sizing is Sizing.CONSTANT:
+            return
+        most = max(self._least, self._settings.max_size)
+        before, self._target = self._target, adaptive_size(self._taken, self._provisioning, now, self._least, most)
+        if self._target != before:
+            self._note("pool resized", None, f"{self._target} warm VMs are kept, {before} were")
+
+    def _mark_surplus(self, used: Set[str], now: float) -> None:
+        """VMs that have been beyond what is needed for long enough are to go."""
+        surplus = self._surplus(used)
+        for vm in self._vms:
+            if vm not in surplus:
+                vm.surplus_since = None
+            elif vm.surplus_since is None:
+                vm.surplus_since = now
+            elif now - vm.surplus_since >= self._settings.idle:
+                vm.departure = Departure(now, f"it was not needed for {now - vm.surplus_since:.0f} s", may_stay=True)
+
+    def _surplus(self, used: Set[str]) -> list[VM]:
+        """Warm VMs beyond what is needed: the newest, as the oldest are offered first."""
+        whole = self._whole(used)
+        own = [vm for vm in whole if not vm.is_found]
+        count = max(0, len(whole) - self._needed(used))
+        return own[max(0, len(own) - count) :]
+
+    def _cancellations(self) -> Iterator[Action]:
+        """Orders that belong to no VM; one that is not known yet may belong to a VM whose orders are being placed."""
+        if not self._vms.is_asking():
+            self._unwanted.extend(self._early)
+            self._early.clear()
+        unwanted, self._unwanted = self._unwanted, []
+        yield from map(CancelOrder, unwanted)
+
+    def _endings(self, used: Set[str], now: float) -> Iterator[Action]:
+        for vm in self._vms:
+            if vm.departure and not vm.departure.under_way and self._may_end(vm, vm.departure, used, now):
+                yield from self._end(vm, vm.departure, now)
+
+    def _may_end(self, vm: VM, departure: Departure, used: Set[str], now: float) -> bool:
+        if not (vm.is_found or vm.machine) or not vm.stops.is_ready(now):
+            return False
+        return self._closing or not vm.nodes or (not vm.uses(used) and now - departure.since >= GRACE)
+
+    def _end(self, vm: VM, departure: Departure, now: float) -> Iterator[Action]:
+        """Its orders are cancelled first, so that Spark does not run its nodes elsewhere."""
+        yield from map(CancelOrder, dict.fromkeys([*vm.nodes.values(), *vm.orders]))
+        vm.nodes.clear()
+        vm.orders.clear()
+        if vm.machine is None:
+            self._vms.remove(vm.name)
+            return
+        if not (departure.is_loss or self._closing or vm.stops.wait):
+            self._note("vm released", vm.name, departure.why, now - vm.ordered)
+        departure.under_way = True
+        yield Stop(vm.machine)
+
+    def _refills(self, used: Set[str], now: float) -> Iterator[Action]:
+        """As soon as a warm VM is used or lost, another is ordered."""
+        coming = [vm for vm in self._vms if vm.state(used) in _COMING]
+        missing = max(0, self._needed(used) - len(self._whole(used)) - len(coming))
+        self._tell_exhaustion(missing, used)
+        if self._starts.is_ready(now):
+            for _ in range(min(missing, self._room(self._vms.own()))):
+                yield self._order(now)
+
+    def _order(self, now: float) -> Action:
+        name = self._failed_names.pop(0) if self._failed_names else self._new_name()
+        self._vms.add(self._new_vm(name, now, self._settings.nodes_per_vm))
+        self._note("vm ordered", name, f"from provider {self._settings.provider}")
+        return Start(name)
+
+    def _orders_for_nodes(self, now: float) -> Iterator[Action]:
+        if not self._node_orders.is_ready(now):
+            return
+        for vm in self._vms:
+            if vm.machine and vm.departure is None and vm.missing:
+                yield OrderNodes(vm.name, vm.missing)
+                vm.asked += vm.missing
+
+    def _tell_exhaustion(self, missing: int, used: Set[str]) -> None:
+        """VMs that are going make room soon, so they are not held against the bound."""
+        staying = [vm for vm in self._vms.own() if vm.departure is None]
+        is_bound = missing > self._room(staying)
+        states = ", ".join(f"{count} {state}" for state, count in self.counts(used).items() if count) or "none"
+        bound = (
+            f"{missing} more VMs are needed, and max_vms is {self._settings.max_vms} ({states}): "
+            "raise pool.max_vms, or lower pool.reserve or the bounds of operators"
+        )
+        free = len(self.available(used))
+        short = (
+            f"{self._want} nodes are needed now, and {free} are free ({states}): the plan waits; "
+            "raise pool.size to have more of them warm"
+        )
+        self._once("bound", is_bound, Note("pool exhausted", None, bound))
+        waits = self._has_been_used and self._want > free
+        self._once("waiting", waits and not is_bound, Note("pool exhausted", None, short))
+
+    # -- sizes --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _least(self) -> int:
+        return max(self._settings.size, self._settings.reserve)
+
+    @property
+    def _provisioning(self) -> float:
+        """Mean seconds from order to readiness, so far."""
+        return sum(self._provisioned) / len(self._provisioned) if self._provisioned else 0.0
+
+    def _needed(self, used: Set[str]) -> int:
+        """Warm VMs that there should be: the target, or what a plan needs on top of the reserve."""
+        short = max(0, self._want - len(self._beside(used)))
+        return max(self._target, self._settings.reserve + math.ceil(short / self._settings.nodes_per_vm))
+
+    def _room(self, there: Collection[VM]) -> int:
+        """How many VMs may be added to those."""
+        most = self._settings.max_vms
+        return 10**9 if most is None else max(0, most - len(there))
+
+    # -- VMs and nodes ------------------------------------------------------------------------------------------------
+
+    def _whole(self, used: Set[str]) -> list[VM]:
+        """VMs that are warm, oldest first."""
+        return [vm for vm in self._vms if vm.state(used) is State.WARM]
+
+    def _beside(self, used: Set[str]) -> list[str]:
+        """Free nodes on VMs that are in use, or of which other nodes are still to come."""
+        partly = [vm for vm in self._vms if vm.state(used) in (State.USED, State.BOOTING)]
+        return [node for node in self._free(partly) if node not in used]
+
+    @staticmethod
+    def _free(vms: Iterable[VM]) -> list[str]:
+        return [node for vm in vms for node in vm.nodes]
+
+    def _check_ready(self, vm: VM, now: float) -> None:
+        if not vm.is_ready and not vm.is_found and len(vm.nodes) >= vm.size:
+            vm.is_ready = True
+            self._provisioned.append(now - vm.ordered)
+            self._note("vm ready", vm.name, f"with {', '.join(vm.nodes)}", now - vm.ordered)
+
+    def _check_lives(self, vm: VM, why: str, now: float) -> None:
+        """A VM without any node is replaced as a whole."""
+        if vm.nodes:
+            return
+        self._lose(vm, f"{why}, the last of it", now)
+
+    def _lose(self, vm: VM, why: str, now: float) -> None:
+        if vm.departure is None:
+            self._note("vm lost", vm.name, why, now - vm.ordered)
+        if vm.departure is None or vm.departure.may_stay:
+            vm.departure = Departure(now, why, is_loss=True)
+
+    def _node_failed(self, name: str, reason: str, now: float) -> None:
+        if self._node_orders.failed(now):
+            wait = self._node_orders.wait
+            self._note("provider failed", name, f"a node on it did not start: {reason}; the next try is in {wait:g} s")
+
+    # -- notes and names ----------------------------------------------------------------------------------------------
+
+    def _note(self, kind: str, vm: str | None, detail: str, seconds: float | None = None) -> None:
+        self._notes.append(Note(kind, vm, detail, seconds))
+
+    def _once(self, episode: str, holds: bool, note: Note) -> None:
+        """Tells of an episode when it begins."""
+        if holds and episode not in self._episodes:
+            self._notes.append(note)
+        (self._episodes.add if holds else self._episodes.discard)(episode)
+
+    def _new_name(self) -> str:
+        self._numbered += 1
+        return f"vm-{self._numbered}"
+
+    def _new_vm(self, name: str, now: float, size: int) -> VM:
+        return VM(name, size, now, self._new_backoff())
+
+    def _new_backoff(self) -> Backoff:
+        return Backoff(self._settings.retry, self._settings.retry_most)
+
+
+def total_seconds(vm_seconds: Mapping[str, float]) -> float:
+    """The cost of a run in VM-seconds.
+
+    >>> total_seconds({"vm-1": 60.0, "vm-2": 30.0})
+    90.0
+    """
+    return sum(vm_seconds.values())

@@ -58,7 +58,7 @@ class Crew:
         self.pool.want(max(0, nodes - self._options.whole_pool.reserve))  # the reserve is there for the launch, too
         self.pool.start()
         deadline = time.monotonic() + self._options.start_timeout
-        while (joined := self._process.ask(lambda manager: len(manager.nodes))) < nodes:
+        while (joined := len(self._joined())) < nodes:
             if self._process.failure:
                 raise self._process.failure
             if time.monotonic() > deadline:
@@ -68,8 +68,12 @@ class Crew:
                     "or give it more time with start_timeout=…"
                 )
             time.sleep(0.01)
-        found = self._process.ask(lambda manager: list(manager.nodes))
-        return sorted(found, key=lambda name: int(name[1:]))[:nodes]
+        return self._joined()[:nodes]
+
+    def _joined(self) -> list[str]:
+        """Nodes that are there to stay, oldest first."""
+        found = self._process.ask(lambda manager: manager.nodes.keys() - manager.leaving)
+        return sorted(found, key=lambda name: int(name[1:]))
 
     def launched(self) -> None:
         """The query runs on the nodes that were gathered; from now on the pool is kept warm."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from deploy.ec2.part import Part
-from primitives.errors import UserError
 from vmpool.aws.names import tag_list, tags_of
 
 #: A rule: protocol, first and last port, and the group or address range that it lets in.
@@ -62,29 +61,17 @@ class SecurityGroup(Part):
             self.label,
             GroupName=self.name,
             Description=f"Members of the seep cluster {self.site.cluster}",
-            VpcId=self._vpc(),
+            VpcId=self.site.vpc,
             TagSpecifications=[{"ResourceType": "security-group", "Tags": tags}],
         )
         return str(answer["GroupId"])
 
     def _get(self) -> Any:
-        filters = [{"Name": "group-name", "Values": [self.name]}, {"Name": "vpc-id", "Values": [self._vpc()]}]
+        filters = [{"Name": "group-name", "Values": [self.name]}, {"Name": "vpc-id", "Values": [self.site.vpc]}]
         found = self.site.aws.items("ec2", "describe_security_groups", self.label, "SecurityGroups", Filters=filters)
         for group in found:
             self.site.check_ours(tags_of(group), self.label)
         return found[0] if found else None
-
-    def _vpc(self) -> str:
-        """The subnet's, or the region's default."""
-        if self.site.settings.subnet:
-            key, ids = "Subnets", [self.site.settings.subnet]
-            found = self.site.aws.items("ec2", "describe_subnets", self.label, key, SubnetIds=ids)
-        else:
-            default = [{"Name": "is-default", "Values": ["true"]}]
-            found = self.site.aws.items("ec2", "describe_vpcs", self.label, "Vpcs", Filters=default)
-        if not found:
-            raise UserError(f"{self.label}: region {self.site.aws.region} has no default VPC; set subnet")
-        return str(found[0]["VpcId"])
 
     def _wanted(self, group: str) -> set[Rule]:
         settings = self.site.settings

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from deploy.ec2.settings import Ec2Settings
 from primitives.errors import UserError
@@ -12,7 +13,7 @@ from vmpool.aws.client import Aws
 from vmpool.aws.names import CLUSTER, tags
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Site:
     """Where a cluster is, and what it is to be like."""
 
@@ -23,6 +24,19 @@ class Site:
     def cluster(self) -> str:
         """Its name."""
         return self.settings.name
+
+    @cached_property
+    def vpc(self) -> str:
+        """The subnet's, or the region's default; looked up once, as nearly every question about the network needs it."""
+        about = f"network of cluster {self.cluster}"
+        if self.settings.subnet:
+            found = self.aws.items("ec2", "describe_subnets", about, "Subnets", SubnetIds=[self.settings.subnet])
+        else:
+            default = [{"Name": "is-default", "Values": ["true"]}]
+            found = self.aws.items("ec2", "describe_vpcs", about, "Vpcs", Filters=default)
+        if not found:
+            raise UserError(f"{about}: region {self.aws.region} has no default VPC; set subnet")
+        return str(found[0]["VpcId"])
 
     def tags(self, role: str, name: str) -> dict[str, str]:
         """Of one of its parts."""

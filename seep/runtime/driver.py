@@ -396,7 +396,7 @@ class ManagerProcess:
             self.events.add(event.kind, node=event.subject, detail=self._why)
             return
         instance = self._instance(event.subject)
-        if event.kind == "restored" and instance is not None:
+        if event.kind in ("restored", "split effective") and instance is not None:
             self._recoveries.restored(instance, self.events.now)
         operator = instance.operator if instance else event.subject
         name = str(instance) if instance else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import islice, takewhile
 from typing import Any
 
 import numpy as np
@@ -115,11 +116,13 @@ class Metrics:
 
     def latency(self, now: float) -> dict[str, float]:
         """Of the recent past."""
-        return percentiles(self.latencies(now - _RECENT) or self.latencies(0.0)[-_FEW:])
+        return percentiles(
+            self.latencies(now - _RECENT) or [each for _, each in islice(reversed(self._latencies), _FEW)]
+        )
 
     def latencies(self, since: float = 0.0) -> list[float]:
-        """Of all epochs that were heard of after a time."""
-        return [latency for at, latency in self._latencies if at > since]
+        """Of all epochs that were heard of after a time, newest first; costs as much as there are of these."""
+        return [latency for _, latency in takewhile(lambda each: each[0] > since, reversed(self._latencies))]
 
     def instances(self) -> tuple[InstanceStatus, ...]:
         return tuple(_status(name, last) for name, last in sorted(self._instances.items()))

@@ -20,6 +20,7 @@ def aws_server() -> Iterator[str]:
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(amis, "AMIS", amis.AMIS[:2])  # of 1,291, which it makes anew after every reset
+        patch.setenv("MOTO_AMIS_PATH", "those two")  # it only looks whether this is set, and leaves out 2,000 others then
         server.start()
         host, port = server.get_host_and_port()
         yield f"http://{host}:{port}"

@@ -141,7 +141,7 @@ def test_a_region_without_a_default_vpc_asks_for_a_subnet(endpoint: str) -> None
         ec2.delete_vpc(VpcId=vpc["VpcId"])
     failure = up(endpoint)
     assert isinstance(failure, UserError)
-    assert str(failure) == "security group seep-demo: region eu-west-1 has no default VPC; set subnet"
+    assert str(failure) == "network of cluster demo: region eu-west-1 has no default VPC; set subnet"
 
 
 def test_an_environment_that_cannot_be_read_is_told_before_an_instance_runs(endpoint: str) -> None:

@@ -12,7 +12,7 @@ import sys
 
 import seep
 from seep.spark.standalone import LocalCluster
-from tests.runtime.test_runs import RATE, committed, counting, expected, found, recovered
+from tests.runtime.counting import RATE, committed, counting, expected, found, recovered
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""A query on a real Standalone cluster: master and two workers on addresses of their own, one executor killed."""
+"""Queries on a real Standalone cluster: workers on addresses of their own; an executor, and a whole VM, killed."""
 
 from __future__ import annotations
 
@@ -6,17 +6,32 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 
 
+def outcome(driver: str) -> dict[str, Any]:
+    """What a driver says at its end."""
+    ended = subprocess.run([sys.executable, "-m", driver], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stderr
+    told: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    return told
+
+
 def test_a_query_survives_the_loss_of_an_executor_with_all_its_nodes() -> None:
-    driver = subprocess.run(
-        [sys.executable, "-m", "tests.runtime.on_standalone"], cwd=ROOT, capture_output=True, text=True, timeout=300
-    )
-    assert driver.returncode == 0, driver.stderr
-    told = json.loads(driver.stdout.splitlines()[-1])
+    told = outcome("tests.runtime.on_standalone")
     assert told["equal"]
     assert told["rows"] > 0
     assert told["lost"] >= 1
     assert told["hosts"], "no node was left"
+
+
+def test_a_query_grows_onto_a_new_vm_and_outlives_the_loss_of_it() -> None:
+    told = outcome("tests.runtime.on_standalone_vms")
+    assert told["equal"]
+    assert told["rows"] > 0
+    assert told["grown"] not in told["before"], "the new instance is on a VM of its own"
+    assert told["grown"] not in told["after"], "its VM is gone"
+    assert told["vm_seconds"] > 0
+    assert told["left"] == [], "no worker outlives the run"

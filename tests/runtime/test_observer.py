@@ -1,0 +1,146 @@
+"""What policies are shown: rates, utilisation and backlog, made of what nodes report of themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import seep
+from policies.observation import Change
+from primitives.graph import InstanceId
+from seep.runtime.comparison import compared
+from seep.runtime.coordinator import recoveries
+from seep.runtime.events import Happening
+from seep.runtime.metrics import Metrics
+from seep.runtime.observer import Observer, Sight
+from seep.sources.position import Position
+
+COUNTER, MAP = InstanceId("counter", 0), InstanceId("map", 0)
+
+
+def instance(operator: str = "counter", incarnation: int = 0, **more: Any) -> dict[str, Any]:
+    told = {"cpu": 0.0, "busy": 0.0, "stolen": 0.0, "rows_in": 0, "rows_out": 0, "waiting": 0, "unsent": 0}
+    rest = {"outbox_bytes": 0, "state_bytes": 0, "phase": "running", "epoch": 0, "latencies": [], "counters": {}}
+    return {"operator": operator, "index": 0, "incarnation": incarnation} | told | rest | more
+
+
+def node(
+    at: float, *instances: dict[str, Any], cpu: float = 0.0, cores: float = 1.0, memory: int = 0
+) -> dict[str, Any]:
+    return {"at": at, "cpu": cpu, "cores": cores, "memory": memory or None, "instances": list(instances)}
+
+
+def test_utilisation_is_what_the_process_used_of_its_share() -> None:
+    before = node(10.0, instance(cpu=1.0), cpu=2.0, cores=0.2)
+    after = node(15.0, instance(cpu=1.5, rows_in=1000, busy=2.5), cpu=2.8, cores=0.2)
+    (report,) = compared("n1", before, after)
+    assert report.utilisation == pytest.approx(0.8 / (0.2 * 5))
+    assert (report.rows_in, report.busy) == (200.0, 0.5)
+
+
+def test_instances_of_one_node_share_what_it_used_by_what_their_threads_used() -> None:
+    before = node(0.0, instance("counter"), instance("map"))
+    after = node(1.0, instance("counter", cpu=0.3), instance("map", cpu=0.1), cpu=0.8)
+    used = {report.instance: report.utilisation for report in compared("n1", before, after)}
+    assert used == {COUNTER: pytest.approx(0.6), MAP: pytest.approx(0.2)}
+
+
+def test_work_that_is_still_paid_for_counts_though_no_thread_runs() -> None:
+    before, after = node(0.0, instance(), cpu=1.0, cores=0.1), node(1.0, instance(), cpu=1.1, cores=0.1)
+    (report,) = compared("n1", before, after)
+    assert report.utilisation == pytest.approx(1.0)
+
+
+def test_time_that_others_had_the_cores_counts_as_used() -> None:
+    before, after = node(0.0, instance()), node(1.0, instance(cpu=0.4, stolen=0.5), cpu=0.4)
+    (report,) = compared("n1", before, after)
+    assert report.utilisation == pytest.approx(0.8)
+
+
+def test_a_small_share_could_be_had_though_others_were_busy() -> None:
+    before = node(0.0, instance(), cores=0.2)
+    (report,) = compared("n1", before, node(1.0, instance(cpu=0.1, stolen=0.5), cpu=0.1, cores=0.2))
+    assert report.utilisation == pytest.approx(0.5)
+
+
+def test_another_incarnation_is_not_compared_with_the_one_before() -> None:
+    before, after = node(0.0, instance(incarnation=0, cpu=9.0)), node(1.0, instance(incarnation=1, cpu=0.1))
+    assert list(compared("n1", before, after)) == []
+
+
+def test_memory_is_state_and_buffers_over_the_budget() -> None:
+    told = instance(state_bytes=300, outbox_bytes=100), instance("map", outbox_bytes=100)
+    reports = compared("n1", node(0.0, *told), node(1.0, *told, memory=1000))
+    assert [report.memory for report in reports] == [0.5, 0.5]
+
+
+def test_the_status_and_the_observation_say_the_same() -> None:
+    metrics = Metrics(frozenset())
+    metrics.take("n1", node(0.0, instance(), cores=0.5), now=100.0)
+    metrics.take("n1", node(2.0, instance(cpu=0.4), cpu=0.5, cores=0.5), now=102.0)
+    (status,) = metrics.instances()
+    assert status.utilisation == pytest.approx(0.5)
+
+
+def test_latencies_are_told_newest_first_and_since_when_one_likes() -> None:
+    metrics = Metrics(frozenset())
+    for at, latency in [(1.0, 0.1), (2.0, 0.2), (9.0, 0.9)]:
+        metrics.take("n1", node(at, instance("out", latencies=[latency])), now=at)
+    assert metrics.latencies(1.5) == [0.9, 0.2]
+    assert metrics.latency(10.0)["max"] == 0.9
+    assert metrics.latency(100.0)["max"] == 0.9, "the last ones, rather than none"
+
+
+# -- sources ----------------------------------------------------------------------------------------------------------
+
+
+def program(rate: seep.Rate | None) -> Any:
+    query = seep.Query("q")
+    schema = pa.schema([("n", pa.int64())])
+    source = query.source("numbers", seep.sources.generator(lambda *_: {}, schema, partitions=2))
+    source.sink("out", seep.sinks.collect())
+    return query.compile(rate=rate)
+
+
+def sight(at: float, passed: int, start: float = 1000.0) -> Sight:
+    positions = {partition: Position(passed, passed, start=start) for partition in (0, 1)}
+    return Sight(at, 1000.0 + at, {}, {}, {"numbers": positions}, (0.1, 0.3), 4, 2)
+
+
+def test_the_offered_rate_is_what_is_due_and_what_is_not_read_of_it_is_behind() -> None:
+    observer = Observer(program(seep.Rate(1000)))
+    assert observer.observe(sight(5.0, 2000)) is None, "one sight is no interval"
+    observation = observer.observe(sight(10.0, 3000))
+    assert observation is not None
+    assert observation.offered == {"numbers": pytest.approx(1000.0)}
+    assert observation.behind == {"numbers": pytest.approx(10_000 - 6_000)}
+    assert observation.latency["max"] == 0.3
+    assert (observation.seconds, observation.epochs_in_flight, observation.warm_nodes) == (5.0, 4, 2)
+
+
+def test_without_a_rate_a_source_offers_what_it_reads_and_is_never_behind() -> None:
+    observer = Observer(program(None))
+    observer.observe(sight(5.0, 2000))
+    observation = observer.observe(sight(10.0, 3000))
+    assert observation is not None
+    assert observation.offered == {"numbers": pytest.approx(400.0)}
+    assert observation.behind == {"numbers": 0.0}
+
+
+# -- recoveries -------------------------------------------------------------------------------------------------------
+
+
+def rebound(at: float) -> Happening:
+    return Happening("rebound", at, "counter", "counter[0]")
+
+
+def test_a_recovery_is_a_change_from_the_rebind_until_it_is_over() -> None:
+    events = [rebound(3.0), Happening("recovered", 4.5, "counter", "counter[0]")]
+    assert list(recoveries(events)) == [Change("counter", 3.0, 1, 1, 4.5)]
+
+
+def test_a_recovery_that_was_begun_twice_counts_from_the_first_time() -> None:
+    events = [rebound(3.0), rebound(3.5)]
+    assert list(recoveries(events)) == [Change("counter", 3.0, 1, 1)]

@@ -1,1 +1,1 @@
-"""Durable storage: checkpoints and savepoints of queries, at a local disk, S3, Google Cloud Storage, HDFS or in memory."""
+"""Durable storage of checkpoints and savepoints: local disk, S3, Google Cloud Storage, HDFS, memory."""

@@ -94,6 +94,13 @@ def summary_lines(report: Mapping[str, Any]) -> Iterator[str]:
     yield f"longest time between two commits: {figures.time(summary['largest_gap'])}"
     for recovery in summary["recoveries"]:
         yield f"recovered {recovery['instance']} in {figures.time(recovery['seconds'])}{_breakdown(recovery)}"
+    for scaling in summary["scalings"]:
+        yield (
+            f"scaled {scaling['operator']} from {scaling['before']} to {figures.of(scaling['after'], 'instance')} "
+            f"at {scaling['at']:.1f} s in {figures.time(scaling['seconds'])}, "
+            f"latency up to {figures.time(scaling['latency_peak'])}"
+        )
+    yield f"{figures.of(len(summary['vms']), 'VM')} for {summary['vm_seconds']:,.0f} s together"
     yield from (f"{name}: {count:,}" for name, count in summary["counters"].items() if count)
 
 

@@ -17,12 +17,25 @@ from seep.runtime.events import Happening
 from seep.runtime.metrics import Status
 
 #: Events that explain others, for those who ask for all; and the failure, which is told by itself.
-_DETAILS = {"node joined", "rebound", "restored", "retired", "finished"}
+_DETAILS = {"node joined", "rebound", "restored", "retired", "finished", "move announced", "move complete"} | {
+    "vm ordered",
+    "vm ready",
+    "vm released",
+    "split begun",
+    "split effective",
+}
 _TOLD_ELSEWHERE = {"failed"}
 #: Seconds between two plain lines.
 _LINES_APART = 1.0
 
-_STYLES = {"killed": "red", "stopped": "red", "node lost": "red", "strike failed": "yellow", "recovered": "green"}
+_STYLES = {"killed": "red", "stopped": "red", "node lost": "red", "strike failed": "yellow", "recovered": "green"} | {
+    "bottleneck": "yellow",
+    "pool exhausted": "yellow",
+    "provider failed": "yellow",
+    "scaling failed": "red",
+    "scaled out": "green",
+    "scaled in": "green",
+}
 
 
 class View:

@@ -234,6 +234,7 @@ def test_a_summary_is_told_in_lines() -> None:
         "replayed": 0.11,
         "at": 5.0,
     }
+    scaling = {"operator": "counter", "before": 1, "after": 2, "at": 16.1, "seconds": 1.6, "latency_peak": 0.525}
     summary = {
         "rows": 600_000,
         "seconds": 30.0,
@@ -242,6 +243,9 @@ def test_a_summary_is_told_in_lines() -> None:
         "latency": {"p50": 0.031, "p99": 0.06},
         "largest_gap": 0.5,
         "recoveries": [recovery],
+        "scalings": [scaling],
+        "vms": {"vm-1": 30.0, "vm-2": 12.0},
+        "vm_seconds": 42.0,
         "counters": {"late": 3, "dead_letters": 0},
     }
     assert list(summary_lines({"summary": summary})) == [
@@ -249,6 +253,8 @@ def test_a_summary_is_told_in_lines() -> None:
         "latency: p50 31.0 ms, p99 60.0 ms",
         "longest time between two commits: 500 ms",
         "recovered counter[0] in 410 ms (detected 60.0 ms, restored 240 ms, replayed 110 ms)",
+        "scaled counter from 1 to 2 instances at 16.1 s in 1.60 s, latency up to 525 ms",
+        "2 VMs for 42 s together",
         "late: 3",
     ]
 

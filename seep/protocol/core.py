@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from primitives.errors import UserError
 from primitives.graph import InstanceId, Kind, QueryGraph
 from primitives.topology import Topology
+from seep.protocol.cuts import Beginning, Cut, CutAbandoned, CutComplete, CutUnderWay
 from seep.protocol.effects import Effect, Event, Finished, LogOffsets, Post, StateLost
 from seep.protocol.messages import (
     BackupCounted,
@@ -25,10 +26,13 @@ from seep.protocol.messages import (
     FindBackup,
     FromBackup,
     FromCommits,
+    FromCut,
     FromLog,
     FromNothing,
     Logged,
     OffsetsRead,
+    Persisted,
+    PersistFailed,
     Restored,
     RestoreFailed,
     StartInstance,
@@ -43,7 +47,7 @@ from seep.protocol.safety import SafeEpochs
 from seep.protocol.source_log import SourceLog
 from seep.protocol.view import Incarnation, Seat, View
 
-Origin = FromNothing | FromBackup | FromLog | FromCommits
+Origin = FromNothing | FromBackup | FromLog | FromCommits | FromCut
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,7 @@ class ManagerSettings:
     warm_up: bool = True  #: fetch state from backups ahead of a handover
     trim_every: int = 1  #: pulses from one look at what may be trimmed to the next
     recovery_parallelism: int = 1  #: over how many instances a failed stateful one is spread when it recovers
+    cut_chain: int = 8  #: cuts that may build on one another, until the next one holds all state again
 
 
 class Phase(Enum):
@@ -73,17 +78,27 @@ class ManagerCore:
     """What keeps a query running and heals it; reconfigures nothing by itself."""
 
     def __init__(
-        self, graph: QueryGraph, parallelism: Mapping[str, int] | None = None, settings: ManagerSettings | None = None
+        self,
+        graph: QueryGraph,
+        parallelism: Mapping[str, int] | None = None,
+        settings: ManagerSettings | None = None,
+        beginning: Beginning | None = None,
     ) -> None:
         self.settings = settings or ManagerSettings()
+        self.beginning = beginning or Beginning(0, {}, 0)
         self.phase = Phase.WAITING
-        self.topology = Topology.initial(graph, parallelism)
+        self.topology = Topology.initial(graph, parallelism, self.beginning.epoch + 1)
         self.placement: dict[InstanceId, Seat] = {}
         self.safe = SafeEpochs(graph)
         self.log = SourceLog()
         self.backups: dict[InstanceId, BackupCopy] = {}
         self.version = 0
-        self.ticked = 0
+        self.ticked = self.beginning.epoch
+        #: the last cut that was announced, and the one that is not complete yet
+        self.cut: Cut | None = None
+        self.cutting: CutUnderWay | None = None
+        self._complete_cut: Cut | None = None
+        self._chained = 0
         self._pulses = 0
         self.final: int | None = None
         #: live nodes, and the last view that each has acknowledged
@@ -94,6 +109,8 @@ class ManagerCore:
         self.leaving: set[str] = set()
         #: instances that began empty and were never backed up: they can begin empty again
         self._unsaved: set[InstanceId] = set()
+        #: instances that there were from the beginning on
+        self._first = frozenset(self.topology.all_instances())
         self._incarnations: Counter[InstanceId] = Counter()
         #: instances that wait for a node
         self._homeless: list[InstanceId] = []
@@ -111,6 +128,8 @@ class ManagerCore:
             Restored: self._on_restored,
             RestoreFailed: self._on_restore_failed,
             BackupFound: self._on_backup_found,
+            Persisted: self._on_persisted,
+            PersistFailed: self._on_persist_failed,
         }
 
     @property
@@ -128,7 +147,8 @@ class ManagerCore:
             raise UserError(f"the placement names nodes that have not registered: {', '.join(sorted(unknown))}")
         self.phase = Phase.RUNNING
         for instance in self.topology.all_instances():
-            self._bear(instance, 0)
+            self._bear(instance, self.beginning.epoch)
+            self._read_on(instance)
             node = (placement or {}).get(instance) or self._pick_node()
             assert node is not None
             self._seat(instance, node, self._origin(instance))
@@ -201,6 +221,17 @@ class ManagerCore:
                 self._post(seat.node, TakeCheckpoint(Incarnation(instance, seat.incarnation)))
         return self._drain()
 
+    def persist(self) -> tuple[Cut | None, list[Effect]]:
+        """Announces a cut a little ahead; None if one is under way, or the query does not run on."""
+        if self.phase is not Phase.RUNNING or self.final is not None or self.cutting is not None:
+            return None, []
+        base = self._complete_cut.epoch if self._complete_cut and self._chained < self.settings.cut_chain else None
+        number = 1 + (self.cut.id if self.cut else 0)
+        self.cut = Cut(number, self.ticked + 1 + self.settings.lead, base)
+        self._publish()
+        self.cutting = CutUnderWay(self.cut, self.version)
+        return self.cut, self._drain()
+
     def finish(self) -> list[Effect]:
         """Ends the input as if all sources were exhausted: the next epoch is the final one."""
         if self.phase is Phase.RUNNING and self.final is None:
@@ -210,6 +241,8 @@ class ManagerCore:
     # -- ticks --------------------------------------------------------------------------------------------------------
 
     def _may_tick(self) -> bool:
+        if self.cutting is not None and not self.cutting.sealed and self.cutting.cut.epoch <= self.ticked + 1:
+            return False
         return (self.final is None or self.ticked < self.final) and self._window_is_open()
 
     def _window_is_open(self) -> bool:
@@ -228,6 +261,8 @@ class ManagerCore:
             return
         self.log.record(source, message.epoch, message.positions, message.exhausted)
         self._effects.append(LogOffsets(source, message.epoch, message.positions))
+        if self.cutting is not None and message.epoch == self.cutting.cut.epoch:
+            self.cutting.positions.setdefault(source.operator, {}).update(message.positions)
         self._post(self.placement[source].node, Logged(message.source, message.epoch))
         if self.final is None and self._input_has_ended(message.epoch):
             self.final = self.ticked + 1
@@ -259,18 +294,20 @@ class ManagerCore:
     def _on_committed(self, _: str, message: Committed) -> None:
         if self._is_current(message.sink):
             self.safe.kept(message.sink.instance, message.epoch)
+            self._complete_cut_if_all_is_in()
             self._finish_if_done()
 
     def _finish_if_done(self) -> None:
-        if self.final is not None and all(self._has_committed_all(sink) for sink in self._sinks()):
+        if self.final is not None and all(self._has_committed(sink, self.final) for sink in self._sinks()):
             self.phase = Phase.FINISHED
+            if self.cutting is not None:
+                self._abandon_cut("the query has ended")
             self._effects.append(Finished(self.final))
 
-    def _has_committed_all(self, sink: InstanceId) -> bool:
-        """Up to the final epoch, or up to the last one at which it owned anything."""
-        assert self.final is not None
+    def _has_committed(self, sink: InstanceId, epoch: int) -> bool:
+        """Up to an epoch, or up to the last one at which it owned anything."""
         last = self.topology.last_epoch(sink)
-        return self.safe.of(sink) >= (self.final if last is None else min(last, self.final))
+        return self.safe.of(sink) >= (epoch if last is None else min(last, epoch))
 
     def _sinks(self) -> list[InstanceId]:
         return [i for i in self.placement if self.graph.kind(i.operator) is Kind.SINK]
@@ -283,7 +320,7 @@ class ManagerCore:
             if self.placement[instance].node in self.nodes:
                 self._post(self.placement[instance].node, Trim(self._incarnation(instance), epoch))
         for instance in self._emptied():
-            if self.safe.is_done(self.topology, instance):
+            if self.safe.is_done(self.topology, instance) and not self._owes_a_part(instance):
                 self._retire(instance)
 
     def _emptied(self) -> list[InstanceId]:
@@ -304,6 +341,56 @@ class ManagerCore:
             self._homeless.remove(instance)
         self._view_is_old = True
         self._effects.append(Event("retired", str(instance)))
+
+    # -- cuts ---------------------------------------------------------------------------------------------------------
+
+    def _read_on(self, instance: InstanceId) -> None:
+        """A source begins where the run begins."""
+        positions = self.beginning.positions.get(instance.operator, {})
+        if positions:
+            owned = self.topology.slots(instance, self.beginning.epoch + 1)
+            mine = {slot: positions[slot] for slot in owned if slot in positions}
+            self.log.record(instance, self.beginning.epoch, mine, exhausted=False)
+
+    def _parts_wanted(self) -> list[InstanceId]:
+        assert self.cutting is not None
+        epoch = self.cutting.cut.epoch
+        return [i for o in self.graph.of_kind(Kind.STATEFUL) for i in self.topology.instances(o, epoch)]
+
+    def _owes_a_part(self, instance: InstanceId) -> bool:
+        return self.cutting is not None and instance in self._parts_wanted() and instance not in self.cutting.parts
+
+    def _on_persisted(self, _: str, message: Persisted) -> None:
+        """Whichever incarnation it was: after the same epoch the same slots have the same state."""
+        owner, cutting = message.owner.instance, self.cutting
+        if cutting is None or message.cut != cutting.cut.id:
+            return
+        if message.part.slots == self.topology.slots(owner, cutting.cut.epoch):
+            cutting.parts[owner] = message.part
+            self._complete_cut_if_all_is_in()
+
+    def _on_persist_failed(self, _: str, message: PersistFailed) -> None:
+        if self.cutting is not None and message.cut == self.cutting.cut.id:
+            self._abandon_cut(f"{message.owner}: {message.why}")
+
+    def _complete_cut_if_all_is_in(self) -> None:
+        cutting = self.cutting
+        if cutting is None or not all(self._has_committed(sink, cutting.cut.epoch) for sink in self._sinks()):
+            return
+        if all(instance in cutting.parts for instance in self._parts_wanted()):
+            self.cutting, self._complete_cut = None, cutting.cut
+            self._chained = 0 if cutting.cut.base is None else self._chained + 1
+            self._effects.append(CutComplete(cutting.cut, cutting.positions, cutting.parts))
+
+    def _abandon_cut(self, why: str) -> None:
+        assert self.cutting is not None
+        self._effects.append(CutAbandoned(self.cutting.cut, why))
+        self.cutting = None
+
+    def _abandon_cut_missed_by(self, instance: InstanceId, epoch: int) -> None:
+        """An instance goes on after an epoch that is not before the cut: what it has not written, it never will."""
+        if self.cutting is not None and epoch >= self.cutting.cut.epoch and self._owes_a_part(instance):
+            self._abandon_cut(f"{instance} was restored at epoch {epoch}, after the cut")
 
     # -- recovery -----------------------------------------------------------------------------------------------------
 
@@ -338,7 +425,11 @@ class ManagerCore:
                 return FromNothing(self.safe.of(instance))
         if instance in self.backups:
             return FromBackup(self.backups[instance].holder)
-        return FromNothing(self.safe.of(instance)) if instance in self._unsaved else None
+        if instance not in self._unsaved:
+            return None
+        epoch = self.safe.of(instance)
+        is_first = instance in self._first and epoch == self.beginning.epoch > 0
+        return FromCut(epoch) if is_first else FromNothing(epoch)
 
     def _search(self, instance: InstanceId) -> None:
         """No recorded copy is left; a live node may still have one whose record did not get through."""
@@ -371,6 +462,7 @@ class ManagerCore:
         owner = message.instance.instance
         if self._is_current(message.instance) and message.holder in self.nodes:
             self._record_backup(owner, message.epoch, BackupCopy(message.holder, (message.instance.number, -1)))
+            self._abandon_cut_missed_by(owner, message.epoch)
             self._effects.append(Event("restored", str(message.instance), f"at epoch {message.epoch}"))
 
     def _on_restore_failed(self, _: str, message: RestoreFailed) -> None:
@@ -394,8 +486,8 @@ class ManagerCore:
         self._view_is_old = True
 
     def _next_incarnation(self, instance: InstanceId) -> Incarnation:
-        number = self._incarnations[instance]
-        self._incarnations[instance] += 1
+        number = max(self._incarnations[instance], self.beginning.first_incarnation)
+        self._incarnations[instance] = number + 1
         return Incarnation(instance, number)
 
     def _pick_node(self, avoid: frozenset[str] = frozenset()) -> str | None:
@@ -418,6 +510,7 @@ class ManagerCore:
             dict(self.placement),
             frozenset(self.nodes),
             dict(self._vms),
+            self.cut,
             frozenset(self.leaving),
         )
         starts, self._starts = self._starts, {}
@@ -426,10 +519,13 @@ class ManagerCore:
 
     def _oldest_needed(self) -> int:
         """The last epoch that every instance is past, even if it has to recover."""
-        return min((min(self.safe.of(i), self.safe.trimmed[i]) for i in self.placement), default=0)
+        oldest = min((min(self.safe.of(i), self.safe.trimmed[i]) for i in self.placement), default=0)
+        return min(oldest, self.cutting.cut.epoch - 1) if self.cutting else oldest
 
     def _on_view_acknowledged(self, node: str, message: ViewAcknowledged) -> None:
         self.nodes[node] = message.version
+        if self.cutting is not None and all(known >= self.cutting.version for known in self.nodes.values()):
+            self.cutting.sealed = True
 
     def _placed(self, kind: Kind) -> list[InstanceId]:
         return [

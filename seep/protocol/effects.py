@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from primitives.graph import InstanceId
+from seep.protocol.cuts import CutAbandoned, CutComplete, Persist, Recall
 from seep.protocol.messages import Positions
 from seep.protocol.view import Incarnation
 
@@ -77,4 +78,17 @@ class StateLost(NamedTuple):
         )
 
 
-Effect = Post | Wake | OpenSink | Commit | LogOffsets | Event | Finished | StateLost
+Effect = (
+    Persist
+    | Recall
+    | CutComplete
+    | CutAbandoned
+    | Post
+    | Wake
+    | OpenSink
+    | Commit
+    | LogOffsets
+    | Event
+    | Finished
+    | StateLost
+)

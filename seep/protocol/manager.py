@@ -13,6 +13,7 @@ from primitives.partition import partition_routing_state
 from primitives.slots import SlotSet, split_evenly
 from primitives.topology import Arrival
 from seep.protocol.core import BackupCopy, ManagerCore, ManagerSettings, Phase
+from seep.protocol.cuts import Beginning
 from seep.protocol.effects import Effect, Event
 from seep.protocol.messages import (
     AdoptParts,
@@ -35,9 +36,13 @@ class Manager(ManagerCore):
     """Scale out, scale in, migrate, balance, recover in parallel: each is a move or a split."""
 
     def __init__(
-        self, graph: QueryGraph, parallelism: Mapping[str, int] | None = None, settings: ManagerSettings | None = None
+        self,
+        graph: QueryGraph,
+        parallelism: Mapping[str, int] | None = None,
+        settings: ManagerSettings | None = None,
+        beginning: Beginning | None = None,
     ) -> None:
-        super().__init__(graph, parallelism, settings)
+        super().__init__(graph, parallelism, settings, beginning)
         self.moves: dict[int, Move] = {}
         self.splits: dict[int, Split] = {}
         self._plans = 0
@@ -247,6 +252,8 @@ class Manager(ManagerCore):
     def _commit(self, split: Split) -> None:
         """All parts are restored: from the backup's epoch on they have always been the owners."""
         assert split.epoch is not None
+        if self.cutting is not None and (split.epoch < self.cutting.cut.epoch or self._owes_a_part(split.origin)):
+            self._abandon_cut(f"{split.origin} was split, which changes who owns what since epoch {split.epoch}")
         operator, given = (
             split.origin.operator,
             {i.index: slots for i, slots in split.parts.items() if i != split.origin},

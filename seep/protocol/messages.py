@@ -13,6 +13,7 @@ from primitives.backup import Stored
 from primitives.checkpoint import Checkpoint
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
+from seep.protocol.cuts import Part
 from seep.protocol.view import Incarnation, View
 
 MAX_WATERMARK = 2**63 - 1
@@ -116,9 +117,15 @@ class FromCommits(NamedTuple):
     epoch: int
 
 
+class FromCut(NamedTuple):
+    """Begin with what the cut that this run began from has in storage."""
+
+    epoch: int
+
+
 class StartInstance(NamedTuple):
     identity: Incarnation
-    origin: FromNothing | FromBackup | FromLog | FromCommits
+    origin: FromNothing | FromBackup | FromLog | FromCommits | FromCut
     trimmed: int
 
 
@@ -246,6 +253,20 @@ class BackupFound(NamedTuple):
     owner: Incarnation
     epoch: int | None
     order: tuple[int, int]
+
+
+class Persisted(NamedTuple):
+    """The state of an instance after the epoch of a cut is in storage."""
+
+    owner: Incarnation
+    cut: int
+    part: Part
+
+
+class PersistFailed(NamedTuple):
+    owner: Incarnation
+    cut: int
+    why: str
 
 
 class Partitioned(NamedTuple):

@@ -10,6 +10,7 @@ from primitives.graph import Edge
 from primitives.restore import restore_state
 from primitives.slots import SlotSet
 from seep.protocol.checkpointing import Checkpointing, CheckpointSettings, Copy
+from seep.protocol.cuts import Persist, Recall, Recalled
 from seep.protocol.effects import Effect
 from seep.protocol.instance import Phase, Surroundings, Work
 from seep.protocol.keyed import KeyedInstance
@@ -18,6 +19,7 @@ from seep.protocol.messages import (
     BackupCounted,
     BackupRefused,
     FromBackup,
+    FromCut,
     FromNothing,
     Restored,
     RestoreFailed,
@@ -46,6 +48,8 @@ class StatefulInstance(KeyedInstance[Batch]):
         self._settings = settings
         self._origin: FromBackup | None = None
         self._restored = SlotSet.empty()
+        #: the epoch of the cut that this instance begins from, if it does
+        self._recalled_epoch = 0
         self.checkpointing = Checkpointing(me.instance, given.node, settings, None, 0)
         self._handlers |= {
             Retrieved: self._on_retrieved,
@@ -53,20 +57,34 @@ class StatefulInstance(KeyedInstance[Batch]):
             BackupRefused: self._on_backup_refused,
             TakeCheckpoint: self._on_take_checkpoint,
             WarmUp: self._on_warm_up,
+            Recalled: self._on_recalled,
         }
 
     # -- beginning ----------------------------------------------------------------------------------------------------
 
-    def start(self, origin: FromNothing | FromBackup, trimmed: int = 0) -> list[Effect]:
+    def start(self, origin: FromNothing | FromBackup | FromCut, trimmed: int = 0) -> list[Effect]:
         self._trimmed = trimmed
-        if isinstance(origin, FromNothing):
-            self.state.mark(origin.epoch)
-            self.outbox.trim(self._trimmed)
-            self._run(None, origin.epoch)
-        else:
-            self._origin = origin
-            self._post(origin.holder, Retrieve(self.me, self.me.instance, origin.part))
+        match origin:
+            case FromNothing(epoch):
+                self._start_after(epoch)
+            case FromCut(epoch):
+                self._recalled_epoch = epoch
+                self._effects.append(Recall(self.me, self.view.topology.slots(self.me.instance, epoch + 1)))
+            case FromBackup(holder, part):
+                self._origin = origin
+                self._post(holder, Retrieve(self.me, self.me.instance, part))
         return self._drain()
+
+    def _start_after(self, epoch: int) -> None:
+        self.state.mark(epoch)
+        self.outbox.trim(self._trimmed)
+        self._run(None, epoch)
+
+    def _on_recalled(self, message: Recalled) -> None:
+        if self.phase is Phase.RESTORING:
+            if message.chunks:  # an operator that is new in the query has none
+                self.state.restore(message.chunks)
+            self._start_after(self._recalled_epoch)
 
     def _on_retrieved(self, message: Retrieved) -> None:
         if message.warm_up is not None:
@@ -114,7 +132,25 @@ class StatefulInstance(KeyedInstance[Batch]):
         topology, me = self.view.topology, self.me.instance
         if topology.arrivals(me, work.epoch) or topology.departures(me, work.epoch):
             self.checkpointing.wanted = True  # a plan is complete when both sides have backed up
+        self._persist_if_cut(work.epoch)
         self._checkpoint_if_due()
+
+    def _persist_if_cut(self, epoch: int) -> None:
+        """Right after the epoch of a cut, and before anything leaves: all of the slots that were owned at it."""
+        cut = self.view.cut
+        if cut is None or cut.epoch != epoch:
+            return
+        slots = self.view.topology.slots(self.me.instance, epoch)
+        base = cut.base if cut.base in self.state.marks else None
+        chunks = tuple(chunk.select(slots) for chunk in self.state.snapshot(slots, base))
+        self.state.mark(epoch)
+        self._effects.append(Persist(self.me, cut, slots, base, chunks))
+
+    @property
+    def _cuts(self) -> tuple[int, ...]:
+        """Epochs since which a later cut may want to know what changed."""
+        cut = self.view.cut
+        return () if cut is None else (cut.epoch, *(() if cut.base is None else (cut.base,)))
 
     def _checkpoint_if_due(self) -> None:
         if (
@@ -149,7 +185,7 @@ class StatefulInstance(KeyedInstance[Batch]):
 
     def _on_backup_counted(self, message: BackupCounted) -> None:
         if self.checkpointing.on_counted(Copy(message.holder, message.epoch)):
-            self.state.release(min((message.epoch, *self.departures.pinned)))
+            self.state.release(min((message.epoch, *self.departures.pinned, *self._cuts)))
             self._checkpoint_if_due()
 
     def _on_backup_refused(self, message: BackupRefused) -> None:
@@ -180,8 +216,7 @@ class StatefulInstance(KeyedInstance[Batch]):
         if self.phase is Phase.STANDBY:
             self._run_if_current()
         elif self.phase is Phase.RESTORING:
-            assert self._origin is not None
-            if self._origin.holder not in view.nodes:
+            if self._origin is not None and self._origin.holder not in view.nodes:
                 self._fail_to_restore()
         elif self.phase is Phase.RUNNING:
             self.checkpointing.on_view(view)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from primitives.graph import InstanceId
 from primitives.topology import Topology
+from seep.protocol.cuts import Cut
 
 MANAGER = "manager"
 
@@ -42,6 +43,7 @@ class View:
     placement: Mapping[InstanceId, Seat]
     nodes: frozenset[str]
     vms: Mapping[str, str] = field(default_factory=dict)  #: the VM of a node, where that is known
+    cut: Cut | None = None  #: the last one that was announced
     leaving: frozenset[str] = frozenset()  #: live nodes that will go: nothing new is to be kept there
 
     def incarnation(self, instance: InstanceId) -> Incarnation:

@@ -18,6 +18,7 @@ from primitives.slots import SlotSet
 from primitives.topology import Arrival, Assignment, Topology, Version
 from seep.protocol import messages
 from seep.protocol.courier import Frame
+from seep.protocol.cuts import Cut, Part
 from seep.protocol.view import Incarnation, Seat, View
 
 
@@ -168,7 +169,7 @@ TYPES: list[WireType] = [
     WireType(Version, _version_fields, _version_made),
     WireType(QueryGraph, lambda graph: [graph.to_json()], lambda items: QueryGraph.from_json(*items)),
     WireType(Topology, lambda topology: [topology.graph, topology.history], _topology_made),
-    *map(_record, (Kept, InstanceId, Edge, Incarnation, Seat, View, Frame, Chunk, Checkpoint, Emission)),
+    *map(_record, (Kept, InstanceId, Edge, Incarnation, Seat, Cut, Part, View, Frame, Chunk, Checkpoint, Emission)),
     *(_record(kind) for kind in vars(messages).values() if getattr(kind, "__module__", "") == messages.__name__),
 ]
 TAG_OF: dict[type, int] = {kind.type: code for code, kind in enumerate(TYPES)}

@@ -178,6 +178,14 @@ def _join(world: World, _: random.Random, __: int) -> None:
     world.join()
 
 
+def _persist(world: World, _: random.Random, __: int) -> None:
+    world.perform(MANAGER, world.manager.persist()[1])
+
+
+def _restart(world: World, _: random.Random, __: int) -> None:
+    world.restart()
+
+
 def _finish(world: World, _: random.Random, __: int) -> None:
     world.perform(MANAGER, world.manager.finish())
 
@@ -205,5 +213,7 @@ _STRIKES: dict[What, Callable[[World, random.Random, int], None]] = {
     What.BLIND_SPLIT: _blind_split,
     What.CHECKPOINT: _checkpoint,
     What.JOIN: _join,
+    What.PERSIST: _persist,
+    What.RESTART: _restart,
     What.FINISH: _finish,
 }

@@ -28,6 +28,8 @@ class What(StrEnum):
     BLIND_SPLIT = "blind split"  #: the same while the origin cannot hear the manager, and so goes on for a while
     CHECKPOINT = "checkpoint"  #: on demand
     JOIN = "join"  #: a fresh node
+    PERSIST = "persist"  #: a cut is announced
+    RESTART = "restart"  #: everything ends, the manager too, and a new run begins from the last complete cut
     FINISH = "finish"  #: the input is ended before it is read to its end
 
 
@@ -59,6 +61,8 @@ _WEIGHTS = {
     What.BLIND_SPLIT: 3,
     What.CHECKPOINT: 4,
     What.JOIN: 1,
+    What.PERSIST: 4,
+    What.RESTART: 1,
     What.FINISH: 1,
 }
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from primitives.graph import InstanceId, Kind
 from seep.protocol.checkpointing import CheckpointSettings
 from seep.protocol.core import ManagerSettings
 from seep.protocol.courier import Courier, Frame
+from seep.protocol.cuts import CutAbandoned, CutComplete, Persist, Recall, Recalled
 from seep.protocol.effects import Commit, Effect, Event, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
 from seep.protocol.logic import Logic, SourceLogic
 from seep.protocol.manager import Manager
-from seep.protocol.messages import BackupCounted
+from seep.protocol.messages import BackupCounted, Persisted
 from seep.protocol.node import Node
 from seep.protocol.sink import CommitAccepted, CommitRefused, SinkOpened
 from seep.protocol.view import MANAGER, Incarnation
+from seep.simulator.archive import Archive
 from seep.simulator.faults import Fault
 from seep.simulator.network import Channel, Network
 from seep.simulator.queries import Query
@@ -98,25 +100,50 @@ class World:
         self._settings = self._checkpoint_settings()
         self._operators = Operators(query, self.rng, limits.bite)
         self._batches = query.medium.batches(query.graph)
-        settings = ManagerSettings(
+        self.archive = Archive()
+        self.lives = 0
+        self._manager_settings = ManagerSettings(
             window=self.rng.choice((2, 4, 8)),
             lead=self.rng.choice((0, 1, 3)),
             warm_up=self.rng.random() < 0.5,
             trim_every=self.rng.choice((1, 1, 3)),
             recovery_parallelism=self.rng.choice((1, 1, 1, 2, 3)),
+            cut_chain=self.rng.choice((0, 1, 3)),
         )
-        self.manager = Manager(query.graph, query.parallelism, settings)
-        self._begin(faults)
+        self.manager = Manager(query.graph, query.parallelism, self._manager_settings)
+        self._launch()
+        self._plan(faults)
 
     def _checkpoint_settings(self) -> CheckpointSettings:
         return CheckpointSettings(every=self.rng.choice((1, 2, 4, 9)), changed=self.rng.choice((None, None, 3)))
 
-    def _begin(self, faults: list[Fault]) -> None:
-        from seep.simulator.chaos import strike
-
+    def _launch(self) -> None:
         for _ in range(self.rng.randint(2, 5)):
             self.join()
         self.perform(MANAGER, self.manager.launch())
+
+    def restart(self) -> None:
+        """All processes are gone at once, the driver too; a new run goes on from the last complete cut."""
+        if self.finished is not None or self.lost is not None:
+            return
+        self.lives += 1
+        self.network = Network(self.rng)
+        self.nodes.clear()
+        self.frozen.clear()
+        self._couriers.clear()
+        self._streams.clear()
+        self._waking.clear()
+        beginning = replace(self.archive.saved.beginning, generation=self.lives)
+        self.store.rewind(beginning.epoch)
+        self.offsets = {epoch: read for epoch, read in self.offsets.items() if epoch <= beginning.epoch}
+        bits = {o: spec.slot_bits for o, spec in self.query.graph.operators.items()}
+        parallelism = {operator: self.rng.randint(1, min(3, 1 << size)) for operator, size in bits.items()}
+        self.manager = Manager(self.query.graph, parallelism, self._manager_settings, beginning)
+        self._launch()
+
+    def _plan(self, faults: list[Fault]) -> None:
+        from seep.simulator.chaos import strike
+
         for fault in faults:
             self.at(fault.step, lambda fault=fault: strike(self, fault))  # type: ignore[misc]
 
@@ -226,6 +253,16 @@ class World:
                     self.network.send(Channel(process, STORE, sink), effect)
                 case LogOffsets(source, epoch, positions):
                     self.offsets.setdefault(epoch, {}).setdefault(source.operator, {}).update(positions)
+                case Persist():
+                    self._persist(process, effect)
+                case Recall(owner, slots):
+                    chunks = self.archive.read(owner.instance.operator, slots)
+                    self.network.send(Channel(STORE, process, owner), (owner, Recalled(chunks)))
+                case CutComplete():
+                    self.archive.complete(effect, self.lives)
+                    self.tally.count("cut complete")
+                case CutAbandoned():
+                    self.tally.count("cut abandoned")
                 case Event(kind):
                     self.tally.count(kind)
                     if self.trace:
@@ -234,6 +271,16 @@ class World:
                     self.finished = epoch
                 case StateLost():
                     self.lost = effect
+
+    def _persist(self, node: str, effect: Persist) -> None:
+        """Writing takes a while; if the node ends before, nobody hears of it."""
+        life = self.lives
+
+        def written() -> None:
+            if node in self.nodes and life == self.lives:
+                self._post(node, MANAGER, Persisted(effect.owner, effect.cut.id, self.archive.write(effect)))
+
+        self.at(self.now + self.rng.randint(1, 80), written)
 
     def _post(self, source: str, target: str, body: Any) -> None:
         version = self.nodes[source].version if source in self.nodes else 0

@@ -121,7 +121,9 @@ incarnations = of(Incarnation)
 def comparable(value: Any) -> Any:
     """A form in which values are equal just if they are the same in type and content."""
     if isinstance(value, View):
-        return View, comparable((value.version, value.topology, value.placement, value.nodes, value.vms, value.leaving))
+        return View, comparable(
+            (value.version, value.topology, value.placement, value.nodes, value.vms, value.cut, value.leaving)
+        )
     if isinstance(value, Mapping):
         return dict, {key: comparable(item) for key, item in value.items()}
     if isinstance(value, tuple | list):

@@ -42,7 +42,7 @@ MOVES = Plan(
     most_faults=30,
     over_steps=2500,
     limits=Limits(rows=24),
-    only=(What.MOVE, What.MOVE_BACK, What.DRAIN, What.SPLIT, What.CHECKPOINT, What.CUT),
+    only=(What.MOVE, What.MOVE_BACK, What.DRAIN, What.SPLIT, What.CHECKPOINT, What.CUT, What.PERSIST, What.RESTART),
 )
 
 

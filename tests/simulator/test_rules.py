@@ -14,12 +14,14 @@ from primitives.partition import partition_buffer_state
 from primitives.trim import safe_to_trim
 from seep.protocol import core, instance, keyed, safety, source
 from seep.protocol.core import ManagerCore
+from seep.protocol.cuts import Beginning
 from seep.protocol.departures import Departures
 from seep.protocol.inbox import Inbox
 from seep.protocol.instance import Instance
 from seep.protocol.manager import Manager
 from seep.protocol.messages import FromNothing, Logged
 from seep.protocol.node import Node
+from seep.simulator.cells import Cells
 from seep.simulator.faults import What
 from seep.simulator.schedule import Outcome, Plan, Verdict, minimise, run_schedule
 from seep.simulator.world import Limits
@@ -111,6 +113,30 @@ def give_up_without_asking_for_unrecorded_copies() -> AbstractContextManager[Any
     return patch.object(core.ManagerCore, "_search", core.ManagerCore._fail)
 
 
+def complete_a_cut_before_the_sinks_have_committed_it() -> AbstractContextManager[Any]:
+    committed = core.ManagerCore._has_committed
+
+    def at_once(self: Any, sink: InstanceId, epoch: int) -> bool:
+        return epoch != self.final or committed(self, sink, epoch)
+
+    return patch.object(core.ManagerCore, "_has_committed", at_once)
+
+
+def give_a_new_life_the_incarnations_of_the_last() -> AbstractContextManager[Any]:
+    return patch.object(Beginning, "first_incarnation", 0)
+
+
+def forget_what_changed_since_the_last_cut() -> AbstractContextManager[Any]:
+    """As if a delta of the newest backup were one of the newest cut."""
+
+    def since_the_backup(self: Any, slots: Any, since: int | None = None) -> Any:
+        later = [mark for mark in self.marks if since is not None and mark > since]
+        return snapshot(self, slots, min(later, default=since))
+
+    snapshot = Cells.snapshot
+    return patch.object(Cells, "snapshot", since_the_backup)
+
+
 ALL: tuple[What, ...] = ()
 
 #: The rule that is broken, the kinds of fault that show it soonest, and how many schedules may pass unnoticed.
@@ -128,6 +154,19 @@ BROKEN: dict[Callable[[], AbstractContextManager[Any]], tuple[tuple[What, ...], 
     leave_departed_slots_out_of_checkpoints: (ALL, 200),
     begin_empty_where_state_is_lost: (ALL, 200),
     give_up_without_asking_for_unrecorded_copies: (ALL, 1_000),
+    give_a_new_life_the_incarnations_of_the_last: ((What.RESTART, What.KILL), 100),
+}
+
+#: The same for rules of cuts, which take longer runs: several cuts and restarts in each.
+CUTS = Plan(
+    most_faults=25,
+    over_steps=2500,
+    limits=Limits(rows=24, steps=40_000),
+    only=(What.PERSIST, What.RESTART, What.CHECKPOINT, What.MOVE),
+)
+BROKEN_FOR_CUTS = {
+    complete_a_cut_before_the_sinks_have_committed_it: 100,
+    forget_what_changed_since_the_last_cut: 200,
 }
 
 
@@ -141,6 +180,16 @@ def test_the_simulator_notices_a_broken_rule(broken: Callable[[], AbstractContex
     kinds, within = BROKEN[broken]
     with broken():
         assert first_violation(Plan(only=kinds, limits=LIMITS), within) is not None
+
+
+@pytest.mark.parametrize("broken", BROKEN_FOR_CUTS, ids=lambda rule: rule.__name__)
+def test_the_simulator_notices_a_broken_rule_of_cuts(broken: Callable[[], AbstractContextManager[Any]]) -> None:
+    with broken():
+        assert first_violation(CUTS, BROKEN_FOR_CUTS[broken]) is not None
+
+
+def test_runs_full_of_cuts_and_restarts_are_exact() -> None:
+    assert first_violation(CUTS, 40) is None
 
 
 def test_a_violation_is_cut_down_to_faults_that_all_matter() -> None:

@@ -1,0 +1,48 @@
+"""The archive: the durable storage of a simulated world, which outlives all its processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from primitives.slots import SlotSet
+from seep.protocol.cuts import Beginning, CutComplete, Part, Persist
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A complete cut."""
+
+    beginning: Beginning
+    #: operator -> what was written, in the order in which it has to be restored
+    parts: Mapping[str, tuple[tuple[SlotSet, tuple[Any, ...]], ...]]
+
+
+@dataclass(slots=True)
+class Archive:
+    """Takes in parts of cuts as they are written; knows the last complete one."""
+
+    saved: Saved = field(default_factory=lambda: Saved(Beginning(0, {}, 0), {}))
+    _parts: list[Persist] = field(default_factory=list)
+
+    def write(self, part: Persist) -> Part:
+        self._parts.append(part)
+        return Part(part.slots, part.base, len(self._parts) - 1)
+
+    def complete(self, cut: CutComplete, generation: int) -> None:
+        """Parts that build on the cut before come after what that has; those that do not replace it by themselves."""
+        earlier = self.saved.parts if any(part.base is not None for part in cut.parts.values()) else {}
+        parts: dict[str, tuple[tuple[SlotSet, tuple[Any, ...]], ...]] = {}
+        for instance, part in cut.parts.items():
+            before = parts.get(instance.operator, earlier.get(instance.operator, ()))
+            parts[instance.operator] = (*before, (part.slots, self._parts[part.reference].chunks))
+        self.saved = Saved(Beginning(cut.cut.epoch, cut.positions, generation), parts)
+
+    def read(self, operator: str, slots: SlotSet) -> tuple[Any, ...]:
+        """What the last complete cut has of these slots, as chunks to restore in order."""
+        found: list[Any] = []
+        for written, chunks in self.saved.parts.get(operator, ()):
+            if common := written & slots:
+                found += [chunk.select(common) for chunk in chunks]
+        return tuple(found)

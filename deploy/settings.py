@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from ipaddress import ip_network
+
+from pydantic import Field, field_validator
 
 from primitives.settings import Section
 
@@ -28,8 +30,22 @@ class ClusterSettings(Section):
     admin: str | None = Field(
         None, description="Address range, such as 203.0.113.7/32, that may reach the master and SSH; none: nobody."
     )
+    admin_ports: list[int] = Field(
+        [22, 4040, 8080, 8081], description="What `admin` may reach: SSH, and the pages of Spark."
+    )
     tags: dict[str, str] = Field(default_factory=dict, description="More tags or labels for everything.")
     environment: str = Field("requirements.lock", description="File with the pinned Python environment of the VMs.")
     hourly: dict[str, float] = Field(
         default_factory=dict, description="Dollars per hour by machine type, for the plan; none are built in."
     )
+
+    @field_validator("admin")
+    @classmethod
+    def _is_a_range(cls, admin: str | None) -> str | None:
+        """Refuses the whole internet, as Spark's pages have no password."""
+        if admin is None:
+            return None
+        addresses = ip_network(admin)
+        if addresses.prefixlen == 0:
+            raise ValueError("that is everybody; name the addresses you come from, such as 203.0.113.7/32")
+        return str(addresses)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
@@ -15,6 +13,7 @@ from policies.schedule import Schedule, ScheduleSettings
 from policies.settings import ScalingSettings
 from policies.true_rate import TrueRate, TrueRateSettings
 from primitives.errors import UserError
+from primitives.import_paths import imported
 from primitives.settings import Section, WrongSettings, checked
 
 S = TypeVar("S", bound=Section)
@@ -79,9 +78,11 @@ def _own(model: type[S], scaling: ScalingSettings) -> S:
 
 
 def _of_user(scaling: ScalingSettings) -> Policy:
-    found = _class_at(scaling.policy)
+    found = imported(scaling.policy, "scaling.policy")
+    if not isinstance(found, type):
+        raise UserError(f"scaling.policy is {scaling.policy!r}: that is no class")
     if not callable(getattr(found, "decide", None)):
-        raise UserError(f"scaling.policy: {scaling.policy} has no method decide(self, history)")
+        raise UserError(f"scaling.policy is {scaling.policy!r}: it has no method decide(self, history)")
     try:
         policy: Policy = found(**scaling.settings)
     except Exception as reason:
@@ -90,19 +91,3 @@ def _of_user(scaling: ScalingSettings) -> Policy:
             f"{type(reason).__name__}: {reason}"
         ) from reason
     return policy
-
-
-def _class_at(path: str) -> type:
-    """The class `module:Class`; modules are looked for in the working directory too."""
-    module, _, name = path.partition(":")
-    if "" not in sys.path:
-        sys.path.append("")
-    try:
-        found = getattr(importlib.import_module(module), name, None)
-    except Exception as reason:
-        raise UserError(
-            f"scaling.policy: module {module!r} cannot be imported: {type(reason).__name__}: {reason}"
-        ) from reason
-    if not isinstance(found, type):
-        raise UserError(f"scaling.policy: {name!r} in {module} is {'not there' if found is None else 'no class'}")
-    return found

@@ -1,66 +1,104 @@
-"""persist_state: a checkpoint's processing state as blobs for a storage outside the query, and back.
+"""persist_state: the processing state of a checkpoint as blobs for a storage outside the query, and back.
 
 At a cut of the same epoch through the whole query no buffer state is needed: every receiver is at that epoch too, and
-the sources read on from there. So β is left out, and only a full checkpoint can be persisted.
+the sources read on from there. So β is left out. What is written counts once a manifest refers to it.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from typing import Any
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
 
+from primitives.avro_file import Codec, Damaged, Piece
+from primitives.blob import avro_name, read_blob, write_blob
 from primitives.checkpoint import Checkpoint
-from primitives.chunk import Chunk, read_chunk, write_chunk
-from primitives.errors import EnvironmentFault, InternalError
+from primitives.chunk import Chunk
 from primitives.graph import InstanceId
+from primitives.manifest import BlobRef, Component, ContainerState, Extra, Part, Reading
 from primitives.slots import SlotSet
 
-_MANIFEST = "manifest.json"
+#: Stores parts of bytes under a name that is unique within the operator and checkpoint; returns their key.
+Put: TypeAlias = Callable[[str, Sequence[Piece]], str]
+
+#: So many bytes from a place on of what is stored under a key.
+GetRange: TypeAlias = Callable[[str, int, int], Piece]
 
 
-def persist_state(checkpoint: Checkpoint, put: Callable[[str, memoryview], None]) -> str:
-    """Writes one blob per container, and last a manifest, without which nothing of it counts; returns their prefix."""
-    if checkpoint.base is not None:
-        raise InternalError(
-            f"checkpoint {checkpoint.epoch} of {checkpoint.owner} is a delta; merge it before persisting"
-        )
-    prefix = f"{checkpoint.owner.operator}/{checkpoint.owner.index}/{checkpoint.epoch}"
-    for chunk in checkpoint.state:
-        put(f"{prefix}/{chunk.name}", memoryview(write_chunk(chunk)))
-    put(f"{prefix}/{_MANIFEST}", memoryview(json.dumps(_manifest(checkpoint)).encode()))
-    return prefix
+def persist_state(
+    checkpoint: Checkpoint,
+    put: Put,
+    codec: Codec = Codec.NONE,
+    *,
+    slot_bits: int,
+    slots: SlotSet | None = None,
+    extra: bytes | None = None,
+) -> Part:
+    """Writes a blob for each chunk; returns what a manifest says of them (see `component_of`).
+
+    The checkpoint may be a delta. `slots` are those that its owner has after the epoch: a checkpoint may cover others,
+    which it has handed over. `extra` is what belongs to no slot.
+    """
+    owner, mine = checkpoint.owner, checkpoint.slots if slots is None else slots
+    containers: dict[str, ContainerState] = {}
+    for place, chunk in enumerate(checkpoint.state):
+        name = f"{owner.index}-{avro_name(chunk.name)}-{place}"
+        written = _write(_own(chunk, checkpoint.slots, mine), checkpoint.epoch, mine, put, name, codec)
+        earlier = containers[chunk.name].blobs if chunk.name in containers else ()
+        containers[chunk.name] = written.model_copy(update={"blobs": (*earlier, *written.blobs)})
+    return Part(
+        operator=owner.operator,
+        instance=owner.index,
+        epoch=checkpoint.epoch,
+        base=checkpoint.base,
+        slots=mine,
+        slot_bits=slot_bits,
+        containers=containers,
+        extra=None if extra is None else _write_extra(owner, extra, put),
+    )
 
 
-def retrieve_state(prefix: str, get: Callable[[str], bytes]) -> Checkpoint:
-    """Reads what `persist_state` wrote under a prefix; a damaged or missing blob is named in the error."""
-    manifest = _read_manifest(f"{prefix}/{_MANIFEST}", get)
-    state = tuple(_read_chunk(f"{prefix}/{name}", get) for name in manifest["containers"])
-    owner, epoch = InstanceId(*manifest["owner"]), manifest["epoch"]
-    return Checkpoint(owner, 0, -1, epoch, None, SlotSet.from_json(manifest["slots"]), state, (), epoch)
+def retrieve_state(component: Component, slots: SlotSet, get: GetRange) -> tuple[Chunk, ...]:
+    """The state of `slots` as chunks, to be restored in this order; reads no more than it must.
+
+    What is missing or damaged raises EnvironmentFault with its key.
+    """
+    return tuple(_read(reading, get) for readings in component.needed(slots).values() for reading in readings)
 
 
-def _manifest(checkpoint: Checkpoint) -> dict[str, object]:
-    return {
-        "owner": list(checkpoint.owner),
-        "epoch": checkpoint.epoch,
-        "slots": checkpoint.slots.to_json(),
-        "containers": [chunk.name for chunk in checkpoint.state],
-    }
+def retrieve_extras(component: Component, instance: int, parallelism: int, get: Callable[[str], Piece]) -> list[bytes]:
+    """What a new instance takes over of what belongs to no slot: that of several if there are fewer than before."""
+    return [_read_extra(extra, get) for extra in component.extras_of(instance, parallelism)]
 
 
-def _read_manifest(name: str, get: Callable[[str], bytes]) -> dict[str, Any]:
-    try:
-        manifest = json.loads(get(name))
-    except (KeyError, OSError, ValueError) as error:
-        raise EnvironmentFault(
-            f"{name} is missing or damaged ({error}): the checkpoint there is not complete"
-        ) from error
-    return dict(manifest)
+def _own(chunk: Chunk, covered: SlotSet, mine: SlotSet) -> Chunk:
+    """What the chunk says of the owner's slots; a delta also voids slots that have left, of which others tell."""
+    if covered <= mine:
+        return replace(chunk, replaced=chunk.replaced & mine)
+    return chunk.select(mine)
 
 
-def _read_chunk(name: str, get: Callable[[str], bytes]) -> Chunk:
-    try:
-        return read_chunk(get(name))
-    except (KeyError, OSError, EnvironmentFault) as error:
-        raise EnvironmentFault(f"{name} cannot be read back: {error}") from error
+def _write(chunk: Chunk, epoch: int, slots: SlotSet, put: Put, name: str, codec: Codec) -> ContainerState:
+    blob = write_blob(chunk, codec)
+    key = put(name, blob.parts)
+    ref = BlobRef(key=key, epoch=epoch, slots=slots, replaced=chunk.replaced, index=blob.index)
+    return ContainerState(avro_schema=blob.schema, blobs=(ref,))
+
+
+def _read(reading: Reading, get: GetRange) -> Chunk:
+    key = reading.blob.key
+    pieces = [get(key, start, length) for start, length in reading.ranges]
+    return read_blob(reading.blob.index, reading.slots, pieces, key)
+
+
+def _write_extra(owner: InstanceId, data: bytes, put: Put) -> Extra:
+    key = put(f"{owner.index}-extra", [data])
+    return Extra(instance=owner.index, key=key, size=len(data), crc=zlib.crc32(data))
+
+
+def _read_extra(extra: Extra, get: Callable[[str], Piece]) -> bytes:
+    data = bytes(get(extra.key))
+    if (len(data), zlib.crc32(data)) != (extra.size, extra.crc):
+        raise Damaged(f"{extra.key} is damaged: it is not the {extra.size} bytes that were written")
+    return data

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from typing import Any, Protocol
 
 from primitives.errors import UserError
+from primitives.import_paths import imported
 from vmpool.delayed import Delayed
 from vmpool.provider import Provider
 from vmpool.settings import PoolSettings
@@ -67,23 +67,16 @@ def _built_in(name: str) -> Factory:
 
 
 def _of_user(path: str) -> Factory:
-    """The class or function `module:name`; modules are looked for in the working directory too."""
-    module, _, name = path.partition(":")
-    if "" not in sys.path:
-        sys.path.append("")
-    try:
-        found = getattr(importlib.import_module(module), name, None)
-    except Exception as reason:
-        raise UserError(f"pool.provider: {module!r} cannot be imported: {type(reason).__name__}: {reason}") from reason
+    found = imported(path, "pool.provider")
     if not callable(found):
-        raise UserError(f"pool.provider: {name!r} in {module} is {'not there' if found is None else 'no class'}")
+        raise UserError(f"pool.provider is {path!r}: that is no class, and no function")
 
     def factory(settings: dict[str, Any], **more: Any) -> Provider:
         try:
             provider: Provider = found(settings, **more)
         except TypeError as reason:
             raise UserError(
-                f"pool.provider: {path} cannot be made: {reason}; it is called with settings, run=, master=, "
+                f"pool.provider is {path!r}: it cannot be made: {reason}; it is called with settings, run=, master=, "
                 "nodes_per_vm= (docs/pool.md)"
             ) from reason
         return provider
@@ -94,4 +87,4 @@ def _of_user(path: str) -> Factory:
 def _check_complete(provider: Provider, name: str) -> None:
     missing = [method for method in _METHODS if not callable(getattr(provider, method, None))]
     if missing:
-        raise UserError(f"pool.provider: {name} has no method {', '.join(missing)} (docs/pool.md)")
+        raise UserError(f"pool.provider is {name!r}: it has no method {', '.join(missing)} (docs/pool.md)")

@@ -27,7 +27,7 @@ class Site:
 
     @cached_property
     def vpc(self) -> str:
-        """The subnet's, or the region's default; looked up once, as nearly every question about the network needs it."""
+        """The subnet's, or the region's default; looked up once, as each look at the network needs it."""
         about = f"network of cluster {self.cluster}"
         if self.settings.subnet:
             found = self.aws.items("ec2", "describe_subnets", about, "Subnets", SubnetIds=[self.settings.subnet])

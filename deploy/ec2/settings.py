@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_network
-
 from pydantic import Field, field_validator
 
 from deploy.settings import ClusterSettings
@@ -29,20 +27,6 @@ class Ec2Settings(AwsAccess, ClusterSettings):
         None, description="Subnet of all instances; if none, one of the region's default VPC that EC2 chooses."
     )
     volume_gb: int = Field(20, ge=8, le=16_384, description="Size of each root volume, in GiB; it is encrypted.")
-    admin_ports: list[int] = Field(
-        [22, 4040, 8080, 8081], description="What `admin` may reach: SSH, and the pages of Spark."
-    )
-
-    @field_validator("admin")
-    @classmethod
-    def _is_a_range(cls, admin: str | None) -> str | None:
-        """Refuses the whole internet, as Spark's pages have no password."""
-        if admin is None:
-            return None
-        addresses = ip_network(admin)
-        if addresses.prefixlen == 0:
-            raise ValueError("that is everybody; name the addresses you come from, such as 203.0.113.7/32")
-        return str(addresses)
 
     @field_validator("tags")
     @classmethod

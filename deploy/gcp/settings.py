@@ -37,7 +37,6 @@ class GcpSettings(ClusterSettings, GceAccess):
         True,
         description="Whether VMs have an address outside; without, they install by way of your Cloud NAT or mirror.",
     )
-    admin_ports: list[int] = Field([22, 4040, 8080, 8081], description="What `admin` may reach: SSH and Spark's pages.")
     image_project: str = Field("debian-cloud", description="Project of the image.")
     image: str = Field(
         "family/debian-12", description="The image, or family/ and the family of which the newest is taken."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -191,7 +192,7 @@ class Frame(Tracked[_Log]):
 
     def mark(self, epoch: int) -> None:
         """See `State.mark`."""
-        if self._is_sparse(len(self)):
+        if self._is_sparse(len(self._index)):
             self._compact(_NO_ROWS)
         super().mark(epoch)
 
@@ -217,25 +218,57 @@ class Frame(Tracked[_Log]):
 
     def drop(self, slots: SlotSet) -> None:
         """See `State.drop`. Costs a hash of each key, unless the slots are empty."""
+        self._changes.replace(slots)
+        self._remove_slots(slots)
+
+    def _remove_slots(self, slots: SlotSet) -> None:
         rows = row_numbers(self._rows_in(slots))
         self._rows_in_slot[slots.mask(self.slot_bits)] = 0
-        self._changes.replace(slots)
-        if self._is_sparse(len(self) - len(rows)):
+        if self._is_sparse(len(self._index) - len(rows)):
             self._compact(rows)
         else:
             self._index.remove(rows)
 
     def size(self, slots: SlotSet | None = None) -> int:
         """See `State.size`. Extrapolates from a few rows."""
-        count = len(self) if slots is None else self._count_in(slots)
+        held = len(self._index)
+        count = held if slots is None else self._count_in(slots)
         rows = self._index.rows
         sample = rows[:_SAMPLE] if isinstance(rows, np.ndarray) else slice(0, min(_SAMPLE, rows.stop))
-        return count * int(self._batch(sample).nbytes) // min(_SAMPLE, len(self)) if count else 0
+        return count * int(self._batch(sample).nbytes) // min(_SAMPLE, held) if count else 0
 
     def changed(self, since: int) -> int:
         """See `State.changed`."""
         kept = SlotSet.full(self.slot_bits) - self._changes.replaced_since(since)
         return len(self._written_since(since)) + len(self._deleted_since(since, kept)[0])
+
+    # --- rows that are kept elsewhere for a while ---------------------------------------------------------------------
+
+    def evict(self, slots: SlotSet) -> None:
+        """Removes the rows of slots that are kept elsewhere from now on, so it does not count as a change."""
+        self._unlog(row_numbers(self._rows_in(slots)))
+        self._remove_slots(slots)
+
+    def admit(self, rows: pa.RecordBatch, written: Mapping[int, pa.RecordBatch] = MappingProxyType({})) -> None:
+        """Brings back rows, which are not there; `written` has the keys of those written since a mark, by mark."""
+        numbers = self._number(rows)
+        for name, column in self._columns.items():
+            self._table.assign(column, numbers, rows[name])
+        for mark, batch in written.items():
+            changed = self.locate(batch, create=False)
+            self._changes.since(mark)[0].log.written.add(changed[changed >= 0])
+
+    def _number(self, rows: pa.RecordBatch) -> Rows:
+        """New rows for keys that have none, without a word in the logs, where their numbers may be left over."""
+        located = self._index.locate(self._declared.keys_from(rows), create=True)
+        np.add.at(self._rows_in_slot, slots_of(located.hashes[located.created], self.slot_bits), 1)
+        self._unlog(located.rows)
+        return located.rows
+
+    def _unlog(self, rows: Rows) -> None:
+        for mark in self.marks[:1]:
+            for interval in self._changes.since(mark):
+                interval.log.written.discard(rows)
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
@@ -309,7 +342,7 @@ class Frame(Tracked[_Log]):
     def _within(self, slots: SlotSet, rows: Selection) -> Selection:
         """Those of the rows that are in `slots`; looks at keys only if some are and some are not."""
         count = self._count_in(slots)
-        if count in (0, len(self)):
+        if count in (0, len(self._index)):
             return rows if count else _NO_ROWS
         return self._table.within(slots.mask(self.slot_bits), rows)
 

@@ -136,7 +136,7 @@ class KeyColumns:
             raise self._wrong(at, f"the column is not of type {kind}: {reason}") from reason
         if len(array) != rows:
             raise self._wrong(at, f"{len(array)} rows, but there are {rows} times")
-        return _normal_floats(array) if pa.types.is_floating(kind) else array
+        return normal_floats(array) if pa.types.is_floating(kind) else array
 
 
 def to_array(column: Column, kind: pa.DataType) -> pa.Array:
@@ -206,6 +206,7 @@ def _python_values(column: pa.Array) -> list[Any]:
     return values
 
 
-def _normal_floats(array: pa.Array) -> pa.Array:
+def normal_floats(array: pa.Array) -> pa.Array:
+    """The floats with one NaN and no -0.0."""
     nan = pa.scalar(math.nan, array.type)
     return pc.if_else(pc.is_nan(array), nan, pc.add(array, pa.scalar(0, array.type)))

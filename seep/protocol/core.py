@@ -221,13 +221,18 @@ class ManagerCore:
                 self._post(seat.node, TakeCheckpoint(Incarnation(instance, seat.incarnation)))
         return self._drain()
 
-    def persist(self) -> tuple[Cut | None, list[Effect]]:
-        """Announces a cut a little ahead; None if one is under way, or the query does not run on."""
+    def persist(self, number: int | None = None, full: bool | None = None) -> tuple[Cut | None, list[Effect]]:
+        """Announces a cut a little ahead; None if one is under way, or the query does not run on.
+
+        With `full` all state is written, without only what changed since the last complete cut, as far as instances
+        know that; if it is not given, by the length of the chain.
+        """
         if self.phase is not Phase.RUNNING or self.final is not None or self.cutting is not None:
             return None, []
-        base = self._complete_cut.epoch if self._complete_cut and self._chained < self.settings.cut_chain else None
-        number = 1 + (self.cut.id if self.cut else 0)
-        self.cut = Cut(number, self.ticked + 1 + self.settings.lead, base)
+        if full is None:
+            full = self._chained >= self.settings.cut_chain
+        number = number or 1 + (self.cut.id if self.cut else 0)
+        self.cut = Cut(number, self.ticked + 1 + self.settings.lead, None if full else self.complete_cut_epoch)
         self._publish()
         self.cutting = CutUnderWay(self.cut, self.version)
         return self.cut, self._drain()
@@ -341,6 +346,11 @@ class ManagerCore:
             self._homeless.remove(instance)
         self._view_is_old = True
         self._effects.append(Event("retired", str(instance)))
+
+    @property
+    def complete_cut_epoch(self) -> int | None:
+        """The epoch of the last complete cut of this run."""
+        return self._complete_cut.epoch if self._complete_cut else None
 
     # -- cuts ---------------------------------------------------------------------------------------------------------
 

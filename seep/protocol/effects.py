@@ -40,6 +40,7 @@ class Commit(NamedTuple):
     inputs: Mapping[int, tuple[Any, ...]]  #: batches by input port
     watermark: int
     created: float = 0.0  #: when the oldest row behind it came to be; 0 if unknown
+    flush: bool = False  #: it is the epoch of a cut: what was taken so far is to be durable by itself
 
 
 class LogOffsets(NamedTuple):

@@ -13,7 +13,7 @@ from seep import sinks
 from seep.operators.definition import Definition, Setting
 from seep.operators.errors import DEAD_LETTERS
 from seep.query.checks import can_be_key, check_travels
-from seep.query.program import Program
+from seep.query.program import Program, Resume
 from seep.query.query import Query
 from seep.query.stream import Stream
 from seep.query.vertex import (
@@ -39,8 +39,10 @@ class Compiler:
         parallelism: Mapping[str, int],
         epoch_seconds: float,
         rate: Rate | float | Mapping[str, Rate | float] | None,
+        resume: Resume | None = None,
     ) -> None:
         self._query = query
+        self._resume = resume
         self._parallelism = parallelism
         self._epoch_seconds = epoch_seconds
         vertices = query.vertices.values()
@@ -63,6 +65,7 @@ class Compiler:
             sources={v.name: (v.definition, self._source_setting(v)) for v in self._sources},
             sinks=self._sink_definitions,
             parallelism={name: self._instances(name) for name in self._graph.order},
+            resume=self._resume,
         )
         _check_definitions(program)
         return program
@@ -146,10 +149,16 @@ class Compiler:
 
     @cached_property
     def _sink_definitions(self) -> dict[str, tuple[SinkDefinition, pa.Schema]]:
-        found = {vertex.name: (vertex.definition, vertex.inputs[0].schema) for vertex in self._sinks}
+        found = {vertex.name: (self._resumed(vertex), vertex.inputs[0].schema) for vertex in self._sinks}
         if self._failing:
             found[DEAD_LETTERS_SINK] = (self._query.dead_letters or sinks.collect(), DEAD_LETTERS)
         return found
+
+    def _resumed(self, vertex: SinkVertex) -> SinkDefinition:
+        """A sink that the run before had, too, goes on after it."""
+        if self._resume is None or self._resume.sinks.get(vertex.name) is None:
+            return vertex.definition
+        return vertex.definition.resumed(self._resume.beginning.epoch, self._resume.sinks[vertex.name])
 
     def _instances(self, name: str) -> int:
         """As the caller says, or as was declared; the query's own default is cut to what is possible."""

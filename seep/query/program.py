@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
 from primitives.arrow_batches import ArrowBatches
 from primitives.graph import Edge, QueryGraph
 from seep.operators.definition import Definition, Setting
+from seep.protocol.cuts import Beginning
 from seep.protocol.logic import Logic, SourceLogic
 from seep.sinks.definition import SinkDefinition
 from seep.sources.definition import SourceDefinition, SourceSetting
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """A checkpoint in storage that a run begins from."""
+
+    checkpoint: int
+    beginning: Beginning
+    sinks: Mapping[str, Any]  #: what the sinks of the run before have noted
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +38,7 @@ class Program:
     sources: Mapping[str, tuple[SourceDefinition, SourceSetting]]
     sinks: Mapping[str, tuple[SinkDefinition, pa.Schema]]
     parallelism: Mapping[str, int] = field(default_factory=dict)  #: instances per operator; 1 where absent
+    resume: Resume | None = None  #: where a run begins that does not begin from nothing
 
     def batches(self) -> ArrowBatches:
         return ArrowBatches(self.graph, self.keys)

@@ -39,7 +39,7 @@ from seep.sources.definition import SourceDefinition
 from seep.sources.rate import Rate
 
 if TYPE_CHECKING:
-    from seep.query.program import Program
+    from seep.query.program import Program, Resume
 
 
 class Query:
@@ -106,14 +106,16 @@ class Query:
         parallelism: Mapping[str, int] | None = None,
         epoch_seconds: float = 0.05,
         rate: Rate | float | Mapping[str, Rate | float] | None = None,
+        resume: Resume | None = None,
     ) -> Program:
         """Checks the whole query and makes what nodes run of it.
 
-        `parallelism` (by operator) and `rate` (one for every source, or by source) go before what was declared.
+        `parallelism` (by operator) and `rate` (one for every source, or by source) go before what was declared. With
+        `resume`, the run goes on from a checkpoint.
         """
         from seep.query.compiler import Compiler
 
-        return Compiler(self, parallelism or {}, epoch_seconds, rate).program()
+        return Compiler(self, parallelism or {}, epoch_seconds, rate, resume).program()
 
     # -- for streams --------------------------------------------------------------------------------------------------
 

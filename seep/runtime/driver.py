@@ -16,6 +16,7 @@ from primitives.errors import EnvironmentFault, InternalError, SeepError, UserEr
 from primitives.graph import InstanceId, Kind
 from seep.protocol.core import ManagerSettings
 from seep.protocol.courier import Frame
+from seep.protocol.cuts import Beginning, Cut, CutAbandoned, CutComplete
 from seep.protocol.effects import Effect, Event, Finished, LogOffsets, Post, StateLost
 from seep.protocol.manager import Manager
 from seep.protocol.messages import Committed, Data, Fenced, StateMoved
@@ -62,7 +63,14 @@ class NodeRecord:
 class ManagerProcess:
     """Runs a `Manager` on a thread of its own. What others want of the manager they ask for with `ask`."""
 
-    def __init__(self, program: Program, options: RunOptions, interface: str, host: str, security: Security) -> None:
+    def __init__(
+        self,
+        program: Program,
+        options: RunOptions,
+        interface: str,
+        host: str,
+        security: Security,
+    ) -> None:
         self._host = host
         self.program, self.options = program, options
         self.events = Events()
@@ -71,13 +79,16 @@ class ManagerProcess:
         #: name -> every node that has ever registered
         self.nodes: dict[str, NodeRecord] = {}
         #: source operator -> partition -> position that the source log has
-        self.positions: dict[str, dict[int, Any]] = {operator: {} for operator in program.sources}
+        read = self._beginning.positions if self._beginning else {}
+        self.positions: dict[str, dict[int, Any]] = {o: dict(read.get(o, {})) for o in program.sources}
         self.failure: SeepError | None = None
         self.ended = threading.Event()
         #: told of a node that has registered, that has joined, and that was given up (for its silence: True)
         self.on_registered: Callable[[NodeRecord], None] = lambda _: None
         self.on_joined: Callable[[NodeRecord], None] = lambda _: None
         self.on_lost: Callable[[NodeRecord, bool], None] = lambda _, __: None
+        #: told of a cut that is complete, or why it never will be
+        self.on_cut: Callable[[Cut, CutComplete | str], None] = lambda _, __: None
         #: told of a node that has notice that its VM will be taken away, and the seconds until then
         self.on_notice: Callable[[str, float], None] = lambda _, __: None
         self._names = itertools.count(1)
@@ -93,11 +104,15 @@ class ManagerProcess:
         self._detector = Detector(options.patience)
         self._recoveries = Recoveries()
         self.commits = Commits()
-        self.manager = Manager(program.graph, program.parallelism, self._settings())
+        self.manager = Manager(program.graph, program.parallelism, self._settings(), self._beginning)
         self._port = Port(interface, security, self)
         self._peers = Peers(MANAGER, security, self)
         self._thread = threading.Thread(target=self._run, name="seep manager", daemon=True)
         self._thread.start()
+
+    @property
+    def _beginning(self) -> Beginning | None:
+        return self.program.resume.beginning if self.program.resume else None
 
     @property
     def address(self) -> Address:
@@ -388,6 +403,10 @@ class ManagerProcess:
                 case Finished(epoch):
                     self.events.add("finished", detail=f"at epoch {epoch}")
                     self.ended.set()
+                case CutComplete(cut):
+                    self.on_cut(cut, effect)
+                case CutAbandoned(cut, why):
+                    self.on_cut(cut, why)
                 case StateLost():
                     self.fail(EnvironmentFault(str(effect)))
 

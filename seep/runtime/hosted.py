@@ -10,6 +10,8 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from primitives.slots import SlotSet
+from seep.protocol.cuts import Persist, Recall
 from seep.protocol.effects import Commit, Effect, OpenSink, Wake
 from seep.protocol.holder import Holder
 from seep.protocol.instance import Instance, Phase
@@ -47,6 +49,14 @@ class Surface(Protocol):
         self, node: str, sender: Incarnation, receiver: Incarnation, on_room: Callable[[], None]
     ) -> Stream | None:
         """A stream to an instance on another node; None if that node is gone."""
+        ...
+
+    def persist(self, part: Persist) -> None:
+        """Takes a part of a cut to durable storage."""
+        ...
+
+    def recall(self, hosted: HostedInstance, slots: SlotSet) -> None:
+        """Brings an instance what durable storage has of these slots, as `Recalled`."""
         ...
 
     def failed(self, instance: Incarnation | None, epoch: int, reason: BaseException) -> None:
@@ -186,6 +196,10 @@ class HostedInstance:
                 case Commit():
                     assert self._sink is not None
                     self._perform(self._sink.commit(effect))
+                case Persist():
+                    self._node.persist(effect)
+                case Recall(_, slots):
+                    self._node.recall(self, slots)
                 case _:
                     self._node.perform(effect)
 
@@ -245,6 +259,8 @@ class SinkHand:
         batches = [batch for batches in effect.inputs.values() for batch in batches if batch.num_rows]
         try:
             durable = self._store.commit(effect.sink, effect.epoch, batches, effect.watermark)
+            if effect.flush and durable < effect.epoch:
+                durable = self._store.flush()
         except SinkFenced:
             return self._instance.handle(CommitRefused(effect.epoch))
         if durable <= self._told:

@@ -19,9 +19,11 @@ from primitives.emission_codec import EMISSIONS
 from primitives.errors import UserError
 from primitives.graph import Kind
 from primitives.outbox import Outbox
+from primitives.slots import SlotSet
 from primitives.spill import SpillStore
 from seep.protocol.checkpointing import CheckpointSettings
 from seep.protocol.courier import Frame
+from seep.protocol.cuts import Persist, Recalled
 from seep.protocol.effects import Effect, Event, Post
 from seep.protocol.holder import Holder
 from seep.protocol.instance import Instance
@@ -29,6 +31,7 @@ from seep.protocol.messages import Data, Fenced, StateMoved
 from seep.protocol.node import Node
 from seep.protocol.view import MANAGER, Incarnation
 from seep.query.program import Program
+from seep.runtime.archive import Archive
 from seep.runtime.failures import failure_to_json
 from seep.runtime.hosted import HostedHolder, HostedInstance
 from seep.runtime.links import Link, Stream
@@ -40,6 +43,7 @@ from seep.runtime.share import CpuShare, NoShare
 from seep.runtime.stores import RemoteStore
 from seep.sinks.definition import Place, SinkStore
 from seep.spark.order import NodeOrder
+from seep.storage.settings import StorageSettings
 from vmpool.interruption import watch
 from vmpool.notices import notices_of
 from vmpool.settings import VMSettings
@@ -63,6 +67,8 @@ class NodeSettings:
     patience: float  #: how long the manager may be out of reach
     buffer_budget: int
     vm: VMSettings = field(default_factory=VMSettings)
+    storage: StorageSettings = field(default_factory=StorageSettings)
+    begins_from: int | None = None  #: the checkpoint in storage that the run begins from
 
 
 class NodeProcess:
@@ -78,6 +84,7 @@ class NodeProcess:
         self._alone_since: float | None = None
         self._directory = directory
         self._share = CpuShare(settings.vm.cpu, settings.vm.credit) if settings.vm.cpu else NoShare()
+        self._archive = Archive(settings.storage, program.name, settings.begins_from)
         self._port = Port(host, settings.security, self)
         self.name = self._register()
         self._peers = Peers(self.name, settings.security, self)
@@ -104,6 +111,7 @@ class NodeProcess:
             instance.halt()
         for hosted in self._hosted():
             hosted.join(1.0)
+        self._archive.close()
         self._peers.close()
         self._port.close()
         shutil.rmtree(self._directory, ignore_errors=True)
@@ -205,6 +213,21 @@ class NodeProcess:
         link = self._peers.link(node)
         return link.stream(sender, receiver, schemas, on_room) if link is not None else None
 
+    def persist(self, part: Persist) -> None:
+        slot_bits = self._program.graph.operators[part.owner.instance.operator].slot_bits
+        self._archive.write(part, slot_bits, lambda said: self._peers.post(MANAGER, self.node.version, said))
+
+    def recall(self, hosted: HostedInstance, slots: SlotSet) -> None:
+        operator, logic = hosted.me.instance.operator, hosted.meter.logic
+        self._archive.read(
+            operator,
+            slots,
+            tuple(logic.state.snapshot(SlotSet.empty())),
+            getattr(logic, "migrate_state", None),
+            lambda chunks: _ignore(hosted.handle(Recalled(chunks))),
+            lambda reason: self.failed(hosted.me, 0, reason),
+        )
+
     def failed(self, instance: Incarnation | None, epoch: int, reason: BaseException) -> None:
         self._tell({"failed": failure_to_json(self.name, instance, epoch, reason)})
 
@@ -288,6 +311,10 @@ class NodeProcess:
         """A node whose manager is gone is of no use to anybody."""
         if self._alone_since is not None and time.monotonic() - self._alone_since > self._settings.patience:
             self._ended.set()
+
+
+def _ignore(_: object) -> None:
+    """A hosted instance answers nothing."""
 
 
 class _Unheard:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from policies.settings import ScalingSettings
 from primitives.errors import UserError
+from seep.storage.settings import StorageSettings
 from vmpool.settings import PoolSettings, VMSettings
 
 
@@ -26,6 +27,10 @@ class RunOptions:
     buffer_budget: int = 256 << 20  #: bytes of buffer state per instance that stay in memory
     tls: bool | tuple[Path, Path] = False  #: encrypt: with a certificate made for this run, or (certificate, key) files
     seconds: float | None = None  #: end the input after so long; None to read all of it
+    storage: StorageSettings = field(default_factory=StorageSettings)  #: where checkpoints outlive the run
+    restore: str | None = None  #: begin from a checkpoint there: `latest`, or its number
+    fall_back: bool = False  #: if the latest checkpoint is damaged, take the one before
+    allow_dropped_state: bool = False  #: the checkpoint may have state of operators that the query has no more
     vm: VMSettings = field(default_factory=VMSettings)  #: what one VM is allowed
     pool: PoolSettings = field(default_factory=PoolSettings)  #: where VMs come from, and how many are kept warm
     scaling: ScalingSettings = field(default_factory=ScalingSettings)  #: who decides how many instances an operator has

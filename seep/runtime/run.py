@@ -24,6 +24,7 @@ from primitives.graph import InstanceId
 from primitives.slots import SlotSet
 from seep.protocol.plans import Accepted, Refused
 from seep.query.program import Program
+from seep.runtime.archivist import Archivist
 from seep.runtime.coordinator import Coordinator
 from seep.runtime.crew import Crew
 from seep.runtime.driver import ManagerProcess, NodeRecord
@@ -33,6 +34,7 @@ from seep.runtime.node import NodeSettings
 from seep.runtime.node_main import NodeTask, serve
 from seep.runtime.options import RunOptions
 from seep.runtime.report import Recorder, make_report
+from seep.runtime.resume import catalogue_of, check_resume, resume_of
 from seep.runtime.security import Security
 from seep.sources.position import Position
 from seep.sources.rate import Rate
@@ -74,6 +76,7 @@ def launch(
     """
     chosen = _options(options)
     program = _program(query, parallelism, chosen, rate)
+    check_resume(program, chosen)
     tell = progress or (lambda _: None)
     wanted = chosen.nodes or _instances(program)
     policy = make_policy(chosen.scaling)
@@ -114,10 +117,14 @@ class Run:
                 patience=options.patience,
                 buffer_budget=options.buffer_budget,
                 vm=options.vm,
+                storage=options.storage,
+                begins_from=program.resume.checkpoint if program.resume else None,
             ),
         )
         self._crew = Crew(self._manager, options, host, serve, task, self.id)
         governor = Governor(policy, options.scaling, _most(program))
+        every = options.storage.every * options.checkpoint if options.checkpoint else None
+        self._archivist = Archivist(self._manager, options.storage, catalogue_of(options, program.name), every, self.id)
         self._coordinator = Coordinator(self._manager, governor, options.scaling, self._crew.pool)
         self._manager.on_notice = lambda node, _: self._coordinator.drain(node)
         self._recorder = Recorder(self.status)
@@ -136,6 +143,7 @@ class Run:
         self._crew.launched()
         self._recorder.start()
         self._coordinator.start()
+        self._archivist.start()
         if self.options.seconds is not None:
             self._finisher = threading.Timer(self.options.seconds, self.finish)
             self._finisher.daemon = True
@@ -231,6 +239,10 @@ class Run:
         """Asks for a checkpoint (of one operator) now."""
         self._manager.change(lambda manager: (None, manager.checkpoint(operator)))
 
+    def savepoint(self, timeout: float = 120.0) -> int:
+        """Has the state of the whole query stored, for as long as nobody disposes of it; returns its number."""
+        return self._archivist.request(savepoint=True).result(timeout).id
+
     def move(self, operator: str, parts: Mapping[int, SlotSet]) -> Accepted | Refused:
         """Hands slots over to instances, by index, while the query runs."""
         return self._manager.change(lambda manager: manager.move(operator, parts))
@@ -281,6 +293,7 @@ class Run:
         atexit.unregister(self.stop)
         self._recorder.close()
         self._coordinator.close()
+        self._archivist.close()
         self._manager.close()
         self._crew.end()
         self._manager.close_port()
@@ -307,7 +320,8 @@ def _program(
 ) -> Program:
     if isinstance(query, Program):
         return query
-    return query.compile(parallelism=parallelism or {}, epoch_seconds=options.epoch, rate=rate)
+    resume = resume_of(options, query.name)
+    return query.compile(parallelism=parallelism or {}, epoch_seconds=options.epoch, rate=rate, resume=resume)
 
 
 def _options(given: Mapping[str, Any]) -> RunOptions:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from enum import StrEnum
+from typing import Any
 
 import pyarrow as pa
 
@@ -36,6 +37,13 @@ class SinkStore(ABC):
         What is not durable yet comes again after a failure. Raises SinkFenced, and EnvironmentFault if it cannot write.
         """
 
+    def flush(self) -> int:
+        """Makes durable what was taken, in such a way that a later run can take back all that comes after it.
+
+        Returns the last durable epoch. Only for stores that collect several epochs.
+        """
+        raise NotImplementedError
+
     def close(self) -> None:  # noqa: B027
         """The instance ends; what is not durable is dropped."""
 
@@ -53,6 +61,17 @@ class SinkDefinition(ABC):
     @abstractmethod
     def check(self, operator: str, schema: pa.Schema) -> None:
         """UserError that names the operator if rows of these columns cannot be written there; called before a run."""
+
+    def note(self) -> Any:
+        """What a later run must know to go on from a checkpoint of this one: plain data."""
+        return None
+
+    def resumed(self, epoch: int, note: Any) -> SinkDefinition:  # noqa: ARG002
+        """The sink of a run that goes on after an epoch of an earlier one, which noted that.
+
+        What the earlier run wrote after the epoch has to go before anything is written: it comes again.
+        """
+        return self
 
     @abstractmethod
     def store(self, operator: str, schema: pa.Schema) -> SinkStore:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from copy import copy
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from primitives.errors import UserError
 from seep.sinks.definition import SinkDefinition, SinkStore
-from seep.sinks.file_store import Existing, FileStore, Target
+from seep.sinks.file_store import Existing, FileStore, Resumed, Target
 from seep.sinks.formats import CSV, JSON_LINES, PARQUET, Format
 from seep.sinks.layout import Layout, new_run
 from seep.sources.files import absolute
@@ -48,6 +50,7 @@ class FileSink(SinkDefinition):
         self._roll = roll
         self._existing = Existing.OVERWRITE if overwrite else Existing.APPEND if append else Existing.REFUSE
         self._run = new_run()
+        self._resumed: Resumed | None = None
 
     @property
     def roll(self) -> int:
@@ -57,14 +60,27 @@ class FileSink(SinkDefinition):
         try:
             self._format.check(schema)
             self._check_directory()
-            self._check_existing(schema)
+            if self._resumed is None:
+                self._check_existing(schema)
+            else:
+                self._check_same_columns(schema, list(self._resumed.runs))
         except UserError as error:
             raise UserError(f"sink {operator!r}: {error}") from error
         if self._run in self._layout.runs():
             self._run = new_run()
 
+    def note(self) -> Any:
+        return {"runs": [*(self._resumed.runs if self._resumed else ()), self._run]}
+
+    def resumed(self, epoch: int, note: Any) -> FileSink:
+        found = copy(self)
+        found._run = new_run()
+        found._resumed = Resumed(epoch, tuple(note["runs"]))
+        return found
+
     def store(self, operator: str, schema: pa.Schema) -> SinkStore:
-        return FileStore(operator, schema, Target(self._layout, self._run, self._format, self._roll, self._existing))
+        target = Target(self._layout, self._run, self._format, self._roll, self._existing, self._resumed)
+        return FileStore(operator, schema, target)
 
     def _check_directory(self) -> None:
         root = self._layout.root

@@ -47,6 +47,14 @@ class Existing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Resumed:
+    """The run goes on after an epoch of earlier runs, the last of which wrote more than counts."""
+
+    epoch: int
+    runs: tuple[str, ...]  #: in order
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """Where and how a run writes."""
 
@@ -55,6 +63,7 @@ class Target:
     form: Format
     roll: int
     existing: Existing
+    resumed: Resumed | None = None
 
 
 class FileStore(SinkStore):
@@ -66,12 +75,14 @@ class FileStore(SinkStore):
         self._target = target
         #: the directory of the incarnation; None before it is open and when it is closed or fenced
         self._desk: Path | None = None
+        self._sink: Incarnation | None = None
         self._durable = self._taken = 0
         self._epochs: list[int] = []
         self._rows: list[pa.RecordBatch] = []
 
     def open(self, sink: Incarnation) -> int:
         """See `SinkStore`. One that is fenced already hears of it when it commits."""
+        self._sink = sink
         try:
             with self._telling(sink):
                 self._desk = enter(self._home(sink), sink.number)
@@ -102,6 +113,14 @@ class FileStore(SinkStore):
         """See `SinkStore`. The directory of the incarnation stays, to tell earlier ones that they are fenced."""
         self._desk = None
         self._epochs, self._rows = [], []
+
+    def flush(self) -> int:
+        """See `SinkStore`: the next part begins after what was taken so far."""
+        if self._desk is not None and self._epochs:
+            assert self._sink is not None
+            with self._telling(self._sink):
+                self._make_durable(self._sink, self._desk, False)
+        return self._durable
 
     # -- making epochs durable ----------------------------------------------------------------------------------------
 
@@ -151,6 +170,9 @@ class FileStore(SinkStore):
 
     def _settle_earlier_runs(self) -> None:
         """Before anything is written: what earlier runs left is dealt with as the user has said."""
+        if self._target.resumed is not None:
+            self._take_back(self._target.resumed)
+            return
         earlier = [run for run in self._target.layout.runs() if run < self._target.run]
         if self._target.existing is Existing.OVERWRITE:
             for run in earlier:
@@ -160,6 +182,19 @@ class FileStore(SinkStore):
                 f"another run or another sink writes to {self._target.layout.root} as well; "
                 "give each sink a directory of its own"
             )
+
+    def _take_back(self, resumed: Resumed) -> None:
+        """Fences the runs that this one goes on from, and removes what the last of them wrote after the epoch."""
+        layout = self._target.layout
+        for run in resumed.runs:
+            for home in layout.instances(run):
+                remove(home)
+        for part in layout.parts():
+            if part.run not in resumed.runs or part.last <= resumed.epoch:
+                continue
+            if part.first <= resumed.epoch:
+                raise InternalError(f"{part.name} has epochs before and after {resumed.epoch}, where the run goes on")
+            (layout.root / part.name).unlink(missing_ok=True)
 
     def _clear(self, run: str) -> None:
         """Fences all instances of an earlier run, and only then removes its parts."""

@@ -70,6 +70,11 @@ class Layout:
         """The columns that a run writes."""
         return self.run(run) / "schema"
 
+    def instances(self, run: str) -> list[Path]:
+        """The directories of all instances of a run."""
+        directory = self.run(run)
+        return sorted(entry for entry in directory.iterdir() if entry.is_dir()) if directory.is_dir() else []
+
     def instance(self, run: str, sink: InstanceId) -> Path:
         """The directory of an instance, with one directory for each of its incarnations."""
         return self.run(run) / f"{quote(sink.operator, safe='')}-{sink.index}"

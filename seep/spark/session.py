@@ -47,6 +47,7 @@ _SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.python.task.killTimeout": "0s",
     "spark.speculation": "false",
+    "spark.executor.extraJavaOptions": " ".join(_FRUGAL_JVM),
 }
 _LOCAL_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 #: Where this very `seep` is: the daemon that forks nodes imports it before it hears of any shipment.

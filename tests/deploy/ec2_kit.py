@@ -62,9 +62,13 @@ def written(directory: Path, content: dict[str, Any]) -> Path:
 
 def running(url: str) -> list[dict[str, Any]]:
     """Instances that are there, of whatever cluster."""
+    return [each for each in instances(url) if each["State"]["Name"] in ("pending", "running")]
+
+
+def instances(url: str) -> list[dict[str, Any]]:
+    """All, in whatever state."""
     reservations = client("ec2", url).describe_instances()["Reservations"]
-    found = [each for reservation in reservations for each in reservation["Instances"]]
-    return [each for each in found if each["State"]["Name"] in ("pending", "running")]
+    return [each for reservation in reservations for each in reservation["Instances"]]
 
 
 def everything(url: str) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import parse_qs
@@ -9,8 +10,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from primitives.errors import UserError
-from tests.deploy import ec2_kit
-from tests.deploy.ec2_kit import REGION, client, running, tags_of
+from tests.deploy.ec2_kit import REGION, client, instances, running, tags_of
 from tests.deploy.scripted_server import refusal, serving
 from vmpool.aws.client import Aws
 from vmpool.aws.errors import AwsFault
@@ -26,10 +26,13 @@ def provider(url: str, run: str = "run7", **more: Any) -> Ec2Provider:
 
 
 @pytest.fixture
-def cluster(endpoint: str) -> str:
-    """A cluster of a master only is up; its server."""
-    ec2_kit.cluster(endpoint, machines={"workers": 0}).up()
-    return endpoint
+def cluster(server_with_master: str, credentials: str) -> Iterator[str]:
+    """A cluster of a master only is up; its server. Whatever a test starts besides is ended after it."""
+    assert credentials
+    yield server_with_master
+    started = [each["InstanceId"] for each in instances(server_with_master) if tags_of(each).get("seep:vm") != "master"]
+    if started:
+        client("ec2", server_with_master).terminate_instances(InstanceIds=started)
 
 
 def workers(url: str) -> set[str]:
@@ -115,9 +118,9 @@ def test_close_ends_all_of_this_run_and_nothing_else(cluster: str) -> None:
     assert workers(cluster) == {"run8-vm1", "run7-b-vm1"}
 
 
-def test_without_a_cluster_no_vm_is_to_be_had_until_somebody_acts(endpoint: str) -> None:
+def test_without_a_cluster_no_vm_is_to_be_had_until_somebody_acts(cluster: str) -> None:
     with pytest.raises(ProviderError, match="bring the cluster up first") as caught:
-        provider(endpoint).start("vm1")
+        provider(cluster, cluster="not-there").start("vm1")
     assert caught.value.again is False
 
 

@@ -109,11 +109,11 @@ def test_a_module_in_the_working_directory_is_found(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("path", "settings", "words"),
     [
-        ("no_such_module:Mine", {}, "scaling.policy: module 'no_such_module' cannot be imported: ModuleNotFoundError"),
-        (":Mine", {}, "scaling.policy: module '' cannot be imported"),
-        (f"{__name__}:Nobody", {}, f"scaling.policy: 'Nobody' in {__name__} is not there"),
-        (f"{__name__}:THERE", {}, f"scaling.policy: 'THERE' in {__name__} is no class"),
-        (f"{__name__}:Undecided", {}, f"scaling.policy: {__name__}:Undecided has no method decide(self, history)"),
+        ("no_such_module:Mine", {}, "module 'no_such_module' cannot be imported: ModuleNotFoundError"),
+        (":Mine", {}, "scaling.policy is ':Mine': module '' cannot be imported"),
+        (f"{__name__}:Nobody", {}, f"scaling.policy is '{__name__}:Nobody': there is no 'Nobody' in {__name__}"),
+        (f"{__name__}:THERE", {}, f"scaling.policy is '{__name__}:THERE': that is no class"),
+        (f"{__name__}:Undecided", {}, f"{__name__}:Undecided': it has no method decide(self, history)"),
         (THERE, {}, f"scaling.settings: {THERE} cannot be made with {{}}: TypeError: "),
         (THERE, {"operator": "counter", "speed": 2}, "unexpected keyword argument 'speed'"),
         (THERE, {"operator": "counter", "parallelism": 0}, "ValueError: choose more instances"),

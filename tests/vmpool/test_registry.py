@@ -79,11 +79,11 @@ def test_an_own_provider_is_made_by_its_import_path(own: str) -> None:
     ("provider", "said"),
     [
         ("azure", r"'azure'; choose spark, standalone, ec2, gce, or a class of your own as module:Class"),
-        ("no_such_module:X", r"'no_such_module' cannot be imported: ModuleNotFoundError"),
-        ("OWN:Missing", r"'Missing' in own_\S+ is not there"),
-        ("OWN:number", r"'number' in own_\S+ is no class"),
-        ("OWN:Narrow", r"Narrow cannot be made: .*it is called with settings, run=, master=, nodes_per_vm="),
-        ("OWN:without_stop", r"without_stop has no method start, stop, lost, close"),
+        ("no_such_module:X", r"pool\.provider is 'no_such_module:X': .* cannot be imported: ModuleNotFoundError"),
+        ("OWN:Missing", r"there is no 'Missing' in own_\S+"),
+        ("OWN:number", r"own_\S+:number': that is no class, and no function"),
+        ("OWN:Narrow", r"Narrow': it cannot be made: .*it is called with settings, run=, master=, nodes_per_vm="),
+        ("OWN:without_stop", r"without_stop': it has no method start, stop, lost, close"),
     ],
 )
 def test_a_provider_that_will_not_do_is_refused_with_the_reason(own: str, provider: str, said: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import cached_property
 from importlib import import_module
 from typing import Any
 
@@ -67,12 +68,17 @@ class Aws:
                 self._clients[service] = self._connect(service, about)
             return self._clients[service]
 
+    @cached_property
+    def _session(self) -> Any:
+        """One for all services, as each reads what there is of regions anew."""
+        boto3, _ = _library()
+        return boto3.Session(profile_name=self._access.profile, region_name=self._access.region)
+
     def _connect(self, service: str, about: str) -> Any:
-        boto3, config = _library()
+        _, config = _library()
         retries = {"mode": "standard", "max_attempts": 6}
         try:
-            session = boto3.Session(profile_name=self._access.profile, region_name=self._access.region)
-            return session.client(
+            return self._session.client(
                 service,
                 endpoint_url=self._access.endpoint_url,
                 config=config.Config(retries=retries, connect_timeout=5, read_timeout=30),

@@ -1,0 +1,111 @@
+"""MemoryBudget: bytes that the containers of a node share; those slots go to disk first that were used last of all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from primitives.errors import EnvironmentFault
+from primitives.slots import SlotSet
+
+#: What a spill leaves free of the budget beyond what is asked for, so that it need not be done each time.
+_SLACK = 0.1
+
+#: So much more than the budget may be in memory for a moment.
+_TOLERANCE = 1.2
+
+
+class Held(NamedTuple):
+    """What a container has in memory, slot by slot."""
+
+    sizes: NDArray[np.int64]  #: bytes of each slot
+    used: NDArray[np.int64]  #: when each was used last
+    free: NDArray[np.bool_]  #: which of them may leave
+
+
+class Spillable(Protocol):
+    """A container whose slots can go to disk."""
+
+    @property
+    def name(self) -> str: ...
+
+    def held(self) -> Held:
+        """What is in memory."""
+        ...
+
+    def spill(self, slots: SlotSet) -> None:
+        """Moves slots to disk; if that fails, they are still in memory."""
+        ...
+
+    def settle(self) -> None:
+        """All slots may leave: whoever uses the container holds no object of it that could change."""
+        ...
+
+
+class MemoryBudget:
+    """Keeps what containers hold in memory below a limit, by their own estimates, all of a node together.
+
+    One thread at a time may use the containers of a budget.
+
+    >>> budget = MemoryBudget(1 << 20)
+    >>> budget.held()
+    0
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._members: list[Spillable] = []
+        self._clock = count(1)
+
+    def join(self, member: Spillable) -> None:
+        """Counts a container in."""
+        self._members.append(member)
+
+    def leave(self, member: Spillable) -> None:
+        """Counts a container out, which is not needed any more."""
+        self._members = [other for other in self._members if other is not member]
+
+    def tick(self) -> int:
+        """The logical time of a use, later than all before."""
+        return next(self._clock)
+
+    def held(self) -> int:
+        """Bytes in memory."""
+        return sum(int(member.held().sizes.sum()) for member in self._members)
+
+    def settle(self) -> None:
+        """Between epochs: nobody holds objects of a container, so all slots may leave, and they do if need be."""
+        for member in self._members:
+            member.settle()
+        self.make_room()
+
+    def make_room(self, more: int = 0, user: Spillable | None = None, kept: SlotSet | None = None) -> None:
+        """Spills until `more` bytes fit, but not the `kept` slots of `user`, least recently used ones first.
+
+        Raises EnvironmentFault if what cannot leave exceeds the budget by more than a fifth.
+        """
+        excess = self.held() + more - self.limit
+        if excess > 0:
+            excess -= self._spill(excess + int(self.limit * _SLACK), user, kept or SlotSet.empty())
+        if excess > self.limit * (_TOLERANCE - 1):
+            raise EnvironmentFault(
+                f"{self.limit + excess} bytes of state are in use at once, and the memory budget is {self.limit}: "
+                "raise it, use more nodes or slots, or containers of the kind Disk"
+            )
+
+    def _spill(self, wanted: int, user: Spillable | None, kept: SlotSet) -> int:
+        """Spills some bytes, if there are as many; returns how many these were."""
+        held = [member.held() for member in self._members]
+        free = [_leaving(held, kept if member is user else SlotSet.empty()) for member, held in zip(self._members, held, strict=True)]
+        owners = np.concatenate([np.full(len(slots), at) for at, slots in enumerate(free)])
+        slots = np.concatenate(free)
+        sizes = np.concatenate([state.sizes[mine] for state, mine in zip(held, free, strict=True)])
+        order = np.argsort(np.concatenate([state.used[mine] for state, mine in zip(held, free, strict=True)]), kind="stable")
+        chosen = order[: np.searchsorted(np.cumsum(sizes[order]), wanted) + 1]
+        for at in np.unique(owners[chosen]).tolist():
+            self._members[at].spill(SlotSet(slots[chosen][owners[chosen] == at]))
+        return int(sizes[chosen].sum())

@@ -1,0 +1,421 @@
+"""Disk: a frame that is larger than memory; its rows are in RocksDB, and those written lately in a frame before it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from primitives.chunk import Chunk, read_chunk, write_chunk
+from primitives.errors import EnvironmentFault
+from primitives.slots import DEFAULT_SLOT_BITS, SlotSet, slots_of
+from primitives.state.changes import Changes, Tracked
+from primitives.state.columns import DeclaredColumns
+from primitives.state.container import check_fits
+from primitives.state.files import disk_faults, fresh_directory, read_batch, write_batch
+from primitives.state.frame import ColumnView, Frame, Keys, Rows
+from primitives.state.index import Index
+from primitives.state.rocks import RowStore
+from primitives.state.row_codec import RowCodec
+from primitives.state.table import Table
+
+Columns = Sequence[pa.Array]
+Result = TypeVar("Result")
+
+#: Rows packed, unpacked or restored at a time.
+_BLOCK = 1 << 16
+
+#: What the files of a store are listed with, to check that they fit before they are opened.
+_DESCRIPTION = "disk.arrow"
+
+#: In the metadata of the description: a chunk without rows.
+_EMPTY = b"seep.empty"
+
+
+class Disk(Tracked[list[Path]]):
+    """A `Frame` for more rows than fit into memory, in a directory that belongs to it alone.
+
+    It is used as a frame is, but row numbers hold only until the next call that takes keys. What a batch touches is
+    brought from disk into a frame, the buffer, and worked on there. When the buffer has grown to a quarter of `memory`,
+    its rows go to disk in order. Another eighth is for RocksDB; the rest is for what a batch needs while it is worked
+    on, for indexes and filters (10 bits a row). The page cache of the operating system comes on top: it gives way to
+    whoever needs memory.
+
+    What is on disk serves this process only. It is gone when a container of the same directory opens, so checkpoints
+    are taken with `snapshot`, as of any container, or with `link_files`, which costs as much as has changed.
+
+    >>> import tempfile
+    >>> counts = Disk("counts", keys={"id": pa.int64()}, values={"n": pa.int64()}, directory=tempfile.mkdtemp())
+    >>> rows = counts.add([7, 9, 7], n=1)
+    >>> counts.take(rows[:2]).to_pylist()
+    [{'id': 7, 'n': 2}, {'id': 9, 'n': 1}]
+    >>> values, found = counts.get([9, 8])
+    >>> values.to_pydict(), found.tolist()
+    ({'n': [1, None]}, [True, False])
+    >>> counts.close()
+    """
+
+    def __init__(
+        self,
+        name: str,
+        keys: Mapping[str, pa.DataType],
+        values: Mapping[str, pa.DataType],
+        *,
+        directory: Path | str,
+        subkeys: Mapping[str, pa.DataType] | None = None,
+        slot_bits: int = DEFAULT_SLOT_BITS,
+        defaults: Mapping[str, Any] | None = None,
+        version: int = 0,
+        memory: int = 512 << 20,
+    ) -> None:
+        self.name = name
+        self.slot_bits = slot_bits
+        self.version = version
+        self._memory = memory
+        self._slot_keys = tuple(keys)
+        self._declared = DeclaredColumns(name, keys, values, defaults or {}, subkeys or {})
+        self._codec = RowCodec(self._declared.keys, self._declared.values, len(keys))
+        self._buffer = Frame(
+            name, keys, values, subkeys=subkeys, slot_bits=slot_bits, defaults=defaults, version=version
+        )
+        self._rows_in_slot = np.zeros(1 << slot_bits, np.int64)
+        self._changes: Changes[list[Path]] = Changes(name, list)  # files with keys that left the buffer
+        self._serials = count()
+        self._no_rows = pa.RecordBatch.from_pylist([], self._declared.all)
+        self._no_keys = pa.RecordBatch.from_pylist([], self._declared.keys)
+        self._row_size = 0.0  #: bytes of a row that went to disk lately
+        self.directory = fresh_directory(Path(directory))
+        self._store = RowStore(self._files, memory // 8)
+
+    @property
+    def _files(self) -> Path:
+        return self.directory / "rows"
+
+    # --- by key -------------------------------------------------------------------------------------------------------
+
+    def locate(self, keys: Keys, *, create: bool = True) -> Rows:
+        """See `Frame.locate`."""
+        return self._at_rows(keys, partial(self._buffer.locate, create=create))
+
+    def locate_new(self, keys: Keys) -> tuple[Rows, Rows]:
+        """See `Frame.locate_new`."""
+        return self._at_rows(keys, self._buffer.locate_new)
+
+    def put(self, keys: Keys, /, **values: Any) -> Rows:
+        """See `Frame.put`."""
+        return self._at_rows(keys, partial(self._buffer.put, **values))
+
+    def add(self, keys: Keys, /, **values: Any) -> Rows:
+        """See `Frame.add`."""
+        return self._at_rows(keys, partial(self._buffer.add, **values))
+
+    def min(self, keys: Keys, /, **values: Any) -> Rows:
+        """See `Frame.min`."""
+        return self._at_rows(keys, partial(self._buffer.min, **values))
+
+    def max(self, keys: Keys, /, **values: Any) -> Rows:
+        """See `Frame.max`."""
+        return self._at_rows(keys, partial(self._buffer.max, **values))
+
+    def get(self, keys: Keys) -> tuple[pa.RecordBatch, NDArray[np.bool_]]:
+        """See `Frame.get`; what is on disk stays there."""
+        batch = self._keys_from(keys)
+        values, found = self._buffer.get(batch)
+        at, stored = self._stored(batch.columns, np.flatnonzero(~found))
+        found[at] = True
+        order = np.arange(len(found))
+        order[at] = len(found) + np.arange(len(at))
+        return pa.concat_batches([values, stored]).take(pa.array(order)), found
+
+    def delete(self, keys: Keys) -> int:
+        """See `Frame.delete`."""
+
+        def delete(batch: pa.RecordBatch) -> int:
+            deleted = self._buffer.delete(batch)
+            self._store.delete(self._codec.keys(batch.columns))
+            return deleted
+
+        return self._at_rows(keys, delete)
+
+    def _at_rows(self, keys: Keys, work: Callable[[pa.RecordBatch], Result]) -> Result:
+        """What `work` returns, given keys whose rows are all in the buffer."""
+        batch = self._keys_from(keys)
+        if self._buffer.size() > self._memory // 4:
+            self._write_out()
+        self._fetch(batch)
+        before = self._buffer.rows_per_slot()
+        result = work(batch)
+        self._rows_in_slot += self._buffer.rows_per_slot() - before
+        return result
+
+    # --- by row number ------------------------------------------------------------------------------------------------
+
+    def column(self, name: str) -> ColumnView:
+        """See `Frame.column`."""
+        return self._buffer.column(name)
+
+    def take(self, rows: Rows) -> pa.RecordBatch:
+        """See `Frame.take`."""
+        return self._buffer.take(rows)
+
+    def __len__(self) -> int:
+        return int(self._rows_in_slot.sum())
+
+    def to_arrow(self, slots: SlotSet | None = None) -> pa.RecordBatch:
+        """See `Frame.to_arrow`; the copy is in memory, so ask for some slots after the other."""
+        self._write_out()
+        chosen = SlotSet.full(self.slot_bits) if slots is None else slots
+        rows = pa.concat_batches([self._no_rows, *self._scan(chosen)])
+        if len(rows) != self._count_in(chosen):  # a scan just ends at what cannot be read
+            raise EnvironmentFault(
+                f"of {self._count_in(chosen)} rows of state '{self.name}', {len(rows)} can be read from "
+                f"{self.directory}: corruption or a lost file; see that the disk is sound, then restore from a "
+                "checkpoint"
+            )
+        return rows
+
+    def _scan(self, slots: SlotSet) -> Iterator[pa.RecordBatch]:
+        for first, last in slots.runs():
+            for keys, rows in self._store.scan(*self._codec.bounds(first, last, self.slot_bits)):
+                yield _joined(self._codec.key_columns(keys), self._codec.value_columns(rows), self._declared.all)
+
+    def _count_in(self, slots: SlotSet) -> int:
+        return int(self._rows_in_slot[slots.mask(self.slot_bits)].sum())
+
+    def rows_per_slot(self) -> NDArray[np.int64]:
+        """See `Frame.rows_per_slot`."""
+        return self._rows_in_slot.copy()
+
+    # --- a State ------------------------------------------------------------------------------------------------------
+
+    def mark(self, epoch: int) -> None:
+        """See `State.mark`."""
+        self._buffer.mark(epoch)
+        super().mark(epoch)
+
+    def release(self, epoch: int) -> None:
+        """See `State.release`."""
+        forgotten = [mark for mark in self.marks if mark < epoch]
+        files = [path for mark in forgotten for path in self._changes.since(mark)[0].log]
+        self._buffer.release(epoch)
+        super().release(epoch)
+        with disk_faults(f"delete files in {self.directory}"):
+            for path in files:
+                path.unlink()
+
+    def snapshot(self, slots: SlotSet, since: int | None = None) -> Chunk:
+        """See `State.snapshot`. In full it costs about a microsecond for each row; with `since`, some for each changed.
+
+        The chunk is in memory, so take some slots after the other, by their `size`.
+        """
+        if since is None:
+            return self._chunk(slots, self.to_arrow(slots), self._no_keys)
+        replaced = self._changes.replaced_since(since)
+        keys = self._changed_since(since, slots - replaced)
+        values, found = self.get(keys)
+        written = _joined(keys.columns, values.columns, self._declared.all).filter(pa.array(found))
+        moved = [self.to_arrow(slots & replaced)] if slots & replaced else []
+        return self._chunk(replaced, pa.concat_batches([written, *moved]), keys.filter(pa.array(~found)))
+
+    def restore(self, chunks: Iterable[Chunk]) -> None:
+        """See `State.restore`. Rows of replaced slots are written as they come; others cost what `put` costs."""
+        for chunk in chunks:
+            check_fits(chunk, self, self.version, self._slot_keys, self._declared.all)
+            self.drop(chunk.replaced)
+            for deleted in _blocks(chunk.deleted):
+                self.delete(deleted)
+            new = chunk.replaced.mask(self.slot_bits)[chunk.slots_of_rows()]
+            self._load(chunk.rows.filter(pa.array(new)))
+            for rows in _blocks(chunk.rows.filter(pa.array(~new))):
+                self.put(rows, **{name: rows[name] for name in self._declared.values.names})
+
+    def drop(self, slots: SlotSet) -> None:
+        """See `State.drop`. Costs nothing for rows on disk."""
+        self._changes.replace(slots)
+        self._buffer.evict(slots)
+        for first, last in slots.runs():
+            self._store.delete_range(*self._codec.bounds(first, last, self.slot_bits))
+        self._rows_in_slot[slots.mask(self.slot_bits)] = 0
+
+    def size(self, slots: SlotSet | None = None) -> int:
+        """See `State.size`. Takes all rows as equally large."""
+        count = len(self) if slots is None else self._count_in(slots)
+        held = len(self._buffer)
+        return count * self._buffer.size() // held if held else int(count * self._row_size)
+
+    def changed(self, since: int) -> int:
+        """See `State.changed`. Costs a look at each row that may have changed, and no less than `snapshot` does."""
+        chunk = self.snapshot(SlotSet.full(self.slot_bits), since)
+        return len(chunk.rows) + len(chunk.deleted)
+
+    # --- files as a checkpoint ----------------------------------------------------------------------------------------
+
+    def link_files(self, directory: Path | str) -> dict[str, int]:
+        """Links the files that hold all rows into a new directory; returns their names and sizes.
+
+        Of the `.sst` among them, those whose names were listed before, in the life of this container, are the same as
+        then and need not be shipped again; when it began with `restore_files`, so are those that it was given.
+        """
+        target = Path(directory)
+        self._write_out()
+        files = self._store.link(target)
+        empty = self._chunk(SlotSet.full(self.slot_bits), self._no_rows, self._no_keys)
+        counts = pa.record_batch({"rows": self._rows_in_slot})
+        write_batch(target / _DESCRIPTION, counts.replace_schema_metadata({_EMPTY: write_chunk(empty).to_pybytes()}))
+        return files | {_DESCRIPTION: (target / _DESCRIPTION).stat().st_size}
+
+    def restore_files(self, directory: Path | str) -> None:
+        """Replaces everything by what `link_files` left in a directory, which stays as it is; copies no rows if the
+        directory is on the same file system.
+
+        All slots come with the files: drop those that belong to others.
+        """
+        source = Path(directory)
+        counts = self._described(source)
+        with suppress(EnvironmentFault):  # a disk that was full may be why
+            self._store.close()
+        with disk_faults(f"take over the files in {source}"):
+            shutil.rmtree(self._files)
+            self._files.mkdir()
+            for path in source.iterdir():
+                _link_or_copy(path, self._files / path.name)
+        self._store = RowStore(self._files, self._memory // 8)
+        self._buffer.evict(SlotSet.full(self.slot_bits))
+        self._changes.replace(SlotSet.full(self.slot_bits))
+        self._rows_in_slot = counts
+
+    def _described(self, directory: Path) -> NDArray[np.int64]:
+        """The rows per slot in the files of a directory, if they fit this container."""
+        description = read_batch(directory / _DESCRIPTION)
+        chunk = read_chunk((description.schema.metadata or {}).get(_EMPTY, b""))
+        check_fits(chunk, self, self.version, self._slot_keys, self._declared.all)
+        return np.array(description["rows"].to_numpy())
+
+    def close(self) -> None:
+        """Lets go of the files and deletes them."""
+        with suppress(EnvironmentFault):  # it writes out what it holds, which is of no use to anybody
+            self._store.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    # --- between the buffer and the disk ------------------------------------------------------------------------------
+
+    def _fetch(self, keys: pa.RecordBatch) -> None:
+        """Brings the rows of keys into the buffer."""
+        if len(self) == len(self._buffer):
+            return
+        missing = np.flatnonzero(self._buffer.locate(keys, create=False) < 0)
+        missing = missing[_first_of_each([column.take(pa.array(missing)) for column in keys.columns])]
+        at, values = self._stored(keys.columns, missing)
+        found = keys.take(pa.array(at))
+        self._buffer.admit(_joined(found.columns, values.columns, self._declared.all))
+
+    def _stored(self, keys: Columns, at: NDArray[np.int64]) -> tuple[NDArray[np.int64], pa.RecordBatch]:
+        """Those of some positions in key columns that have a row on disk, and the values of these rows."""
+        at = at[np.argsort(self._codec.hashes(keys)[at])]  # neighbours are in one block of a file
+        rows = self._store.get(self._codec.keys([column.take(pa.array(at)) for column in keys]))
+        found = np.fromiter((row is not None for row in rows), np.bool_, len(rows))
+        values = self._codec.value_columns([row for row in rows if row is not None])
+        return at[found], pa.record_batch(values, schema=self._declared.values)
+
+    def _write_out(self) -> None:
+        """Moves all rows of the buffer to disk; if that fails, they are still in the buffer."""
+        self._log_changes()
+        rows = self._buffer.to_arrow()
+        self._write(rows)
+        self._buffer.evict(SlotSet.full(self.slot_bits))
+        self._forget_logs_of_buffer()
+
+    def _write(self, rows: pa.RecordBatch) -> None:
+        if len(rows):
+            self._row_size = rows.nbytes / len(rows)
+        width = len(self._declared.keys)
+        order = np.argsort(self._codec.hashes(rows.columns))
+        for start in range(0, len(rows), _BLOCK):
+            block = rows.take(pa.array(order[start : start + _BLOCK])).columns
+            self._store.put(self._codec.keys(block[:width]), self._codec.values(block[width:], len(block[0])))
+
+    def _load(self, rows: pa.RecordBatch) -> None:
+        """Writes rows that are nowhere yet."""
+        self._write(rows)
+        slots = slots_of(self._codec.hashes(rows.columns), self.slot_bits)
+        self._rows_in_slot += np.bincount(slots, minlength=1 << self.slot_bits)
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    def _log_changes(self) -> None:
+        """Leaves the keys that changed in the buffer since each mark in a file, unless a later mark has the same."""
+        logged = 0
+        for mark in reversed(self.marks):
+            keys = self._changed_in_buffer(mark)
+            if len(keys) > logged:
+                path = self.directory / f"changed-{next(self._serials)}.arrow"
+                write_batch(path, keys)
+                self._changes.since(mark)[0].log.append(path)
+                logged = len(keys)
+
+    def _forget_logs_of_buffer(self) -> None:
+        """Has the buffer tell changes from now on, under the same marks."""
+        marks = self._buffer.marks
+        for mark in marks[-1:]:
+            self._buffer.release(mark + 1)
+        for mark in marks:
+            self._buffer.mark(mark)
+
+    def _changed_in_buffer(self, since: int) -> pa.RecordBatch:
+        """The keys of all that was written or deleted in the buffer since a mark."""
+        delta = self._buffer.snapshot(SlotSet.full(self.slot_bits), since)
+        return pa.concat_batches([delta.rows.select(self._declared.keys.names), delta.deleted])
+
+    def _changed_since(self, since: int, slots: SlotSet) -> pa.RecordBatch:
+        """The keys in some slots of all that was written or deleted since a mark, each once."""
+        files = [path for interval in self._changes.since(since) for path in interval.log]
+        keys = pa.concat_batches([self._changed_in_buffer(since), *map(read_batch, files)])
+        mine = slots.mask(self.slot_bits)[slots_of(self._codec.hashes(keys.columns), self.slot_bits)]
+        keys = keys.filter(pa.array(mine))
+        return keys.take(pa.array(_first_of_each(keys.columns)))
+
+    # --- batches ------------------------------------------------------------------------------------------------------
+
+    def _chunk(self, replaced: SlotSet, rows: pa.RecordBatch, deleted: pa.RecordBatch) -> Chunk:
+        return Chunk(
+            name=self.name,
+            version=self.version,
+            slot_bits=self.slot_bits,
+            replaced=replaced,
+            keys=self._slot_keys,
+            identity=tuple(self._declared.keys.names),
+            rows=rows,
+            deleted=deleted,
+        )
+
+    def _keys_from(self, keys: Keys) -> pa.RecordBatch:
+        return pa.record_batch(self._declared.keys_from(keys), schema=self._declared.keys)
+
+
+def _first_of_each(keys: Columns) -> NDArray[np.int64]:
+    """Positions of keys that are not the same as any before."""
+    kinds = [column.type for column in keys]
+    return Index(Table(kinds)).locate(keys, create=True).created
+
+
+def _joined(keys: Columns, values: Columns, schema: pa.Schema) -> pa.RecordBatch:
+    return pa.record_batch([*keys, *values], schema=schema)
+
+
+def _blocks(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    return (rows.slice(start, _BLOCK) for start in range(0, len(rows), _BLOCK))
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    try:
+        target.hardlink_to(source)
+    except OSError:  # on another file system
+        shutil.copy(source, target)

@@ -1,0 +1,61 @@
+"""Files that containers keep for a living process: written whole or not at all, and faults of the disk in words."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+
+from primitives.errors import EnvironmentFault
+
+
+@contextmanager
+def disk_faults(task: str) -> Iterator[None]:
+    """Turns an error of the operating system into EnvironmentFault, which says what could not be done."""
+    try:
+        yield
+    except OSError as reason:
+        raise EnvironmentFault(
+            f"cannot {task}: {reason}; free some space, or choose another directory or a larger memory budget"
+        ) from reason
+
+
+def fresh_directory(path: Path) -> Path:
+    """An empty directory: what a predecessor left there is of no use to anybody."""
+    with disk_faults(f"use {path} for state"):
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir(parents=True)
+    return path
+
+
+def write_file(path: Path, data: pa.Buffer) -> None:
+    """Writes a file; no part of it stays if that fails."""
+    with disk_faults(f"write {data.size} bytes of state to {path}"):
+        try:
+            path.write_bytes(data)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+
+
+def read_file(path: Path) -> pa.Buffer:
+    """The content of a file."""
+    with disk_faults(f"read state back from {path}"):
+        return pa.py_buffer(path.read_bytes())
+
+
+def write_batch(path: Path, batch: pa.RecordBatch) -> None:
+    """Writes a batch as a file."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    write_file(path, sink.getvalue())
+
+
+def read_batch(path: Path) -> pa.RecordBatch:
+    """The batch in a file."""
+    with pa.ipc.open_stream(read_file(path)) as stream:
+        return stream.read_next_batch()

@@ -1,0 +1,115 @@
+"""The archive of a node: writes its instances' parts of cuts to durable storage, and reads what a run begins from."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import Any
+
+from primitives.checkpoint import Checkpoint
+from primitives.chunk import Chunk
+from primitives.errors import InternalError, SeepError
+from primitives.evolution import Migrate, resolve
+from primitives.graph import InstanceId
+from primitives.manifest import Component, Manifest, read_manifest
+from primitives.persist import persist_state, retrieve_state
+from primitives.slots import SlotSet
+from seep.protocol.cuts import Part, Persist
+from seep.protocol.messages import Persisted, PersistFailed
+from seep.storage.catalogue import Catalogue
+from seep.storage.layout import blob_key
+from seep.storage.location import store_of
+from seep.storage.settings import StorageSettings
+
+Tell = Callable[[Persisted | PersistFailed], None]
+
+
+class Archive:
+    """Writing and reading take long, so they are done on a thread of their own, one thing after the other."""
+
+    def __init__(self, settings: StorageSettings, query: str, begins_from: int | None) -> None:
+        self._settings, self._query, self._begins_from = settings, query, begins_from
+        self._manifest: Manifest | None = None
+        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="seep archive", daemon=True)
+        self._thread.start()
+
+    def write(self, part: Persist, slot_bits: int, tell: Tell) -> None:
+        """Stores an instance's part of a cut, and tells what became of it."""
+        self._work.put(lambda: tell(self._written(part, slot_bits)))
+
+    def read(
+        self,
+        operator: str,
+        slots: SlotSet,
+        declared: Sequence[Chunk],
+        migrate: Migrate | None,
+        give: Callable[[tuple[Chunk, ...]], None],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        """Gives what the checkpoint has of these slots, as the operator declares its state now."""
+
+        def work() -> None:
+            try:
+                give(self._state(operator, slots, declared, migrate))
+            except BaseException as reason:
+                fail(reason)
+
+        self._work.put(work)
+
+    def close(self) -> None:
+        """What is under way is finished first."""
+        self._work.put(None)
+        self._thread.join(5.0)
+
+    def _run(self) -> None:
+        while (work := self._work.get()) is not None:
+            work()
+
+    def _written(self, part: Persist, slot_bits: int) -> Persisted | PersistFailed:
+        owner, cut = part.owner.instance, part.cut
+        checkpoint = Checkpoint(
+            owner, part.owner.number, 0, cut.epoch, part.base, part.slots, part.chunks, (), trimmed=cut.epoch
+        )
+        try:
+            written = persist_state(checkpoint, self._putter(owner, cut.id), self._settings.codec, slot_bits=slot_bits)
+        except SeepError as reason:
+            return PersistFailed(part.owner, cut.id, str(reason))
+        return Persisted(part.owner, cut.id, Part(part.slots, part.base, written.model_dump_json()))
+
+    def _putter(self, owner: InstanceId, checkpoint: int) -> Callable[[str, Sequence[Any]], str]:
+        store = store_of(self._settings)
+        if store is None:
+            raise InternalError("a cut was asked for, and there is no storage")
+
+        def put(name: str, parts: Sequence[Any]) -> str:
+            key = blob_key(self._query, checkpoint, owner.operator, name)
+            store.put(key, parts)
+            return key
+
+        return put
+
+    def _state(
+        self, operator: str, slots: SlotSet, declared: Sequence[Chunk], migrate: Migrate | None
+    ) -> tuple[Chunk, ...]:
+        component = self._component(operator)
+        store = store_of(self._settings)
+        if component is None or store is None:
+            return ()
+        stored = retrieve_state(component, slots, store.get)
+        by_name = {chunk.name: [each for each in stored if each.name == chunk.name] for chunk in stored}
+        resolved: list[Chunk] = []
+        for chunk in declared:
+            resolved += resolve(by_name.pop(chunk.name, []), chunk, migrate=migrate)
+        return (*resolved, *(chunk for chunks in by_name.values() for chunk in chunks))
+
+    def _component(self, operator: str) -> Component | None:
+        if self._manifest is None:
+            store = store_of(self._settings)
+            if store is None or self._begins_from is None:
+                raise InternalError("a run is to begin from a checkpoint, and there is none")
+            catalogue = Catalogue(store, self._query, read_manifest)
+            name = f"checkpoint {self._begins_from} of {self._query}"
+            self._manifest = read_manifest(catalogue.read_manifest(self._begins_from), name)
+        return self._manifest.components.get(operator)

@@ -1,0 +1,178 @@
+"""The archivist: has cuts taken now and then, and makes checkpoints in durable storage of those that are complete."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from primitives.errors import EnvironmentFault, SeepError, UserError
+from primitives.manifest import Component, Manifest, Part, component_of
+from seep.protocol.cuts import Cut, CutComplete
+from seep.protocol.manager import Manager
+from seep.runtime.driver import ManagerProcess
+from seep.storage.attempt import Attempt, Fenced, Writer
+from seep.storage.catalogue import Catalogue
+from seep.storage.settings import StorageSettings
+
+#: Seconds between two looks whether anything is to be done.
+_ROUND = 0.05
+#: Seconds for which the checkpoint that a run begins from stays, however long its nodes take to read it.
+_FOR_LONG = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A checkpoint that somebody waits for."""
+
+    savepoint: bool
+    answer: Future[Manifest]
+
+
+class Archivist:
+    """One cut at a time, on a thread of its own: storage may be slow, and the manager must not be."""
+
+    def __init__(
+        self,
+        process: ManagerProcess,
+        settings: StorageSettings,
+        catalogue: Catalogue[Manifest] | None,
+        every: float | None,
+        run: str,
+    ) -> None:
+        self._process, self._settings, self._every = process, settings, every
+        self._catalogue = catalogue
+        self._writer: Writer[Manifest] | None = catalogue.enter(run) if catalogue is not None else None
+        resume = process.program.resume
+        self._pin = catalogue.pin(resume.checkpoint, f"run {run}", _FOR_LONG) if catalogue and resume else None
+        self._previous: Manifest | None = None
+        self._wanted: list[Wanted] = []
+        self._results: dict[int, CutComplete | str] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="seep archivist", daemon=True)
+        process.on_cut = self._on_cut
+
+    @property
+    def generation(self) -> int:
+        """Counts the runs of this query that have used the storage."""
+        return self._writer.generation if self._writer else 1
+
+    def start(self) -> None:
+        if self._writer is not None:
+            self._thread.start()
+
+    def close(self) -> None:
+        self._over.set()
+        if self._thread.ident is not None:
+            self._thread.join(5.0)
+        if self._pin is not None:
+            with suppress(SeepError):  # its lease runs out by itself
+                self._pin.release()
+
+    def request(self, savepoint: bool) -> Future[Manifest]:
+        """A checkpoint now; the answer comes when it is complete."""
+        if self._writer is None:
+            raise UserError("this run has no storage: give it one with storage=…, --storage, or in the policy file")
+        wanted = Wanted(savepoint, Future())
+        self._wanted.append(wanted)
+        return wanted.answer
+
+    # -- on the manager's thread --------------------------------------------------------------------------------------
+
+    def _on_cut(self, cut: Cut, result: CutComplete | str) -> None:
+        self._results[cut.id] = result
+
+    # -- on its own thread --------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        due = time.monotonic() + (self._every or 0.0)
+        while not self._over.wait(_ROUND) and not self._process.ended.is_set():
+            is_due = self._every is not None and time.monotonic() >= due
+            if is_due or self._wanted:
+                due = time.monotonic() + (self._every or 0.0)
+                self._serve()
+        for wanted in self._wanted:
+            wanted.answer.set_exception(EnvironmentFault("the run has ended; no savepoint was taken"))
+
+    def _serve(self) -> None:
+        """One checkpoint for all who wait; one that fails is told to them, or is an event."""
+        served, self._wanted = self._wanted, []
+        try:
+            manifest = self._checkpoint(any(wanted.savepoint for wanted in served))
+        except SeepError as reason:
+            if not self._over.is_set() and not self._process.ended.is_set():
+                self._process.events.add("checkpoint failed", detail=str(reason))
+            for wanted in served:
+                wanted.answer.set_exception(reason)
+            if isinstance(reason, Fenced):
+                self._process.fail(reason)
+            return
+        for wanted in served:
+            wanted.answer.set_result(manifest)
+
+    def _checkpoint(self, savepoint: bool) -> Manifest:
+        assert self._writer is not None
+        assert self._catalogue is not None
+        begun = self._process.events.now
+        builds_on = [self._previous.id] if self._previous is not None else []
+        with self._writer.begin(builds_on) as attempt:
+            complete = self._cut(attempt)
+            manifest = self._manifest(attempt.id, complete, savepoint)
+            attempt.commit(manifest.to_json())
+        self._previous = manifest
+        self._catalogue.clean(self._settings.keep)
+        self._process.events.add(
+            "savepoint" if savepoint else "persisted",
+            seconds=self._process.events.now - begun,
+            detail=f"checkpoint {manifest.id} at epoch {manifest.epoch}",
+            numbers={"id": manifest.id, "epoch": manifest.epoch},
+        )
+        return manifest
+
+    def _cut(self, attempt: Attempt[Manifest]) -> CutComplete:
+        """Has one announced, and waits until it is complete."""
+        self._announce(lambda manager: manager.persist(attempt.id, full=self._is_full_wanted(manager)))
+        while (result := self._results.pop(attempt.id, None)) is None:
+            if self._over.wait(0.005) or self._process.ended.is_set():
+                raise EnvironmentFault("the run has ended before the cut was complete")
+        if isinstance(result, str):
+            raise EnvironmentFault(f"the cut for checkpoint {attempt.id} was abandoned: {result}")
+        return result
+
+    def _announce(self, announce: Callable[[Manager], Any]) -> None:
+        if self._process.change(announce) is None:
+            raise EnvironmentFault("no cut can be taken now: the query is not running, or about to end")
+
+    def _is_full_wanted(self, manager: Manager) -> bool:
+        """Deltas build on what is in storage, and not on a cut that did not get there; nor forever on one another."""
+        if self._previous is None or self._previous.epoch != manager.complete_cut_epoch:
+            return True
+        latest = {o: history[-1].assignment for o, history in manager.topology.history.items()}
+        return any(
+            component.needs_full(slots, self._settings.chain)
+            for operator, component in self._previous.components.items()
+            for slots in latest[operator].parts.values()
+        )
+
+    def _manifest(self, id: int, complete: CutComplete, savepoint: bool) -> Manifest:
+        parts = [Part.model_validate_json(part.reference) for part in complete.parts.values()]
+        operators = dict.fromkeys(part.operator for part in parts)
+        return Manifest(
+            query=self._process.program.name,
+            id=id,
+            epoch=complete.cut.epoch,
+            created=time.time(),
+            savepoint=savepoint,
+            generation=self.generation,
+            sources={o: {str(p): at for p, at in read.items()} for o, read in complete.positions.items()},
+            components={each: self._component([p for p in parts if p.operator == each]) for each in operators},
+            notes={"sinks": {name: sink.note() for name, (sink, _) in self._process.program.sinks.items()}},
+        )
+
+    def _component(self, parts: list[Part]) -> Component:
+        before = self._previous.components.get(parts[0].operator) if self._previous else None
+        return component_of(parts, before)

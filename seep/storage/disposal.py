@@ -1,0 +1,137 @@
+"""Removing checkpoints: what may go, and in which order, so that whoever crashes or comes between loses nothing.
+
+1. The removal of a checkpoint is announced. From then on nobody can pin it or begin to build on it.
+2. If somebody did before, or no other complete one would be left, this is taken back.
+3. Its manifest goes, and with that it is gone.
+4. Blobs go to which no manifest refers any more, but for those of attempts that are under way.
+5. The rest goes: the claim, then a seal, and announcements last. Without a claim nothing counts that comes late. The
+   highest claim of all stays, so that no id is given twice.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Generic
+
+from primitives.errors import UserError
+from seep.storage.layout import Contents, Part, Shelf, run_key
+from seep.storage.reading import M, Reader, Survey
+from seep.storage.records import Records
+
+
+class InUse(UserError):
+    """A checkpoint that was to go is read, or built upon, or the last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """What a removal came to."""
+
+    disposed: tuple[int, ...]  #: checkpoints that are gone
+    blobs: int  #: how many of them are gone
+    held: dict[int, str]  #: checkpoints that were to go and stay, and why
+    damaged: dict[int, str]  #: those whose manifest cannot be read: they stay, and so do all older blobs
+
+
+class Disposal(Generic[M]):
+    """Removal of one query's checkpoints."""
+
+    def __init__(self, records: Records, reader: Reader[M], clock: Callable[[], float]) -> None:
+        self._records, self._reader, self._clock = records, reader, clock
+
+    def remove(self, ids: Collection[int], *, last: bool = False, or_none: bool = False) -> Cleaned:
+        """Removes these, and all that nothing refers to.
+
+        Those in use stay; with `or_none`, then all of them do (InUse). With `last`, no complete one needs to be left.
+        """
+        held = self._held(ids, last)
+        wanted = [] if held and or_none else sorted(set(ids).difference(held))
+        announced = self._announce(wanted)
+        late = self._held(wanted, last)
+        self._take_back([announced[id] for id in (wanted if late and or_none else late)])
+        held |= late
+        if held and or_none:
+            id, reason = min(held.items())
+            raise InUse(f"checkpoint {id} of {self._records.query} cannot be disposed of: {reason}")
+        disposed = tuple(id for id in wanted if id not in late)
+        self._records.remove_manifests(disposed)
+        blobs, damaged = self._sweep()
+        return Cleaned(disposed, blobs, held, damaged)
+
+    def _announce(self, ids: Iterable[int]) -> dict[int, str]:
+        """Under a name of its own for each removal, so that one which gives way does not speak for another."""
+        token = uuid.uuid4().hex
+        return {id: self._records.announce_removal(id, token) for id in ids}
+
+    def _take_back(self, announcements: Iterable[str]) -> None:
+        self._records.store.delete(announcements)
+
+    def _held(self, ids: Collection[int], last: bool) -> dict[int, str]:
+        """Which of these have to stay, and why: asked before the announcement, for it not to be made in vain, and
+        after it, when whatever was begun before it can be seen.
+        """
+        if not ids:
+            return {}
+        survey = self._reader.survey()
+        bases = self._bases(survey.after)
+        others = [info for info in survey.standing() if info.id not in ids]
+        alone = "" if last or others else "no other complete checkpoint would be left"
+        reasons = {id: bases.get(id) or self._reader_of(survey.after.shelf(id)) or alone for id in ids}
+        return {id: reason for id, reason in reasons.items() if reason}
+
+    def _bases(self, found: Contents) -> dict[int, str]:
+        """Checkpoints on which one builds that is under way."""
+        under_way = [id for id, shelf in found.shelves.items() if shelf.open]
+        return {
+            base: f"checkpoint {id}, which is under way, builds on it"
+            for id in under_way
+            for base in self._records.claim_of(id).builds_on
+        }
+
+    def _reader_of(self, shelf: Shelf) -> str:
+        now = self._clock()
+        for _, lease in self._records.leases(shelf):
+            if lease.until > now:
+                return f"{lease.reader} reads it"
+        return ""
+
+    def _sweep(self) -> tuple[int, dict[int, str]]:
+        """Removes what nothing refers to; how many blobs, and which manifests could not be read."""
+        survey = self._reader.survey()
+        referred = {blob for info in survey.complete.values() for blob in info.blobs}
+        garbage = {id: self._garbage(survey, id, referred) for id in survey.before.shelves}
+        self._records.store.delete(blob for blobs in garbage.values() for blob in blobs)
+        self._remove_shelves([id for id, blobs in garbage.items() if self._is_over(survey, id, len(blobs))], survey)
+        self._remove_signs_of_the_past(survey.before)
+        return sum(map(len, garbage.values())), survey.damaged
+
+    def _garbage(self, survey: Survey[M], id: int, referred: Collection[str]) -> list[str]:
+        """Blobs of a checkpoint that nobody needs. What a damaged manifest says nobody knows, so older ones stay."""
+        if survey.after.shelf(id).open or id <= max(survey.damaged, default=0):
+            return []
+        return [blob for blob in survey.before.shelf(id).blobs if blob not in referred]
+
+    def _is_over(self, survey: Survey[M], id: int, garbage: int) -> bool:
+        """Whether all there was of a checkpoint may go."""
+        return not (
+            survey.after.shelf(id).open
+            or id in survey.complete
+            or id in survey.damaged
+            or id == max(survey.after.shelves)
+            or len(survey.before.shelf(id).blobs) > garbage
+        )
+
+    def _remove_shelves(self, ids: Collection[int], survey: Survey[M]) -> None:
+        for part in (Part.CLAIM, Part.MANIFEST, Part.PIN, Part.REMOVAL):
+            self._records.store.delete(key for id in ids for key in survey.after.shelf(id).parts.get(part, ()))
+
+    def _remove_signs_of_the_past(self, found: Contents) -> None:
+        """Runs before the last one, and leases that have run out."""
+        runs = [run_key(self._records.query, each) for each in sorted(found.generations)[:-1]]
+        now = self._clock()
+        leases = [
+            key for shelf in found.shelves.values() for key, lease in self._records.leases(shelf) if lease.until <= now
+        ]
+        self._records.store.delete(runs + leases)

@@ -1,0 +1,52 @@
+"""Reading in peace: a checkpoint that somebody has pinned is not removed.
+
+Whoever pins writes that down, and then looks whether somebody is about to remove the checkpoint; whoever removes
+announces it, and then looks for pins. So at least one of the two sees the other, and gives way.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+from primitives.errors import SeepError
+from seep.storage.reading import NotStanding
+from seep.storage.records import Lease, Records
+
+
+class Pin:
+    """Keeps a checkpoint until it is released, or its lease has run out; as a context, until the end of that."""
+
+    def __init__(self, records: Records, id: int, reader: str, lease: float, clock: Callable[[], float]) -> None:
+        self.id = id
+        self._records, self._reader, self._lease, self._clock = records, reader, lease, clock
+        self._token = uuid.uuid4().hex
+        self._key = ""
+        self.renew()
+
+    def renew(self) -> None:
+        """The lease begins anew; NotStanding if that was too late."""
+        lease = Lease(self._reader, self._clock() + self._lease)
+        self._key = self._records.pin(self.id, self._token, lease)
+        if not self._records.parts(self.id).standing:
+            self.release()
+            raise NotStanding(
+                f"checkpoint {self.id} of {self._records.query} in {self._records.store.name} cannot be read by "
+                f"{self._reader}: it is not complete, or was removed just now"
+            )
+
+    def release(self) -> None:
+        """Lets the checkpoint go."""
+        self._records.store.delete([self._key])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with suppress(SeepError):  # the lease runs out by itself
+            self.release()

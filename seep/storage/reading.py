@@ -1,0 +1,127 @@
+"""Which checkpoints of a query are complete, and what their manifests say, while others add and remove some."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from primitives.avro_file import Damaged
+from primitives.errors import EnvironmentFault
+from seep.storage.layout import Contents
+from seep.storage.records import Records, Seal
+from seep.storage.store import NotThere
+
+_TRIES = 20
+
+
+class ManifestInfo(Protocol):
+    """What the catalogue needs to know of what a manifest says."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def savepoint(self) -> bool:
+        """Whether it stays until somebody disposes of it by its id."""
+        ...
+
+    @property
+    def blobs(self) -> Collection[str]:
+        """Keys of all blobs that it refers to, those of earlier checkpoints included."""
+        ...
+
+
+M = TypeVar("M", bound=ManifestInfo)
+
+
+class NotStanding(EnvironmentFault):
+    """A checkpoint is not complete, or is being removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey(Generic[M]):
+    """What there is of a query, looked at twice."""
+
+    before: Contents
+    after: Contents
+    complete: dict[int, M]  #: the newest first; those that are being removed included
+    damaged: dict[int, str]  #: those whose manifest is not as it was written
+
+    def standing(self) -> list[M]:
+        """The complete ones that nobody is about to remove, the newest first."""
+        return [info for id, info in self.complete.items() if self.after.shelf(id).standing]
+
+    def half_removed(self) -> list[int]:
+        """Those that somebody is about to remove, or was when he died."""
+        return [id for id in (*self.complete, *self.damaged) if not self.after.shelf(id).standing]
+
+
+class Reader(Generic[M]):
+    """Reads manifests, each once: an id is never given twice, and a manifest never changes."""
+
+    def __init__(self, records: Records, describe: Callable[[bytes, str], M]) -> None:
+        self.describe = describe
+        self._records = records
+        #: What is known of checkpoints that were complete (and may be gone) or sealed.
+        self._known: dict[int, M | Seal] = {}
+
+    def standing(self, id: int) -> M:
+        """What the manifest of a checkpoint says that is complete and not being removed; NotStanding, Damaged."""
+        shelf = self._records.parts(id)
+        if not shelf.standing:
+            raise self._not_standing(id, "it is not complete" if shelf.open else "there is none, or not any more")
+        try:
+            info = self._info(id)
+        except NotThere:
+            raise self._not_standing(id, "it was removed just now") from None
+        if isinstance(info, Seal):
+            raise self._not_standing(id, f"it will never be complete: {info.reason}")
+        return info
+
+    def survey(self) -> Survey[M]:
+        """All that is there.
+
+        A listing may miss both what has gone and what has come for it meanwhile. So there are two: what was gone in
+        the first had its successor before the second. And if a manifest is gone when it is read, all begins again.
+        """
+        for _ in range(_TRIES):
+            before, after = self._records.contents(), self._records.contents()
+            with suppress(NotThere):
+                return self._survey(before, after)
+        raise EnvironmentFault(
+            f"checkpoints of {self._records.query} in {self._records.store.name} change all the time"
+        )
+
+    def _survey(self, before: Contents, after: Contents) -> Survey[M]:
+        settled = {id for found in (before, after) for id, shelf in found.shelves.items() if shelf.settled}
+        complete, damaged = dict[int, M](), dict[int, str]()
+        for id in sorted(settled, reverse=True):
+            try:
+                info = self._info(id)
+            except Damaged as reason:
+                damaged[id] = str(reason)
+                continue
+            if not isinstance(info, Seal):
+                complete[id] = info
+        self._known = {id: info for id, info in self._known.items() if id in settled}
+        return Survey(before, after, complete, damaged)
+
+    def _info(self, id: int) -> M | Seal:
+        if id not in self._known:
+            found = self._records.manifest(id)
+            self._known[id] = found if isinstance(found, Seal) else self._described(id, found)
+        return self._known[id]
+
+    def _described(self, id: int, manifest: bytes) -> M:
+        info = self.describe(manifest, self._where(id))
+        if info.id != id:
+            raise Damaged(f"{self._where(id)} is damaged: its manifest is that of checkpoint {info.id}")
+        return info
+
+    def _not_standing(self, id: int, reason: str) -> NotStanding:
+        return NotStanding(f"{self._where(id)} cannot be used: {reason}")
+
+    def _where(self, id: int) -> str:
+        return f"checkpoint {id} of {self._records.query} in {self._records.store.name}"

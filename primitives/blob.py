@@ -37,7 +37,7 @@ from primitives.chunk import Chunk
 from primitives.column_bytes import layout_of, read_column, write_column
 from primitives.errors import InternalError, UserError
 from primitives.hashing import hash_keys
-from primitives.routing import split_batch
+from primitives.regroup import regrouped, sizes_of
 from primitives.slots import SlotSet, check_slot_bits, slots_of
 
 #: Slots are put together into one record up to about this many bytes.
@@ -125,28 +125,38 @@ def _encoded(batch: pa.RecordBatch) -> Iterator[Piece]:
 
 def _records(chunk: Chunk, group_bytes: int) -> Iterator[_Record]:
     """The chunk taken apart by groups of slots, which are in order."""
-    row_slots, gone_slots = _slots(chunk, chunk.rows), _slots(chunk, chunk.deleted)
-    weights = _weights(chunk.rows, row_slots, chunk.slot_bits) + _weights(chunk.deleted, gone_slots, chunk.slot_bits)
+    rows, deleted = _BySlot(chunk, chunk.rows), _BySlot(chunk, chunk.deleted)
+    weights = rows.weights + deleted.weights
     used = np.flatnonzero((weights > 0) | chunk.replaced.mask(chunk.slot_bits))
     groups = _groups(weights[used], group_bytes)
-    group_of_slot = np.full(1 << chunk.slot_bits, -1, np.int32)
+    firsts = used[np.flatnonzero(np.diff(groups, prepend=-1))].tolist()
+    lasts = used[np.flatnonzero(np.diff(groups, append=-1))].tolist()
+    group_of_slot = np.zeros(1 << chunk.slot_bits, np.int32)
     group_of_slot[used] = groups
-    rows = split_batch(chunk.rows, row_slots, group_of_slot)
-    deleted = split_batch(chunk.deleted, gone_slots, group_of_slot)
-    for group, slots in enumerate(np.split(used, np.flatnonzero(np.diff(groups)) + 1) if len(used) else []):
-        first, last = int(slots[0]), int(slots[-1])
-        replaced = chunk.replaced & SlotSet.range(first, last)
-        yield _Record(first, last, replaced, rows.get(group, chunk.rows[:0]), deleted.get(group, chunk.deleted[:0]))
+    parts = zip(firsts, lasts, rows.parts(group_of_slot), deleted.parts(group_of_slot), strict=False)
+    for first, last, row_part, deleted_part in parts:
+        yield _Record(first, last, chunk.replaced & SlotSet.range(first, last), row_part, deleted_part)
 
 
-def _slots(chunk: Chunk, batch: pa.RecordBatch) -> NDArray[np.uint32]:
-    return slots_of(hash_keys([batch.column(key) for key in chunk.keys]), chunk.slot_bits)
+class _BySlot:
+    """The rows of a batch by slot."""
 
+    def __init__(self, chunk: Chunk, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+        self._slots = slots_of(hash_keys([batch.column(key) for key in chunk.keys]), chunk.slot_bits)
+        self._sizes = sizes_of(self._slots, 1 << chunk.slot_bits)
 
-def _weights(batch: pa.RecordBatch, slots: NDArray[np.uint32], slot_bits: int) -> NDArray[np.float64]:
-    """About how many bytes of a batch are in each slot; a row counts for something, even if it takes none."""
-    counts: NDArray[np.int64] = np.bincount(slots, minlength=1 << slot_bits)
-    return counts * np.float64(batch.nbytes / max(len(batch), 1) + 1)
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """About how many bytes there are in each slot; a row counts for something, even if it takes none."""
+        return self._sizes * np.float64(self._batch.nbytes / max(len(self._batch), 1) + 1)
+
+    def parts(self, group_of_slot: NDArray[np.int32]) -> list[pa.RecordBatch]:
+        """The rows of each group of slots."""
+        sizes = np.bincount(group_of_slot, self._sizes).astype(np.int64)
+        whole = regrouped(self._batch, group_of_slot[self._slots], sizes)
+        starts = np.cumsum(sizes) - sizes
+        return [whole.slice(start, size) for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)]
 
 
 def _groups(weights: NDArray[np.float64], group_bytes: int) -> NDArray[np.int32]:

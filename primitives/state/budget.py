@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import count
 from typing import NamedTuple, Protocol
 
@@ -83,14 +82,17 @@ class MemoryBudget:
             member.settle()
         self.make_room()
 
-    def make_room(self, more: int = 0, user: Spillable | None = None, kept: SlotSet | None = None) -> None:
+    def make_room(
+        self, more: int = 0, user: Spillable | None = None, kept: SlotSet | None = None, growth: int = 0
+    ) -> None:
         """Spills until `more` bytes fit, but not the `kept` slots of `user`, least recently used ones first.
 
-        Raises EnvironmentFault if what cannot leave exceeds the budget by more than a fifth.
+        They may grow by `growth`, for which there is room if it can be made. Raises EnvironmentFault if what cannot
+        leave exceeds the budget by more than a fifth.
         """
         excess = self.held() + more - self.limit
-        if excess > 0:
-            excess -= self._spill(excess + int(self.limit * _SLACK), user, kept or SlotSet.empty())
+        if excess + growth > 0:
+            excess -= self._spill(excess + growth + int(self.limit * _SLACK), user, kept or SlotSet.empty())
         if excess > self.limit * (_TOLERANCE - 1):
             raise EnvironmentFault(
                 f"{self.limit + excess} bytes of state are in use at once, and the memory budget is {self.limit}: "
@@ -98,14 +100,23 @@ class MemoryBudget:
             )
 
     def _spill(self, wanted: int, user: Spillable | None, kept: SlotSet) -> int:
-        """Spills some bytes, if there are as many; returns how many these were."""
-        held = [member.held() for member in self._members]
-        free = [_leaving(held, kept if member is user else SlotSet.empty()) for member, held in zip(self._members, held, strict=True)]
-        owners = np.concatenate([np.full(len(slots), at) for at, slots in enumerate(free)])
-        slots = np.concatenate(free)
-        sizes = np.concatenate([state.sizes[mine] for state, mine in zip(held, free, strict=True)])
-        order = np.argsort(np.concatenate([state.used[mine] for state, mine in zip(held, free, strict=True)]), kind="stable")
+        """Spills some bytes, if there are as many that may leave; returns how many these were."""
+        nothing = SlotSet.empty()
+        candidates = [
+            _candidates(at, member.held(), kept if member is user else nothing)
+            for at, member in enumerate(self._members)
+        ]
+        owners, slots, sizes, used = map(np.concatenate, zip(*candidates, strict=True))
+        order = np.argsort(used, kind="stable")
         chosen = order[: np.searchsorted(np.cumsum(sizes[order]), wanted) + 1]
-        for at in np.unique(owners[chosen]).tolist():
-            self._members[at].spill(SlotSet(slots[chosen][owners[chosen] == at]))
+        for owner in np.unique(owners[chosen]).tolist():
+            self._members[owner].spill(SlotSet(slots[chosen][owners[chosen] == owner]))
         return int(sizes[chosen].sum())
+
+
+def _candidates(owner: int, held: Held, kept: SlotSet) -> tuple[NDArray[np.int64], ...]:
+    """Owner, slot, size and last use of each slot of a container that may leave."""
+    free = held.free & (held.sizes > 0)
+    free[kept.array] = False
+    slots = np.flatnonzero(free)
+    return np.full(len(slots), owner), slots, held.sizes[slots], held.used[slots]

@@ -45,7 +45,7 @@ class Disk(Tracked[list[Path]]):
 
     It is used as a frame is, but row numbers hold only until the next call that takes keys. What a batch touches is
     brought from disk into a frame, the buffer, and worked on there. When the buffer has grown to a quarter of `memory`,
-    its rows go to disk in order. Another eighth is for RocksDB; the rest is for what a batch needs while it is worked
+    its rows go to disk in order. Another quarter is for RocksDB; the rest is for what a batch needs while it is worked
     on, for indexes and filters (10 bits a row). The page cache of the operating system comes on top: it gives way to
     whoever needs memory.
 
@@ -93,7 +93,7 @@ class Disk(Tracked[list[Path]]):
         self._no_keys = pa.RecordBatch.from_pylist([], self._declared.keys)
         self._row_size = 0.0  #: bytes of a row that went to disk lately
         self.directory = fresh_directory(Path(directory))
-        self._store = RowStore(self._files, memory // 8)
+        self._store = RowStore(self._files, memory // 4)
 
     @property
     def _files(self) -> Path:
@@ -287,7 +287,7 @@ class Disk(Tracked[list[Path]]):
             self._files.mkdir()
             for path in source.iterdir():
                 _link_or_copy(path, self._files / path.name)
-        self._store = RowStore(self._files, self._memory // 8)
+        self._store = RowStore(self._files, self._memory // 4)
         self._buffer.evict(SlotSet.full(self.slot_bits))
         self._changes.replace(SlotSet.full(self.slot_bits))
         self._rows_in_slot = counts

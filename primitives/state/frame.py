@@ -96,8 +96,7 @@ class Frame(Tracked[_Log]):
 
     def locate(self, keys: Keys, *, create: bool = True) -> Rows:
         """The row number of each key; with `create` every key gets a row, otherwise those without one give -1."""
-        columns = self._declared.keys_from(keys)
-        return self._create(columns) if create else self._index.locate(columns, create=False).rows
+        return self._create(self._declared.keys_from(keys)) if create else self._find(keys)
 
     def locate_new(self, keys: Keys) -> tuple[Rows, Rows]:
         """As `locate`; and the positions in `keys` of those for which a row was created now.
@@ -149,7 +148,7 @@ class Frame(Tracked[_Log]):
 
     def get(self, keys: Keys) -> tuple[pa.RecordBatch, NDArray[np.bool_]]:
         """The values of keys, null for a key without a row; and which keys have one."""
-        rows = self.locate(keys, create=False)
+        rows = self._find(keys)
         found = rows >= 0
         values = self._table.to_arrow(self._table.values, np.maximum(rows, 0))
         if not found.all():
@@ -158,7 +157,7 @@ class Frame(Tracked[_Log]):
 
     def delete(self, keys: Keys) -> int:
         """Deletes the rows of keys; returns how many there were."""
-        rows = self._index.distinct(self.locate(keys, create=False))
+        rows = self._index.distinct(self._find(keys))
         interval = self._changes.current
         if interval is not None and len(rows):
             interval.log.deleted.append(self._table.to_arrow(self._table.keys, rows))
@@ -250,12 +249,12 @@ class Frame(Tracked[_Log]):
         self._remove_slots(slots)
 
     def admit(self, rows: pa.RecordBatch, written: Mapping[int, pa.RecordBatch] = MappingProxyType({})) -> None:
-        """Brings back rows, which are not there; `written` has the keys of those written since a mark, by mark."""
+        """Brings back rows, which are not there; `written` has the keys of what changed since a mark, by mark."""
         numbers = self._number(rows)
         for name, column in self._columns.items():
             self._table.assign(column, numbers, rows[name])
         for mark, batch in written.items():
-            changed = self.locate(batch, create=False)
+            changed = self._find(batch)
             self._changes.since(mark)[0].log.written.add(changed[changed >= 0])
 
     def _number(self, rows: pa.RecordBatch) -> Rows:
@@ -286,6 +285,10 @@ class Frame(Tracked[_Log]):
 
     def _create(self, columns: Sequence[pa.Array]) -> Rows:
         return self._located(columns).rows
+
+    def _find(self, keys: Keys) -> Rows:
+        """The row of each key, -1 if it has none."""
+        return self._index.locate(self._declared.keys_from(keys), create=False).rows
 
     def _open(self, keys: Keys, values: Mapping[str, Any]) -> tuple[Rows, dict[str, pa.Array]]:
         """The rows of keys, created if need be and about to be written; and what is given for them, as arrays."""

@@ -48,8 +48,13 @@ class RowStore:
         options.set_block_based_table_factory(tables)
         options.set_compression_type(self._rocks.DBCompressionType.none())  # maps can be read as they are
         options.set_allow_mmap_reads(True)
-        options.set_write_buffer_size(max(memory // 2, 1 << 16))
+        buffer = max(memory // 2, 1 << 16)
+        options.set_write_buffer_size(buffer)
         options.set_max_write_buffer_number(2)
+        options.set_max_bytes_for_level_base(
+            4 * buffer
+        )  # as much as comes down at a time, so little is rewritten for it
+        options.set_target_file_size_base(buffer)
         options.set_max_open_files(-1)
         options.set_keep_log_file_num(1)
         return options

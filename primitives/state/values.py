@@ -153,7 +153,7 @@ class Values(Tracked[_Touched], MutableMapping[Any, Any]):
 
     def _handed_out(self, cell: _Cell) -> Any:
         value = cell.value
-        if type(value) not in _IMMUTABLE and not _is_immutable(value):
+        if type(value) not in _IMMUTABLE and not is_immutable(value):
             self._touch(cell)
         return value
 
@@ -220,6 +220,30 @@ class Values(Tracked[_Touched], MutableMapping[Any, Any]):
         written, deleted = self._touched(SlotSet.full(self.slot_bits) - replaced, since)
         return len(written) + len(deleted) + sum(len(self._slots[slot]) for slot in self._held(replaced))
 
+    # --- slots that are kept elsewhere for a while --------------------------------------------------------------------
+
+    def evict(self, slots: SlotSet) -> None:
+        """Removes slots that are kept elsewhere from now on, so it does not count as a change."""
+        for slot in self._held(slots):
+            for key in self._slots.pop(slot):
+                del self._cells[key]
+        for mark in self.marks[:1]:
+            for interval in self._changes.since(mark):
+                for slot in _common(interval.log, slots, self.slot_bits):
+                    del interval.log[slot]
+
+    def admit(self, rows: pa.RecordBatch, written: Mapping[int, pa.RecordBatch]) -> None:
+        """Brings back rows, which are not there; `written` has the keys of what changed since a mark, by mark."""
+        keys = self._keys.from_columns(rows.columns[:-1])
+        for key, value in zip(keys, self._codec.values(rows.column("value")), strict=True):
+            self._create(key).value = value
+        for mark, batch in written.items():
+            log = self._changes.since(mark)[0].log
+            for key in self._keys.from_columns(batch.columns):
+                log[self._keys.slot(key)][key] = None
+
+    # --- rows and slots -----------------------------------------------------------------------------------------------
+
     def _held(self, slots: SlotSet) -> list[int]:
         """Those of `slots` that hold a key, in order."""
         return _common(self._slots, slots, self.slot_bits)
@@ -271,8 +295,9 @@ def _common(by_slot: Mapping[int, Any], slots: SlotSet, slot_bits: int) -> list[
     return sorted(slot for slot in by_slot if mask[slot])
 
 
-def _is_immutable(value: Any) -> bool:
+def is_immutable(value: Any) -> bool:
+    """Whether nothing in an object can change in place."""
     kind = type(value)
     if kind is tuple or kind is frozenset:
-        return all(map(_is_immutable, value))
+        return all(map(is_immutable, value))
     return kind in _IMMUTABLE or isinstance(value, np.generic)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from seep.cli import config, deploy
+from seep.cli import config, deploy, state
 from seep.cli.failures import told_in_one_line
 from seep.cli.flags import Flags, takes_flags
 
@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 app.add_typer(config.app)
 app.add_typer(deploy.app)
+app.add_typer(state.app)
 
 
 def _say_version(asked: bool) -> None:
@@ -70,6 +71,45 @@ def wordcount(
         from seep.cli.commands import run_wordcount
 
         run_wordcount(window, flags)
+
+
+@app.command(epilog="Example: seep runs")
+def runs() -> None:
+    """List your runs on this machine."""
+    with told_in_one_line(verbose=False):
+        from rich.console import Console
+
+        from seep.cli.control import show_runs
+
+        show_runs(Console())
+
+
+_RUN = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or its query's name.", show_default=False)]
+
+
+@app.command(epilog="Example: seep savepoint orders")
+def savepoint(run: _RUN) -> None:
+    """Have a run store the state of its whole query, for as long as nobody disposes of it."""
+    with told_in_one_line(verbose=False):
+        from rich.console import Console
+
+        from seep.cli.control import take_savepoint
+
+        take_savepoint(run, Console())
+
+
+@app.command(epilog="Example: seep stop orders --savepoint")
+def stop(
+    run: _RUN,
+    savepoint: Annotated[bool, typer.Option("--savepoint", help="Take a savepoint first, to go on from.")] = False,
+) -> None:
+    """Stop a run as it stands; its input does not end, so another run can go on."""
+    with told_in_one_line(verbose=False):
+        from rich.console import Console
+
+        from seep.cli.control import stop_run
+
+        stop_run(run, savepoint, Console())
 
 
 @app.command(epilog="Example: seep doctor --master spark://host:7077")

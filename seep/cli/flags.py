@@ -46,6 +46,20 @@ class Flags:
         str | None,
         _option("--checkpoint", metavar="TIME", help="Time between two checkpoints, or 'none'; 5s if not given."),
     ] = None
+    storage: Annotated[
+        str | None,
+        _option("--storage", metavar="LOCATION", help="Where checkpoints outlive the run, such as s3://bucket/seep."),
+    ] = None
+    restore: Annotated[
+        str | None,
+        _option("--restore", metavar="latest|ID", help="Begin from a checkpoint in storage, at any parallelism."),
+    ] = None
+    fall_back: Annotated[
+        bool, _option("--fall-back", help="If the latest checkpoint is damaged, begin from the one before.")
+    ] = False
+    allow_dropped_state: Annotated[
+        bool, _option("--allow-dropped-state", help="Begin without the state of operators that the query has no more.")
+    ] = False
     parallelism: Annotated[
         list[str], _option("--parallelism", metavar="OP=N", help="Instances of an operator; may be given repeatedly.")
     ] = field(default_factory=list)

@@ -27,7 +27,14 @@ _LOOK = 0.2
 
 def compiled(query: Query, settings: Settings) -> Program:
     """The query as the settings want it; all that can be wrong with them is found here, before anything starts."""
-    program = query.compile(parallelism=settings.parallelism, epoch_seconds=settings.options.epoch, rate=settings.rate)
+    from seep.runtime.resume import resume_of
+
+    program = query.compile(
+        parallelism=settings.parallelism,
+        epoch_seconds=settings.options.epoch,
+        rate=settings.rate,
+        resume=resume_of(settings.options, query.name),
+    )
     instances = {operator: program.parallelism.get(operator, 1) for operator in program.graph.order}
     check_chaos(settings.strikes, instances, settings.options.seconds)
     return program

@@ -17,6 +17,7 @@ from seep.config.units import rows_per_second
 from seep.runtime.chaos import Strike, parse_chaos
 from seep.runtime.options import RunOptions
 from seep.sources.rate import Profile, Rate
+from seep.storage.settings import StorageSettings
 from vmpool.settings import VMSettings
 
 T = TypeVar("T")
@@ -41,6 +42,7 @@ def settings_of(flags: Flags, **defaults: Any) -> Settings:
     policy = read_policy(flags.policy) if flags.policy else PolicyFile()
     said = defaults | policy.run.given() | _said(flags)
     said |= {"vm": _vm(policy.vm, flags), "pool": policy.pool, "scaling": policy.scaling}
+    said |= {"storage": _storage(policy.storage, flags)}
     return Settings(
         master=flags.master,
         options=RunOptions(**{each.name: said[each.name] for each in fields(RunOptions) if each.name in said}),
@@ -57,9 +59,14 @@ def _vm(vm: VMSettings, flags: Flags) -> VMSettings:
     return vm if flags.vm_cpu is None else checked(VMSettings, {**vm.model_dump(), "cpu": flags.vm_cpu}, "--vm-cpu")
 
 
+def _storage(storage: StorageSettings, flags: Flags) -> StorageSettings:
+    return storage if flags.storage is None else storage.model_copy(update={"location": flags.storage})
+
+
 def _said(flags: Flags) -> dict[str, Any]:
     """The flags that were given."""
-    said: dict[str, Any] = {"nodes": flags.nodes, "spare": flags.spare}
+    said: dict[str, Any] = {"nodes": flags.nodes, "spare": flags.spare, "restore": flags.restore}
+    said |= {"fall_back": flags.fall_back or None, "allow_dropped_state": flags.allow_dropped_state or None}
     said |= {
         "epoch": _read("--epoch", flags.epoch, seconds),
         "seconds": _read("--seconds", flags.seconds, seconds),

@@ -7,6 +7,7 @@ from pydantic import Field
 from policies.settings import ScalingSettings
 from primitives.settings import Section
 from seep.config.run import RunSection
+from seep.storage.settings import StorageSettings
 from vmpool.settings import PoolSettings, VMSettings
 
 
@@ -16,4 +17,5 @@ class PolicyFile(Section):
     run: RunSection = Field(RunSection(), description="How the query is run; flags go before it.")
     vm: VMSettings = Field(VMSettings(), description="What each VM is allowed.")
     pool: PoolSettings = Field(PoolSettings(), description="The pool of pre-warmed VMs.")
+    storage: StorageSettings = Field(StorageSettings(), description="Where checkpoints outlive the run.")
     scaling: ScalingSettings = Field(ScalingSettings(), description="Who decides on scaling, and how.")

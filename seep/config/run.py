@@ -61,6 +61,13 @@ class RunSection(Section):
     tls: Annotated[bool | Certificate, BeforeValidator(_encryption)] = Field(
         False, description="Encrypt all channels: true with a certificate made for the run, or with your own."
     )
+    restore: str | None = Field(
+        None, pattern=r"^(latest|\d+)$", description="Begin from a checkpoint in storage: latest, or its number."
+    )
+    fall_back: bool = Field(False, description="If the latest checkpoint is damaged, begin from the one before.")
+    allow_dropped_state: bool = Field(
+        False, description="Begin though the checkpoint has state of operators that the query does not have."
+    )
     seconds: OptionalSeconds = Field(None, description="End the input after so long; none to read all of it.")
     parallelism: dict[str, PositiveInt] = Field(
         default_factory=dict, description="Instances of operators at the start, by name; else as the query says."

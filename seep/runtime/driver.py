@@ -87,6 +87,8 @@ class ManagerProcess:
         self.on_registered: Callable[[NodeRecord], None] = lambda _: None
         self.on_joined: Callable[[NodeRecord], None] = lambda _: None
         self.on_lost: Callable[[NodeRecord, bool], None] = lambda _, __: None
+        #: does what is asked for from outside, and answers
+        self.on_control: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _: {}
         #: told of a cut that is complete, or why it never will be
         self.on_cut: Callable[[Cut, CutComplete | str], None] = lambda _, __: None
         #: told of a node that has notice that its VM will be taken away, and the seconds until then
@@ -157,6 +159,12 @@ class ManagerProcess:
     def finish(self) -> None:
         """Ends the input; what was read is processed and committed."""
         self.change(lambda manager: (None, manager.finish()))
+
+    def halt(self) -> None:
+        """Ends the run as it stands."""
+        if not self.ended.is_set():
+            self.events.add("halted", detail="as somebody asked for")
+            self.ended.set()
 
     def fail(self, failure: SeepError) -> None:
         """The run cannot go on."""
@@ -243,10 +251,19 @@ class ManagerProcess:
                 return self.stores.open(body)
             case "sink commit":
                 return self.stores.commit(body)
+            case "control":
+                return self._controlled(body)
         raise UserError(f"the manager does not know the call {method!r} of {peer}")
 
     def on_fault(self, peer: str, text: str) -> None:
         self.events.add("refused message", detail=f"from {peer}: {text}")
+
+    def _controlled(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What somebody with the run's secret asks for from outside."""
+        try:
+            return self.on_control(body)
+        except SeepError as reason:
+            return {"refused": str(reason)}
 
     def _register(self, body: Mapping[str, Any]) -> dict[str, Any]:
         name = f"n{next(self._names)}"

@@ -15,7 +15,7 @@ from seep.runtime.metrics import InstanceStatus, Status
 _MOST = 2048
 
 #: Events after which a run does nothing more.
-_ENDS = ("finished", "failed")
+_ENDS = ("finished", "failed", "halted")
 
 
 class Recorder:

@@ -13,8 +13,11 @@ from seep.query.program import Program, Resume
 from seep.runtime.options import RunOptions
 from seep.storage.catalogue import Catalogue
 from seep.storage.location import store_of
+from seep.storage.reading import NotStanding
 
 LATEST = "latest"
+#: Seconds for which a checkpoint is kept for a run that is starting, and how often the latest one is looked for.
+_STARTING, _TRIES = 900.0, 5
 
 
 def catalogue_of(options: RunOptions, query: str) -> Catalogue[Manifest] | None:
@@ -25,7 +28,7 @@ def catalogue_of(options: RunOptions, query: str) -> Catalogue[Manifest] | None:
 
 def resume_of(options: RunOptions, query: str) -> Resume | None:
     """Where the run begins, by `restore`; None: from nothing."""
-    manifest = _manifest(options, query)
+    manifest = _pinned(options, query)
     if manifest is None:
         return None
     positions = {source: {int(p): at for p, at in read.items()} for source, read in manifest.sources.items()}
@@ -44,6 +47,22 @@ def check_resume(program: Program, options: RunOptions) -> None:
     for operator in stateful:
         if operator in manifest.components:
             _check_component(program, operator, manifest.components[operator])
+
+
+def _pinned(options: RunOptions, query: str) -> Manifest | None:
+    """The checkpoint, which stays until the run has begun, even if an earlier run still adds and removes some."""
+    for attempt in range(_TRIES):
+        manifest, catalogue = _manifest(options, query), catalogue_of(options, query)
+        if manifest is None or catalogue is None:
+            return None
+        try:
+            catalogue.pin(manifest.id, "a run that is about to begin", _STARTING)
+        except NotStanding:
+            if options.restore != LATEST or attempt == _TRIES - 1:
+                raise
+        else:
+            return manifest
+    return None
 
 
 def _manifest(options: RunOptions, query: str) -> Manifest | None:

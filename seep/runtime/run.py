@@ -25,6 +25,7 @@ from primitives.slots import SlotSet
 from seep.protocol.plans import Accepted, Refused
 from seep.query.program import Program
 from seep.runtime.archivist import Archivist
+from seep.runtime.control import Listed
 from seep.runtime.coordinator import Coordinator
 from seep.runtime.crew import Crew
 from seep.runtime.driver import ManagerProcess, NodeRecord
@@ -40,6 +41,7 @@ from seep.sources.position import Position
 from seep.sources.rate import Rate
 from seep.spark.capacity import capacity
 from seep.spark.preflight import of_session, raise_first
+from seep.spark.process import Process
 from seep.spark.session import Host, open_session
 
 if TYPE_CHECKING:
@@ -107,31 +109,44 @@ class Run:
         self._host = host
         self._security = _security(options, host.driver_host)
         self._manager = ManagerProcess(program, options, host.driver_interface, host.driver_host, self._security)
-        task = NodeTask(
-            program,
-            NodeSettings(
-                run=self.id,
-                driver=self._manager.address,
-                security=self._security,
-                heartbeat=options.heartbeat,
-                patience=options.patience,
-                buffer_budget=options.buffer_budget,
-                vm=options.vm,
-                storage=options.storage,
-                begins_from=program.resume.checkpoint if program.resume else None,
-            ),
-        )
-        self._crew = Crew(self._manager, options, host, serve, task, self.id)
-        governor = Governor(policy, options.scaling, _most(program))
-        every = options.storage.every * options.checkpoint if options.checkpoint else None
-        self._archivist = Archivist(self._manager, options.storage, catalogue_of(options, program.name), every, self.id)
-        self._coordinator = Coordinator(self._manager, governor, options.scaling, self._crew.pool)
-        self._manager.on_notice = lambda node, _: self._coordinator.drain(node)
-        self._recorder = Recorder(self.status)
+        try:
+            self._furnish(host, policy)
+        except BaseException:
+            self._manager.close()
+            self._manager.close_port()
+            raise
         self._finisher: threading.Timer | None = None
         self._stopped = False
         self._stopping = threading.Lock()
         atexit.register(self.stop)
+
+    def _furnish(self, host: Host, policy: Policy) -> None:
+        """What works for the manager: nodes, scaling, storage."""
+        task = NodeTask(
+            self.program,
+            NodeSettings(
+                run=self.id,
+                driver=self._manager.address,
+                security=self._security,
+                heartbeat=self.options.heartbeat,
+                patience=self.options.patience,
+                buffer_budget=self.options.buffer_budget,
+                vm=self.options.vm,
+                storage=self.options.storage,
+                begins_from=self.program.resume.checkpoint if self.program.resume else None,
+            ),
+        )
+        self._crew = Crew(self._manager, self.options, host, serve, task, self.id)
+        governor = Governor(policy, self.options.scaling, _most(self.program))
+        every = self.options.storage.every * self.options.checkpoint if self.options.checkpoint else None
+        self._archivist = Archivist(
+            self._manager, self.options.storage, catalogue_of(self.options, self.program.name), every, self.id
+        )
+        self._coordinator = Coordinator(self._manager, governor, self.options.scaling, self._crew.pool)
+        self._manager.on_notice = lambda node, _: self._coordinator.drain(node)
+        self._manager.on_control = self._controlled
+        self._listed = Listed(self.id, self.program.name, Process.this(), self._manager.address, self._security)
+        self._recorder = Recorder(self.status)
 
     # -- starting -----------------------------------------------------------------------------------------------------
 
@@ -144,6 +159,7 @@ class Run:
         self._recorder.start()
         self._coordinator.start()
         self._archivist.start()
+        self._listed.enlist()
         if self.options.seconds is not None:
             self._finisher = threading.Timer(self.options.seconds, self.finish)
             self._finisher.daemon = True
@@ -164,6 +180,11 @@ class Run:
     def finished(self) -> bool:
         """Whether all input is processed and committed."""
         return bool(self.events.of("finished"))
+
+    @property
+    def halted(self) -> bool:
+        """Whether somebody has stopped it as it stood."""
+        return bool(self.events.of("halted"))
 
     @property
     def nodes(self) -> dict[str, NodeRecord]:
@@ -280,6 +301,16 @@ class Run:
             raise UserError(f"there is no node, instance or operator {target!r}; instances: {', '.join(placement)}")
         return list(dict.fromkeys(found))
 
+    def _controlled(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What `seep savepoint` and `seep stop` ask for."""
+        match body:
+            case {"do": "savepoint"}:
+                return {"id": self.savepoint()}
+            case {"do": "stop"}:
+                self._manager.halt()
+                return {}
+        raise UserError(f"a run does not know what {body.get('do')!r} is")
+
     # -- ending -------------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
@@ -291,6 +322,7 @@ class Run:
         if self._finisher is not None:
             self._finisher.cancel()
         atexit.unregister(self.stop)
+        self._listed.strike_off()
         self._recorder.close()
         self._coordinator.close()
         self._archivist.close()

@@ -145,6 +145,8 @@ class Attempt(Generic[M]):
             raise InternalError(f"the manifest for checkpoint {self.id} is that of checkpoint {info.id}")
         missing = set(info.blobs).difference(self._allowed, self._records.blobs(self.id))
         if missing:
+            if not self._records.parts(self.id).open:
+                raise self._fenced()  # and whoever cleans may have removed blobs
             raise EnvironmentFault(
                 f"checkpoint {self.id} of {self._records.query} cannot become complete: {self._records.store.name} has "
                 f"no {min(missing)}, or it is of a checkpoint that this one does not build on"

@@ -74,9 +74,9 @@ class Catalogue(Generic[M]):
         assert isinstance(manifest, bytes), "what is complete stays so, or is gone"
         return manifest
 
-    def pin(self, id: int, reader: str, lease: float = LEASE) -> Pin:
-        """Keeps a complete checkpoint while it is read; `reader` is for messages."""
-        return Pin(self._records, id, reader, lease, self._clock)
+    def pin(self, id: int, reader: str, lease: float = LEASE) -> Pin[M]:
+        """Keeps a complete checkpoint while it is read (NotStanding, Damaged); `reader` is for messages."""
+        return Pin(self._records, self._reader, id, reader, lease, self._clock)
 
     def clean(self, keep: int) -> Cleaned:
         """Leaves the newest `keep` complete checkpoints, all savepoints and whatever is in use, and nothing else.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic
 
@@ -19,6 +20,7 @@ from primitives.errors import UserError
 from seep.storage.layout import Contents, Part, Shelf, run_key
 from seep.storage.reading import M, Reader, Survey
 from seep.storage.records import Records
+from seep.storage.store import NotThere
 
 
 class InUse(UserError):
@@ -83,12 +85,12 @@ class Disposal(Generic[M]):
 
     def _bases(self, found: Contents) -> dict[int, str]:
         """Checkpoints on which one builds that is under way."""
-        under_way = [id for id, shelf in found.shelves.items() if shelf.open]
-        return {
-            base: f"checkpoint {id}, which is under way, builds on it"
-            for id in under_way
-            for base in self._records.claim_of(id).builds_on
-        }
+        bases = dict[int, str]()
+        for id in [id for id, shelf in found.shelves.items() if shelf.open]:
+            with suppress(NotThere):  # it is over, and was cleaned away just now
+                builds_on = self._records.claim_of(id).builds_on
+                bases |= dict.fromkeys(builds_on, f"checkpoint {id}, which is under way, builds on it")
+        return bases
 
     def _reader_of(self, shelf: Shelf) -> str:
         now = self._clock()

@@ -10,33 +10,35 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import Generic, Self
 
 from primitives.errors import SeepError
-from seep.storage.reading import NotStanding
+from seep.storage.reading import M, Reader
 from seep.storage.records import Lease, Records
 
 
-class Pin:
+class Pin(Generic[M]):
     """Keeps a checkpoint until it is released, or its lease has run out; as a context, until the end of that."""
 
-    def __init__(self, records: Records, id: int, reader: str, lease: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, records: Records, manifests: Reader[M], id: int, reader: str, lease: float, clock: Callable[[], float]
+    ) -> None:
         self.id = id
-        self._records, self._reader, self._lease, self._clock = records, reader, lease, clock
+        self._records, self._manifests = records, manifests
+        self._reader, self._lease, self._clock = reader, lease, clock
         self._token = uuid.uuid4().hex
         self._key = ""
-        self.renew()
+        self.info: M = self.renew()  #: what its manifest says
 
-    def renew(self) -> None:
-        """The lease begins anew; NotStanding if that was too late."""
+    def renew(self) -> M:
+        """The lease begins anew; NotStanding if that was too late, or there was nothing to read from the beginning."""
         lease = Lease(self._reader, self._clock() + self._lease)
         self._key = self._records.pin(self.id, self._token, lease)
-        if not self._records.parts(self.id).standing:
-            self.release()
-            raise NotStanding(
-                f"checkpoint {self.id} of {self._records.query} in {self._records.store.name} cannot be read by "
-                f"{self._reader}: it is not complete, or was removed just now"
-            )
+        try:
+            return self._manifests.standing(self.id)
+        except BaseException:
+            self._let_go()
+            raise
 
     def release(self) -> None:
         """Lets the checkpoint go."""
@@ -48,5 +50,8 @@ class Pin:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._let_go()
+
+    def _let_go(self) -> None:
         with suppress(SeepError):  # the lease runs out by itself
             self.release()

@@ -90,9 +90,8 @@ def test_columns_are_found_where_avro_finds_fields(
     aliases = {name: [renamed[name]] for name in now if name in renamed and name not in before}
     taken = [*now, *(alias for given_ in aliases.values() for alias in given_)]
     assume(len(taken) == len(set(taken)))  # no stored column could be two
-    hints = {
-        name: Hint(*([-1] if name in defaults else [Hint().default]), tuple(aliases.get(name, ()))) for name in now
-    }
+    absent = Hint().default
+    hints = {name: Hint(-1 if name in defaults else absent, tuple(aliases.get(name, ()))) for name in now}
     expected = resolved_by_fastavro(before, now, hints)
     old = frame(dict.fromkeys(before, pa.int64()))
     old.put({"word": ["be"]}, **{name: [at] for at, name in enumerate(before)})

@@ -48,13 +48,16 @@ class ValuesOfTwoInstances(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.here, self.there = make_values(), make_values()
+        self.here, self.there = self.make(), self.make()
         self.expected: dict[Any, list[int]] = {}  # of both together
         self.owned = FULL  # slots that are here; the others are there
         self.epoch = 0
         self.full_at: dict[int, Chunk] = {}  # full snapshot of each retained mark, as a backup holder has it
         self.chain: list[Chunk] = []  # a base, and a delta for each mark since
         self.checkpoint()
+
+    def make(self) -> Values:
+        return make_values()
 
     def home(self, word: Any) -> Values:
         return self.here if slot_of_word(word) in self.owned else self.there
@@ -127,7 +130,7 @@ class ValuesOfTwoInstances(RuleBasedStateMachine):
     def recover(self) -> None:
         """What is restored from the chain goes on in place of the original."""
         self.checkpoint()
-        self.here = make_values()
+        self.here = self.make()
         self.here.restore(self.chain)
         self.chain, self.full_at = [], {}
         self.checkpoint()

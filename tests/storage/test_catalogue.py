@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,7 +67,8 @@ def test_two_queries_with_similar_names_know_nothing_of_each_other(store: Memory
 
 def test_an_attempt_that_fails_is_given_up(store: MemoryStore) -> None:
     run = catalogue(store).enter("monday")
-    with pytest.raises(ZeroDivisionError), run.begin() as attempt:
+    attempt = run.begin()
+    with suppress(ZeroDivisionError), attempt:
         fill(attempt)
         raise ZeroDivisionError
     with pytest.raises(Fenced, match="checkpoint 1 of orders cannot become complete: it was given up"):
@@ -285,14 +288,16 @@ def test_a_pin_ends_with_its_lease_unless_it_is_renewed(store: MemoryStore) -> N
     assert orders.clean(keep=1).held == {1: "a reader that dies reads it"}
     now[0] = 119.0
     assert orders.clean(keep=1).disposed == (1,)
-    with pytest.raises(NotStanding, match="cannot be read by a reader that dies"):
+    with pytest.raises(NotStanding, match=r"checkpoint 1 of orders .* there is none, or not any more"):
         pin.renew()
     assert [key for key in store.list() if ".pin-" in key] == []
 
 
-@pytest.mark.parametrize("id", [1, 7])
+@pytest.mark.parametrize("id", [1, 2, 7])
 def test_what_is_not_complete_cannot_be_pinned_or_read(store: MemoryStore, id: int) -> None:
-    catalogue(store).enter("monday").begin()
+    run = catalogue(store).enter("monday")
+    run.begin().abandon()
+    run.begin()
     with pytest.raises(NotStanding):
         catalogue(store).pin(id, "somebody")
     with pytest.raises(NotStanding):
@@ -321,7 +326,7 @@ def test_disposing_takes_all_or_nothing(store: MemoryStore) -> None:
     run = catalogue(store).enter("monday")
     for _ in range(3):
         take(run)
-    with catalogue(store).pin(2, "somebody"), pytest.raises(InUse, match="2 of orders .*: somebody reads it"):
+    with catalogue(store).pin(2, "somebody"), pytest.raises(InUse, match=r"2 of orders .*: somebody reads it"):
         catalogue(store).dispose([1, 2])
     with pytest.raises(InUse, match="no other complete checkpoint would be left"):
         catalogue(store).dispose([1, 2, 3])

@@ -1,0 +1,177 @@
+"""`seep state`: looks inside stored checkpoints and savepoints, takes state out, and makes savepoints of others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seep.cli.failures import told_in_one_line
+
+app = typer.Typer(
+    name="state",
+    help="Look inside stored checkpoints: list, show, measure, compare, export, rewrite.",
+    epilog="Example: seep state show --storage /data/seep --query orders --operator counter --key word=be",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Storage = Annotated[
+    str | None,
+    typer.Option(metavar="LOCATION", help="Where checkpoints are, such as s3://bucket/seep.", show_default=False),
+]
+Policy = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE.yaml", help="A policy file whose storage it is, unless given.", show_default=False),
+]
+Query = Annotated[str, typer.Option(metavar="NAME", help="The name of the query.", show_default=False)]
+Checkpoint = Annotated[str, typer.Option(metavar="latest|ID", help="Which checkpoint.")]
+Operator = Annotated[str | None, typer.Option(metavar="O", help="Of one operator only.", show_default=False)]
+TheOperator = Annotated[str, typer.Option(metavar="O", help="Of which operator.", show_default=False)]
+Container = Annotated[str | None, typer.Option(metavar="C", help="Of one of its containers only.", show_default=False)]
+Slots = Annotated[
+    str | None, typer.Option(metavar="0-15,20", help="Of some slots only; others are not read.", show_default=False)
+]
+Limit = Annotated[int, typer.Option(metavar="N", min=0, help="How many to show.")]
+Json = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Traces of errors.")]
+
+
+@app.command(epilog="Example: seep state ls --storage /data/seep --query orders")
+def ls(
+    storage: Storage = None,
+    policy: Policy = None,
+    query: Annotated[str | None, typer.Option(metavar="NAME", help="The name of a query.", show_default=False)] = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """List the queries in a store, or the checkpoints of one."""
+    with told_in_one_line(verbose=verbose):
+        from seep.cli import state_commands as commands
+
+        where = commands.storage_of(storage, policy)
+        commands.list_queries(where, as_json) if query is None else commands.list_checkpoints(where, query, as_json)
+
+
+@app.command(epilog="Example: seep state show --storage /data/seep --query orders --operator counter --key word=be")
+def show(
+    query: Query,
+    storage: Storage = None,
+    policy: Policy = None,
+    checkpoint: Checkpoint = "latest",
+    operator: Operator = None,
+    container: Container = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN=VALUE", help="Of one key only; repeat it for each column.", show_default=False),
+    ] = None,
+    slots: Slots = None,
+    limit: Limit = 20,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show what state a checkpoint has; with --operator, its keys and values."""
+    with told_in_one_line(verbose=verbose):
+        from seep.cli import state_commands as commands
+
+        with commands.stored(storage, policy, query, checkpoint) as found:
+            if operator is None:
+                commands.show_checkpoint(found, as_json)
+            else:
+                commands.show_rows(found, operator, container, key or [], slots, limit, as_json)
+
+
+@app.command(epilog="Example: seep state stats --storage /data/seep --query orders --operator counter")
+def stats(
+    query: Query,
+    storage: Storage = None,
+    policy: Policy = None,
+    checkpoint: Checkpoint = "latest",
+    operator: Operator = None,
+    container: Container = None,
+    limit: Limit = 5,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Measure how full slots are, and how unevenly. Reads all of the state."""
+    with told_in_one_line(verbose=verbose):
+        from seep.cli import state_commands as commands
+
+        with commands.stored(storage, policy, query, checkpoint) as found:
+            commands.show_stats(found, operator, container, limit, as_json)
+
+
+@app.command(epilog="Example: seep state diff 12 latest --storage /data/seep --query orders")
+def diff(
+    before: Annotated[str, typer.Argument(metavar="BEFORE", help="A checkpoint.", show_default=False)],
+    after: Annotated[str, typer.Argument(metavar="AFTER", help="Another one, or latest.")] = "latest",
+    *,
+    query: Query,
+    storage: Storage = None,
+    policy: Policy = None,
+    operator: Operator = None,
+    container: Container = None,
+    limit: Limit = 20,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Compare two checkpoints: keys that came, went, or have other values."""
+    with told_in_one_line(verbose=verbose):
+        from seep.cli import state_commands as commands
+
+        with (
+            commands.stored(storage, policy, query, before) as old,
+            commands.stored(storage, policy, query, after) as new,
+        ):
+            commands.show_differences(old, new, operator, container, limit, as_json)
+
+
+@app.command(epilog="Example: seep state export counts.parquet --storage /data/seep --query orders --operator counter")
+def export(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="A new file, .parquet or .csv.", show_default=False)],
+    query: Query,
+    operator: TheOperator,
+    storage: Storage = None,
+    policy: Policy = None,
+    checkpoint: Checkpoint = "latest",
+    container: Container = None,
+    slots: Slots = None,
+    verbose: Verbose = False,
+) -> None:
+    """Write state to a Parquet or CSV file."""
+    with told_in_one_line(verbose=verbose):
+        from seep.cli import state_commands as commands
+
+        with commands.stored(storage, policy, query, checkpoint) as found:
+            commands.export_rows(found, operator, container, slots, path)
+
+
+@app.command(epilog="Example: seep state rewrite --function fixes:cents --storage /data/seep --query orders")
+def rewrite(
+    query: Query,
+    function: Annotated[
+        str, typer.Option(metavar="MODULE:NAME", help="Given operator, container, table: a table.", show_default=False)
+    ],
+    storage: Storage = None,
+    policy: Policy = None,
+    checkpoint: Checkpoint = "latest",
+    operator: Annotated[
+        list[str] | None,
+        typer.Option(metavar="O", help="State of these operators only; repeat it for others.", show_default=False),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    verbose: Verbose = False,
+) -> None:
+    """Make a new savepoint of a checkpoint, with its state as a function of yours returns it.
+
+    A run of the query that goes on is stopped from adding checkpoints, as if a new run had begun.
+    """
+    with told_in_one_line(verbose=verbose):
+        from seep.cli import state_commands as commands
+
+        if not yes:
+            typer.confirm(
+                f"No run of {query} can add checkpoints after this until it is started anew. Go on?", abort=True
+            )
+        commands.rewrite_state(commands.storage_of(storage, policy), query, function, checkpoint, operator)

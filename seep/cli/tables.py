@@ -1,0 +1,41 @@
+"""Tables: with lines around on a terminal, aligned by blanks elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+
+class Sheet(NamedTuple):
+    """Cells of text."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def show(sheet: Sheet, console: Console) -> None:
+    """Prints a table; nothing in it is taken for markup."""
+    if not console.is_terminal:
+        console.print("\n".join(aligned(sheet)), markup=False, highlight=False, soft_wrap=True)
+        return
+    table = Table()
+    for column in sheet.columns:
+        table.add_column(Text(column))
+    for row in sheet.rows:
+        table.add_row(*map(Text, row))
+    console.print(table)
+
+
+def aligned(sheet: Sheet) -> list[str]:
+    """A line for each row, below one for the names of the columns.
+
+    >>> aligned(Sheet(["word", "n"], [["be", "12"], ["question", "1"]]))
+    ['word      n', 'be        12', 'question  1']
+    """
+    lines = [sheet.columns, *sheet.rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]

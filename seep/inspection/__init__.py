@@ -1,0 +1,34 @@
+"""Looking inside stored state: what there is, how it is spread, what has changed; taking it out, and rewriting it."""
+
+from __future__ import annotations
+
+from seep.inspection.comparing import Difference, diff
+from seep.inspection.container import StoredContainer
+from seep.inspection.exporting import Format, export
+from seep.inspection.filling import Filling, Skew, skew, stats
+from seep.inspection.in_spark import dataframe
+from seep.inspection.listing import checkpoints, queries
+from seep.inspection.readable import packed, readable, unpacked
+from seep.inspection.rewriting import rewrite
+from seep.inspection.stored import LATEST, Stored
+
+__all__ = [
+    "LATEST",
+    "Difference",
+    "Filling",
+    "Format",
+    "Skew",
+    "Stored",
+    "StoredContainer",
+    "checkpoints",
+    "dataframe",
+    "diff",
+    "export",
+    "packed",
+    "queries",
+    "readable",
+    "rewrite",
+    "skew",
+    "stats",
+    "unpacked",
+]

@@ -1,0 +1,144 @@
+"""What has changed between two checkpoints: rows that came, went, or are not as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from primitives.errors import UserError
+from primitives.slots import SlotSet
+from primitives.state.keys import same_rows
+from seep.inspection.container import StoredContainer
+from seep.inspection.stored import Stored
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How one container differs between two checkpoints; all as it is stored, see `readable`."""
+
+    operator: str
+    container: str
+    identity: tuple[str, ...]  #: the columns that tell rows apart
+    added: pa.RecordBatch
+    removed: pa.RecordBatch
+    before: pa.RecordBatch  #: the rows that have changed, as they were
+    after: pa.RecordBatch  #: the same rows, in the same order, as they are
+
+    def __bool__(self) -> bool:
+        return any(map(len, (self.added, self.removed, self.after)))
+
+
+def diff(before: Stored, after: Stored, operator: str, container: str | None = None) -> list[Difference]:
+    """How the state of an operator differs, for each container that either checkpoint has.
+
+    Reads some slots after the others, and none for which both have the same blobs. A row is told by the columns of
+    its identity; it has changed if a stored value has other bytes, such as those of a dict in another order.
+    """
+    present = [stored for stored in (before, after) if operator in stored.operators()]
+    if not present:
+        after.component(operator)  # which raises, and tells what there is
+    names = dict.fromkeys(name for stored in present for name in stored.containers(operator))
+    if container is not None and container not in names:
+        after.container(operator, container)
+    wanted = names if container is None else [container]
+    return [_difference(_of(before, operator, name), _of(after, operator, name)) for name in wanted]
+
+
+def _of(stored: Stored, operator: str, name: str) -> StoredContainer | None:
+    there = operator in stored.operators() and name in stored.containers(operator)
+    return stored.container(operator, name) if there else None
+
+
+def _difference(before: StoredContainer | None, after: StoredContainer | None) -> Difference:
+    """A container that only one of the checkpoints has was, or is, empty in the other."""
+    one = after or before
+    assert one is not None
+    if before and after:
+        _check_alike(before, after)
+    none = (one.like.rows,) * 4
+    parts = zip(none, *_parts(before, after, one), strict=True)
+    return Difference(one.operator, one.name, one.like.identity, *map(pa.concat_batches, parts))
+
+
+def _check_alike(before: StoredContainer, after: StoredContainer) -> None:
+    old, new = before.like, after.like
+    same = (old.slot_bits, old.keys, old.identity) == (new.slot_bits, new.keys, new.identity)
+    if not same or not before.schema.equals(after.schema):
+        raise UserError(
+            f"state {after.name!r} of operator {after.operator!r} is not of the same form in both checkpoints, so "
+            f"rows cannot be compared: it was\n{_in_words(before)}\nand is\n{_in_words(after)}"
+        )
+
+
+def _in_words(container: StoredContainer) -> str:
+    columns = ", ".join(f"{field.name}: {field.type}" for field in container.schema)
+    return f"  {columns}, told apart by {', '.join(container.like.identity)}, in 2^{container.like.slot_bits} slots"
+
+
+def _parts(
+    before: StoredContainer | None, after: StoredContainer | None, one: StoredContainer
+) -> Iterator[tuple[pa.RecordBatch, ...]]:
+    for slots in one.groups():
+        if not (before and after and after.is_same_in(before, slots)):
+            yield _compared(_rows(before, slots, one), _rows(after, slots, one), one.like.identity)
+
+
+def _rows(container: StoredContainer | None, slots: SlotSet, one: StoredContainer) -> pa.RecordBatch:
+    return container.chunk(slots).rows if container else one.like.rows
+
+
+def _compared(old: pa.RecordBatch, new: pa.RecordBatch, identity: tuple[str, ...]) -> tuple[pa.RecordBatch, ...]:
+    """Added, removed, changed as they were, and as they are."""
+    place_in_old, place_in_new = _places(old, new, identity)
+    added, removed = place_in_old < 0, place_in_new < 0
+    both = ~(added | removed)
+    left, right = old.take(pa.array(place_in_old[both])), new.take(pa.array(place_in_new[both]))
+    values = [name for name in old.schema.names if name not in identity]
+    changed = pa.array(~_same(left.select(values), right.select(values)))
+    return (
+        new.take(pa.array(place_in_new[added])),
+        old.take(pa.array(place_in_old[removed])),
+        left.filter(changed),
+        right.filter(changed),
+    )
+
+
+def _places(
+    old: pa.RecordBatch, new: pa.RecordBatch, identity: tuple[str, ...]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where each row that either has is in the one and in the other; -1 where it is not."""
+    sides = [(old, np.arange(len(old)), np.full(len(old), -1)), (new, np.full(len(new), -1), np.arange(len(new)))]
+    tables = [
+        pa.Table.from_batches([batch.select(identity)])
+        .rename_columns([f"k{place}" for place in range(len(identity))])
+        .append_column("old", pa.array(in_old, pa.int64()))
+        .append_column("new", pa.array(in_new, pa.int64()))
+        for batch, in_old, in_new in sides
+    ]
+    names = tables[0].column_names[:-2]  # not the user's, which could be those of the places
+    found = pa.concat_tables(tables).group_by(names, use_threads=False).aggregate([("old", "max"), ("new", "max")])
+    return found["old_max"].to_numpy(), found["new_max"].to_numpy()
+
+
+def _same(left: pa.RecordBatch, right: pa.RecordBatch) -> Mask:
+    """Which rows are the same in all columns."""
+    same = np.ones(len(left), np.bool_)
+    for mine, other in zip(left.columns, right.columns, strict=True):
+        same &= _same_nested(mine, other) if _is_nested(mine.type) else same_rows([mine], [other])
+    return same
+
+
+def _is_nested(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_nested(kind) or pa.types.is_dictionary(kind))
+
+
+def _same_nested(left: pa.Array, right: pa.Array) -> Mask:
+    """Arrow does not compare nested values, and Python not NaNs; their texts are the same if they are."""
+    pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
+    return np.array([repr(mine) == repr(other) for mine, other in pairs], np.bool_)

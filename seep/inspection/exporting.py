@@ -1,0 +1,94 @@
+"""State as files for other programs: Parquet and CSV, written some slots after the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from primitives.errors import EnvironmentFault, UserError
+from primitives.slots import SlotSet
+from seep.inspection.container import GROUP_BYTES, StoredContainer
+from seep.inspection.readable import as_text, readable, readable_schema
+from seep.operators.keyed import plain, plain_schema
+from seep.sinks.formats import FORMATS
+
+Writer: TypeAlias = "pq.ParquetWriter | pacsv.CSVWriter"
+
+
+class Format(StrEnum):
+    """What state can be exported as; by the suffix of files."""
+
+    PARQUET = "parquet"
+    CSV = "csv"
+
+
+_WRITERS: dict[Format, Callable[[Path, pa.Schema], Writer]] = {
+    Format.PARQUET: pq.ParquetWriter,
+    Format.CSV: pacsv.CSVWriter,
+}
+
+
+def export(
+    container: StoredContainer,
+    path: Path | str,
+    format: Format | str | None = None,
+    *,
+    slots: SlotSet | None = None,
+    group_bytes: int = GROUP_BYTES,
+) -> int:
+    """Writes the rows of a container, or of some of its slots, to a new file; returns how many these are.
+
+    The format follows from the suffix if it is not given. Python objects are JSON text, and so are values of types
+    that the format has not, such as lists in CSV. Needs memory for about so many stored bytes at a time.
+    """
+    path = Path(path)
+    chosen = _format(path, format)
+    if path.exists():
+        raise UserError(f"{path} is there already: remove it, or choose another name")
+    given = plain_schema(readable_schema(container.schema))
+    schema = pa.schema([_field(each, chosen) for each in given])
+    count = 0
+    with _whole_or_not(path) as partial, _WRITERS[chosen](partial, schema) as writer:
+        for chunk in container.pieces(slots, group_bytes):
+            writer.write_batch(_converted(readable(chunk.rows), schema))
+            count += len(chunk.rows)
+    return count
+
+
+def _format(path: Path, format: Format | str | None) -> Format:
+    name = path.suffix.removeprefix(".") if format is None else format
+    if name not in list(Format):
+        raise UserError(f"state cannot be exported to {path} as {name or 'nothing'!r}; choose {' or '.join(Format)}")
+    return Format(name)
+
+
+def _field(field: pa.Field, format: Format) -> pa.Field:
+    return field if FORMATS[format].can_hold(field.type) else pa.field(field.name, pa.string())
+
+
+def _converted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    columns = map(plain, batch.columns)
+    fitting = [
+        column if column.type == field.type else as_text(column) for column, field in zip(columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(fitting, schema=schema)
+
+
+@contextmanager
+def _whole_or_not(path: Path) -> Iterator[Path]:
+    """A name beside it; what is there at the end gets the right one."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        yield partial
+        partial.rename(path)
+    except OSError as reason:
+        raise EnvironmentFault(f"{path} cannot be written: {reason.strerror or reason}") from reason
+    finally:
+        partial.unlink(missing_ok=True)

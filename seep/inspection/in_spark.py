@@ -1,0 +1,124 @@
+"""Stored state as a Spark DataFrame, which tasks read in parallel, each its slots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from primitives.errors import UserError
+from primitives.slots import SlotSet
+from seep.inspection.container import GROUP_BYTES
+from seep.inspection.listing import Storage
+from seep.inspection.readable import as_text, readable, readable_schema
+from seep.inspection.stored import Stored
+from seep.operators.keyed import plain, plain_schema
+from seep.spark.bootstrap import Shipment, make_importable
+from seep.spark.bootstrap import unpacked as function_in
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: What a task is given, and what it gives.
+Batches = Iterable[pa.RecordBatch]
+Work = Callable[[Batches], Iterator[pa.RecordBatch]]
+
+#: What stands in for types that Spark does not have.
+_STAND_INS = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.date64(): pa.date32(),
+}
+
+
+def dataframe(
+    spark: SparkSession,
+    storage: Storage,
+    query: str,
+    checkpoint: int | str,
+    operator: str,
+    container: str | None = None,
+    *,
+    slots: SlotSet | None = None,
+    group_bytes: int = GROUP_BYTES,
+) -> DataFrame:
+    """The rows of a container; each task reads the slots that have about so many stored bytes.
+
+    It is read whenever an action needs it, so take a savepoint, or a checkpoint that is not cleaned away meanwhile.
+    Python objects are JSON text, as are values of types that Spark does not have.
+    """
+    stored = Stored.open(storage, query, checkpoint)
+    if stored.store.name.startswith("memory:"):
+        raise UserError(f"{stored.store.name} is in the memory of this process, and tasks run in others; use table()")
+    read = stored.container(operator, container)
+    schema = pa.schema([_field(each) for each in plain_schema(readable_schema(read.schema))])
+    groups = read.groups(slots, group_bytes)
+    work = partial(_rows, storage, query, stored.manifest.id, operator, read.name, schema, groups)
+    return _by_tasks(spark, work, len(groups), schema)
+
+
+def _field(field: pa.Field) -> pa.Field:
+    """A column as Spark can have it."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
+
+    try:
+        kind = to_arrow_type(from_arrow_type(_STAND_INS.get(field.type, field.type)), timezone="UTC")
+    except PySparkException:
+        kind = pa.string()
+    return pa.field(field.name, kind)
+
+
+def _by_tasks(spark: SparkSession, work: Work, tasks: int, schema: pa.Schema) -> DataFrame:
+    """What `work` gives in so many tasks, each of which is told its number."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from seep.spark.shipping import packed, ship, travel_by_value
+
+    travel_by_value()
+    task = _task(ship(spark.sparkContext), packed(work))
+    return spark.range(0, tasks, numPartitions=max(tasks, 1)).mapInArrow(task, from_arrow_schema(schema))
+
+
+def _task(shipment: Shipment, payload: bytes) -> Work:
+    """Travels by value, to executors that may have none of our packages yet."""
+
+    def task(batches: Batches) -> Iterator[pa.RecordBatch]:
+        make_importable(shipment)
+        yield from function_in(payload)(batches)
+
+    return task
+
+
+def _rows(
+    storage: Storage,
+    query: str,
+    checkpoint: int,
+    operator: str,
+    container: str,
+    schema: pa.Schema,
+    groups: Sequence[SlotSet],
+    batches: Batches,
+) -> Iterator[pa.RecordBatch]:
+    """In a task: the rows of the groups of slots whose numbers it is given."""
+    with Stored.open(storage, query, checkpoint) as stored:
+        read = stored.container(operator, container)
+        for batch in batches:
+            for number in batch.column("id").to_pylist():
+                yield _converted(readable(read.chunk(groups[number]).rows), schema)
+
+
+def _converted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    columns = zip(map(plain, batch.columns), schema, strict=True)
+    return pa.RecordBatch.from_arrays([_as(field.type, column) for column, field in columns], schema=schema)
+
+
+def _as(kind: pa.DataType, column: pa.Array) -> pa.Array:
+    """Text stands for all that Spark has no type for."""
+    is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    return as_text(column) if kind == pa.string() and not is_text else column.cast(kind)

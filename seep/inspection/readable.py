@@ -1,0 +1,120 @@
+"""Stored values as people and other programs read them: Python objects as JSON. Nothing of them is executed."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from datetime import date
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from primitives.state.codec import pack, unpack
+
+#: The column in which containers of Python objects keep them, and its type there.
+_VALUE, _PACKED = "value", pa.large_binary()
+
+
+def is_packed(field: pa.Field) -> bool:
+    """Whether a column is one of Python objects; so is one called `value` that was declared as large_binary."""
+    return bool(field.name == _VALUE and field.type == _PACKED)
+
+
+def unpacked(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """The Python objects that a container of them keeps in a column, as `encode` made them if it has one.
+
+    >>> unpacked(packed([{"tea", "milk"}, None])) == [{"tea", "milk"}, None]
+    True
+    """
+    return [None if data is None else unpack(data) for data in column.to_pylist()]
+
+
+def packed(values: Sequence[Any]) -> pa.Array:
+    """The inverse of `unpacked`, for a function that rewrites state."""
+    return pa.array([None if value is None else pack(value) for value in values], _PACKED)
+
+
+def readable(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows with Python objects as JSON text; other columns are left as they are.
+
+    >>> readable(pa.record_batch({"k": [7], "value": packed([(1, {"a": b"\\\\x01"})])})).to_pylist()
+    [{'k': 7, 'value': '[1, {"a": "0x01"}]'}]
+    """
+    for place, field in enumerate(batch.schema):
+        if is_packed(field):
+            texts = [None if data is None else _as_json(_object_in(data)) for data in batch.column(place).to_pylist()]
+            batch = batch.set_column(place, field.name, pa.array(texts, pa.string()))
+    return batch
+
+
+def readable_schema(schema: pa.Schema) -> pa.Schema:
+    """The columns of what `readable` gives."""
+    return pa.schema([pa.field(each.name, pa.string()) if is_packed(each) else each for each in schema])
+
+
+def as_text(column: pa.Array) -> pa.Array:
+    """Values of any type as JSON text, for formats that have no such type."""
+    return pa.array([None if value is None else _as_json(plain(value)) for value in column.to_pylist()], pa.string())
+
+
+def plain_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """The rows as JSON has them."""
+    columns = {field.name: batch.column(place).to_pylist() for place, field in enumerate(batch.schema)}
+    for field in filter(is_packed, batch.schema):
+        columns[field.name] = [None if data is None else _object_in(data) for data in columns[field.name]]
+    rows = zip(*columns.values(), strict=True)
+    return [{name: plain(value) for name, value in zip(columns, row, strict=True)} for row in rows]
+
+
+def _object_in(data: bytes) -> Any:
+    """An object as JSON has it; the bytes themselves if they are not one that was packed."""
+    try:
+        return plain(unpack(data))
+    except Exception:  # msgpack and what it builds raise whatever they like of bytes that are something else
+        return plain(data)
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it, the same in every process: sets in order, bytes in hexadecimal, times as ISO has them.
+
+    >>> plain({"at": date(2026, 1, 31), "seen": {3, 1}, "score": math.nan}), plain({1: (2, b"")})
+    ({'at': '2026-01-31', 'seen': [1, 3], 'score': 'nan'}, [[1, [2, '0x']]])
+    """
+    match value:
+        case np.generic() | np.ndarray():
+            listed = value.tolist()
+            return str(listed) if isinstance(listed, np.generic) else plain(listed)
+        case float() if not math.isfinite(value):
+            return str(value)
+        case None | bool() | int() | float() | str():
+            return value
+        case bytes():
+            return f"0x{value.hex()}"
+        case list() | tuple():
+            return [plain(each) for each in value]
+        case set() | frozenset():
+            return sorted((plain(each) for each in value), key=_sort_key)
+        case dict():
+            return _plain_dict(value)
+        case date():
+            return value.isoformat()
+    return str(value)
+
+
+def _sort_key(value: Any) -> tuple[bool, Any]:
+    """Numbers by value, before all else, which is sorted by its text."""
+    is_number = isinstance(value, int | float)
+    return not is_number, value if is_number else _as_json(value)
+
+
+def _plain_dict(value: dict[Any, Any]) -> Any:
+    """An object if all keys are text; otherwise pairs."""
+    if all(isinstance(key, str) for key in value):
+        return {key: plain(each) for key, each in value.items()}
+    return [[plain(key), plain(each)] for key, each in value.items()]

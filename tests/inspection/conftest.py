@@ -1,0 +1,14 @@
+"""What the tests of inspection share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.inspection.orders import Stage
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path / "storage")

@@ -1,0 +1,56 @@
+"""A driver in a process of its own, to be killed: a count of files' worth of numbers into Parquet, with storage.
+
+    python -m tests.runtime.durable_driver DIRECTORY [restore options as JSON]
+
+Prints a line for each checkpoint that is complete, and "done" when all rows are committed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import seep
+from seep.runtime.events import Happening
+from seep.storage.settings import StorageSettings
+from tests.runtime.counting import SCHEMA, doubled, numbers
+
+ROWS, PARTITIONS = 30_000, 4
+RATE = 40_000
+
+
+def durable(out: Path, rows: int = ROWS) -> seep.Query:
+    """source -> map -> count and sum by key -> Parquet, every change of which is written."""
+    query = seep.Query("durable")
+    source = query.source("numbers", seep.sources.generator(numbers, SCHEMA, partitions=PARTITIONS, rows=rows))
+    totals = source.map("map", doubled).key_by("key").aggregate("counter", n=seep.count(), total=seep.sum("n"))
+    totals.sink("out", seep.sinks.parquet(out, roll=7))
+    return query
+
+
+def options(directory: Path) -> dict[str, Any]:
+    storage = StorageSettings(location=str(directory / "checkpoints"), every=1)
+    return {"epoch": 0.02, "checkpoint": 0.4, "storage": storage, "rate": seep.Rate(RATE)}
+
+
+def main(directory: Path, more: dict[str, Any]) -> None:
+    with seep.launch(durable(directory / "out"), **(options(directory) | more)) as run:
+        run.events.listen(_say)
+        run.wait(120)
+    _print("done")
+
+
+def _say(happening: Happening) -> None:
+    if happening.kind == "persisted":
+        _print(f"checkpoint {happening.numbers['id']}")
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), json.loads(sys.argv[2]) if len(sys.argv) > 2 else {})

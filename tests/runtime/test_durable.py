@@ -1,0 +1,219 @@
+"""State that outlives the run: drivers killed and stopped, runs that go on from storage. Real processes and files."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import seep
+from primitives.errors import EnvironmentFault, UserError
+from seep.runtime.run import Run
+from seep.spark.process import children
+from seep.spark.session import Host
+from tests.runtime.counting import KEYS, committed, start, wait_until
+from tests.runtime.durable_driver import PARTITIONS, ROWS, durable, options
+
+ROOT = Path(__file__).parents[2]
+
+
+def last_words(directory: Path) -> dict[int, tuple[int, int]]:
+    """The highest count of each key with its sum, of all changes in the output; no change may be there twice."""
+    rows = seep.sinks.read(directory / "out").to_pylist()
+    changes = Counter((row["key"], row["n"]) for row in rows)
+    assert max(changes.values()) == 1, "a change was written twice"
+    return {row["key"]: (row["n"], row["total"]) for row in sorted(rows, key=lambda row: row["n"])}
+
+
+def expected(rows: int = ROWS) -> dict[int, tuple[int, int]]:
+    counts, totals = Counter[int](), Counter[int]()
+    for partition in range(PARTITIONS):
+        for n in range(rows):
+            value = n + partition * 1_000_000
+            counts[value * 7919 % KEYS] += 1
+            totals[value * 7919 % KEYS] += value
+    return {key: (counts[key], totals[key]) for key in counts}
+
+
+@contextmanager
+def run_of(host: Host, directory: Path, rows: int = ROWS, **more: Any) -> Iterator[Run]:
+    with start(host, durable(directory / "out", rows), **(options(directory) | more)) as run:
+        yield run
+
+
+def persisted(run: Run, times: int = 1) -> None:
+    wait_until(lambda: len(run.events.of("persisted", "savepoint")) >= times)
+
+
+# -- the driver -------------------------------------------------------------------------------------------------------
+
+
+def test_a_killed_driver_is_followed_by_a_run_that_goes_on_exactly(tmp_path: Path) -> None:
+    first = subprocess.Popen(
+        [sys.executable, "-m", "tests.runtime.durable_driver", str(tmp_path)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert first.stdout is not None
+    for line in first.stdout:
+        if line == "checkpoint 2\n":
+            break
+    left = children([first.pid])
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    first.stdout.close()
+    second = subprocess.run(
+        [
+            *(sys.executable, "-m", "tests.runtime.durable_driver", str(tmp_path)),
+            '{"restore": "latest", "parallelism": {"counter": 3, "numbers": 2, "map": 2}}',
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert second.returncode == 0, second.stderr
+    assert second.stdout.endswith("done\n")
+    assert last_words(tmp_path) == expected()
+    assert left, "the first driver had a JVM"
+
+
+def test_the_command_line_restores_at_another_parallelism(tmp_path: Path) -> None:
+    """The user's view of it: `seep run FILE:QUERY --storage … --restore latest`."""
+    module = tmp_path / "job.py"
+    module.write_text(
+        "from pathlib import Path\nfrom tests.runtime.durable_driver import durable\n"
+        f"query = durable(Path({str(tmp_path / 'out')!r}))\n"
+    )
+    common = ["--storage", str(tmp_path / "checkpoints"), "--checkpoint", "200ms", "--epoch", "20ms", "--rate", "40k"]
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("storage: {every: 1}\n")
+    command = [
+        sys.executable,
+        "-c",
+        "from seep.cli import main; main()",
+        "run",
+        f"{module}:query",
+        "--policy",
+        str(policy),
+        *common,
+    ]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    first = subprocess.run([*command, "--seconds", "2"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert first.returncode == 0, first.stdout + first.stderr
+    again = subprocess.run(
+        [*command, "--restore", "latest", "--parallelism", "counter=2"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert last_words(tmp_path) == expected()
+
+
+# -- runs after one another -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "parallelism", [{}, {"counter": 4}, {"counter": 2, "out": 3}, {"numbers": 4, "map": 3}], ids=str
+)
+def test_a_stopped_run_is_continued_at_any_parallelism(host: Host, tmp_path: Path, parallelism: dict[str, int]) -> None:
+    with run_of(host, tmp_path, parallelism={"counter": 3, "out": 2}) as run:
+        persisted(run, 3)
+        committed(run, 10)
+    with run_of(host, tmp_path, restore="latest", parallelism=parallelism) as run:
+        assert run.wait(60)
+    assert last_words(tmp_path) == expected()
+
+
+def test_checkpoints_go_on_through_plans_and_recoveries(host: Host, tmp_path: Path) -> None:
+    rows = 3 * ROWS
+    with run_of(host, tmp_path, rows, spare=2) as run:
+        persisted(run)
+        run.scale("counter", 3)
+        persisted(run, 2)
+        run.kill("counter")
+        persisted(run, 4)
+    with run_of(host, tmp_path, rows, restore="latest") as run:
+        committed(run, 10)
+        run.kill("counter")
+        assert run.wait(60)
+    assert last_words(tmp_path) == expected(rows)
+
+
+def test_a_savepoint_stays_and_can_be_begun_from_by_its_number(host: Host, tmp_path: Path) -> None:
+    with run_of(host, tmp_path) as run:
+        committed(run, 20)
+        number = run.savepoint()
+        persisted(run, 3)
+    with run_of(host, tmp_path, restore=str(number)) as run:
+        assert run.wait(60)
+    assert last_words(tmp_path) == expected()
+
+
+def test_a_run_that_was_taken_over_adds_no_checkpoint_and_ends(host: Host, tmp_path: Path) -> None:
+    rows = 6 * ROWS
+    with run_of(host, tmp_path, rows) as first:
+        persisted(first)
+        later = options(tmp_path) | {"restore": "latest"}
+        with seep.launch(durable(tmp_path / "out", rows), host.context, **later) as second:
+            with pytest.raises(EnvironmentFault, match="taken over"):
+                first.wait(30)
+            assert second.wait(60)
+    assert last_words(tmp_path) == expected(rows)
+
+
+# -- what is refused --------------------------------------------------------------------------------------------------
+
+
+def test_without_storage_there_is_nothing_to_restore_or_save(host: Host, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="say where the checkpoints are"):
+        seep.launch(durable(tmp_path / "out"), host.context, restore="latest")
+    with start(host, durable(tmp_path / "out")) as run, pytest.raises(UserError, match="this run has no storage"):
+        run.savepoint()
+
+
+def test_storage_without_a_checkpoint_is_named(host: Host, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="has no complete checkpoint of query 'durable'"):
+        seep.launch(durable(tmp_path / "out"), host.context, **options(tmp_path), restore="latest")
+
+
+def changed(out: Path, **aggregates: Any) -> seep.Query:
+    query = seep.Query("durable")
+    schema = pa.schema([("n", pa.int64())])
+    source = query.source("numbers", seep.sources.generator(lambda *_: {}, schema, partitions=PARTITIONS, rows=1))
+    source.key_by("n").aggregate("other", **aggregates).sink("out", seep.sinks.parquet(out))
+    return query
+
+
+def test_state_that_the_query_has_no_more_is_dropped_only_if_that_is_allowed(host: Host, tmp_path: Path) -> None:
+    with run_of(host, tmp_path) as run:
+        persisted(run)
+    query = changed(tmp_path / "elsewhere", rows=seep.count())
+    given = options(tmp_path) | {"restore": "latest"}
+    with pytest.raises(UserError, match="has state of counter, which the query does not have"):
+        seep.launch(query, host.context, **given)
+
+
+def test_a_damaged_checkpoint_is_named_and_never_half_loaded(host: Host, tmp_path: Path) -> None:
+    with run_of(host, tmp_path) as run:
+        persisted(run, 2)
+    rng = random.Random(5)
+    for blob in (tmp_path / "checkpoints").rglob("*counter*/*"):
+        data = bytearray(blob.read_bytes())
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        blob.write_bytes(data)
+    with pytest.raises(EnvironmentFault, match="counter"), run_of(host, tmp_path, restore="latest") as run:
+        run.wait(30)

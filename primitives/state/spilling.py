@@ -94,11 +94,10 @@ class SpillingFrame(Frame):
     def get(self, keys: Keys) -> tuple[pa.RecordBatch, NDArray[np.bool_]]:
         """See `Frame.get`."""
         batch = self._keys_from(keys)
-        parts = list(self._parts(batch))
-        read = [super(SpillingFrame, self).get(_taken(batch, at)) for at in parts]
-        order = np.argsort(np.concatenate(parts))
-        values = pa.concat_batches([values for values, _ in read]).take(pa.array(order))
-        return values, np.concatenate([found for _, found in read])[order]
+        parts = [(at, *super(SpillingFrame, self).get(_taken(batch, at))) for at in self._parts(batch)]
+        positions, values, found = zip(*parts, strict=True)
+        order = np.argsort(np.concatenate(positions))
+        return pa.concat_batches(values).take(pa.array(order)), np.concatenate(found)[order]
 
     def delete(self, keys: Keys) -> int:
         """See `Frame.delete`."""

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from primitives.chunk import Chunk
-from primitives.slots import DEFAULT_SLOT_BITS, SlotSet
+from primitives.hashing import hash_keys
+from primitives.slots import DEFAULT_SLOT_BITS, SlotSet, slots_of
 from primitives.state.changes import Changes, Tracked
 from primitives.state.codec import Decode, Encode, ValueCodec
 from primitives.state.container import check_fits
@@ -234,9 +235,11 @@ class Values(Tracked[_Touched], MutableMapping[Any, Any]):
 
     def admit(self, rows: pa.RecordBatch, written: Mapping[int, pa.RecordBatch]) -> None:
         """Brings back rows, which are not there; `written` has the keys of what changed since a mark, by mark."""
-        keys = self._keys.from_columns(rows.columns[:-1])
-        for key, value in zip(keys, self._codec.values(rows.column("value")), strict=True):
-            self._create(key).value = value
+        columns = rows.columns[:-1]
+        slots = slots_of(hash_keys(columns), self.slot_bits).tolist()
+        values = self._codec.values(rows.column("value"))
+        for key, slot, value in zip(self._keys.from_columns(columns), slots, values, strict=True):
+            self._insert(key, slot).value = value
         for mark, batch in written.items():
             log = self._changes.since(mark)[0].log
             for key in self._keys.from_columns(batch.columns):

@@ -86,14 +86,14 @@ def _parts(
 ) -> Iterator[tuple[pa.RecordBatch, ...]]:
     for slots in one.groups():
         if not (before and after and after.is_same_in(before, slots)):
-            yield _compared(_rows(before, slots, one), _rows(after, slots, one), one.like.identity)
+            yield compared(_rows(before, slots, one), _rows(after, slots, one), one.like.identity)
 
 
 def _rows(container: StoredContainer | None, slots: SlotSet, one: StoredContainer) -> pa.RecordBatch:
     return container.chunk(slots).rows if container else one.like.rows
 
 
-def _compared(old: pa.RecordBatch, new: pa.RecordBatch, identity: tuple[str, ...]) -> tuple[pa.RecordBatch, ...]:
+def compared(old: pa.RecordBatch, new: pa.RecordBatch, identity: tuple[str, ...]) -> tuple[pa.RecordBatch, ...]:
     """Added, removed, changed as they were, and as they are."""
     place_in_old, place_in_new = _places(old, new, identity)
     added, removed = place_in_old < 0, place_in_new < 0

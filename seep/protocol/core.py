@@ -221,18 +221,21 @@ class ManagerCore:
                 self._post(seat.node, TakeCheckpoint(Incarnation(instance, seat.incarnation)))
         return self._drain()
 
-    def persist(self, number: int | None = None, full: bool | None = None) -> tuple[Cut | None, list[Effect]]:
+    def persist(
+        self, number: int | None = None, full: bool | None = None, only: str | None = None
+    ) -> tuple[Cut | None, list[Effect]]:
         """Announces a cut a little ahead; None if one is under way, or the query does not run on.
 
         With `full` all state is written, without only what changed since the last complete cut, as far as instances
-        know that; if it is not given, by the length of the chain.
+        know that; if it is not given, by the length of the chain. With `only`, it is of one operator, to be looked at.
         """
         if self.phase is not Phase.RUNNING or self.final is not None or self.cutting is not None:
             return None, []
         if full is None:
             full = self._chained >= self.settings.cut_chain
         number = number or 1 + (self.cut.id if self.cut else 0)
-        self.cut = Cut(number, self.ticked + 1 + self.settings.lead, None if full else self.complete_cut_epoch)
+        base = None if full else self.complete_cut_epoch
+        self.cut = Cut(number, self.ticked + 1 + self.settings.lead, base, only)
         self._publish()
         self.cutting = CutUnderWay(self.cut, self.version)
         return self.cut, self._drain()
@@ -364,8 +367,9 @@ class ManagerCore:
 
     def _parts_wanted(self) -> list[InstanceId]:
         assert self.cutting is not None
-        epoch = self.cutting.cut.epoch
-        return [i for o in self.graph.of_kind(Kind.STATEFUL) for i in self.topology.instances(o, epoch)]
+        epoch, only = self.cutting.cut.epoch, self.cutting.cut.only
+        operators = self.graph.of_kind(Kind.STATEFUL) if only is None else (only,)
+        return [i for o in operators for i in self.topology.instances(o, epoch)]
 
     def _owes_a_part(self, instance: InstanceId) -> bool:
         return self.cutting is not None and instance in self._parts_wanted() and instance not in self.cutting.parts
@@ -388,8 +392,10 @@ class ManagerCore:
         if cutting is None or not all(self._has_committed(sink, cutting.cut.epoch) for sink in self._sinks()):
             return
         if all(instance in cutting.parts for instance in self._parts_wanted()):
-            self.cutting, self._complete_cut = None, cutting.cut
-            self._chained = 0 if cutting.cut.base is None else self._chained + 1
+            self.cutting = None
+            if cutting.cut.only is None:
+                self._complete_cut = cutting.cut
+                self._chained = 0 if cutting.cut.base is None else self._chained + 1
             self._effects.append(CutComplete(cutting.cut, cutting.positions, cutting.parts))
 
     def _abandon_cut(self, why: str) -> None:

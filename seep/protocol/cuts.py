@@ -22,6 +22,7 @@ class Cut(NamedTuple):
     id: int
     epoch: int
     base: int | None  #: the epoch of the last complete cut, for those that still know what changed since
+    only: str | None = None  #: of this operator alone, for somebody who wants to see it; nothing is begun from it
 
 
 class Part(NamedTuple):

@@ -51,7 +51,8 @@ class SinkInstance(Instance[Batch]):
         return {}  # what a sink does with its rows happens in its store
 
     def _deliver(self, work: Work[Batch]) -> None:
-        flush = self.view.cut is not None and self.view.cut.epoch == work.epoch
+        cut = self.view.cut
+        flush = cut is not None and cut.epoch == work.epoch and cut.only is None
         self._effects.append(Commit(self.me, work.epoch, work.inputs, work.watermark, work.created, flush))
 
     def _on_accepted(self, epoch: CommitAccepted) -> None:

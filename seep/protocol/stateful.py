@@ -138,10 +138,10 @@ class StatefulInstance(KeyedInstance[Batch]):
     def _persist_if_cut(self, epoch: int) -> None:
         """Right after the epoch of a cut, and before anything leaves: all of the slots that were owned at it."""
         cut = self.view.cut
-        if cut is None or cut.epoch != epoch:
+        if cut is None or cut.epoch != epoch or cut.only not in (None, self.me.instance.operator):
             return
         slots = self.view.topology.slots(self.me.instance, epoch)
-        base = cut.base if cut.base in self.state.marks else None
+        base = cut.base if cut.only is None and cut.base in self.state.marks else None
         chunks = tuple(chunk.select(slots) for chunk in self.state.snapshot(slots, base))
         self.state.mark(epoch)
         self._effects.append(Persist(self.me, cut, slots, base, chunks))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import Any
 
 from primitives.errors import EnvironmentFault, SeepError, UserError
@@ -15,7 +17,7 @@ from primitives.manifest import Component, Manifest, Part, component_of
 from seep.protocol.cuts import Cut, CutComplete
 from seep.protocol.manager import Manager
 from seep.runtime.driver import ManagerProcess
-from seep.storage.attempt import Attempt, Fenced, Writer
+from seep.storage.attempt import Fenced, Writer
 from seep.storage.catalogue import Catalogue
 from seep.storage.settings import StorageSettings
 
@@ -51,6 +53,8 @@ class Archivist:
         self._pin = catalogue.pin(resume.checkpoint, f"run {run}", _FOR_LONG) if catalogue and resume else None
         self._previous: Manifest | None = None
         self._wanted: list[Wanted] = []
+        self._looks: SimpleQueue[tuple[str, Future[CutComplete]]] = SimpleQueue()
+        self._looked = itertools.count(1)
         self._results: dict[int, CutComplete | str] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="seep archivist", daemon=True)
@@ -62,8 +66,7 @@ class Archivist:
         return self._writer.generation if self._writer else 1
 
     def start(self) -> None:
-        if self._writer is not None:
-            self._thread.start()
+        self._thread.start()
 
     def close(self) -> None:
         self._over.set()
@@ -81,6 +84,12 @@ class Archivist:
         self._wanted.append(wanted)
         return wanted.answer
 
+    def look(self, operator: str) -> Future[CutComplete]:
+        """The state of one operator after an epoch soon to come, in the driver's memory."""
+        answer: Future[CutComplete] = Future()
+        self._looks.put((operator, answer))
+        return answer
+
     # -- on the manager's thread --------------------------------------------------------------------------------------
 
     def _on_cut(self, cut: Cut, result: CutComplete | str) -> None:
@@ -91,12 +100,24 @@ class Archivist:
     def _run(self) -> None:
         due = time.monotonic() + (self._every or 0.0)
         while not self._over.wait(_ROUND) and not self._process.ended.is_set():
-            is_due = self._every is not None and time.monotonic() >= due
+            self._show()
+            is_due = self._writer is not None and self._every is not None and time.monotonic() >= due
             if is_due or self._wanted:
                 due = time.monotonic() + (self._every or 0.0)
                 self._serve()
         for wanted in self._wanted:
             wanted.answer.set_exception(EnvironmentFault("the run has ended; no savepoint was taken"))
+        self._show()
+
+    def _show(self) -> None:
+        """All who want to look at state; a cut for each."""
+        while not self._looks.empty():
+            operator, answer = self._looks.get()
+            number = -next(self._looked)
+            try:
+                answer.set_result(self._cut(number, lambda manager: manager.persist(number, only=operator)))  # noqa: B023
+            except SeepError as reason:
+                answer.set_exception(reason)
 
     def _serve(self) -> None:
         """One checkpoint for all who wait; one that fails is told to them, or is an event."""
@@ -120,7 +141,9 @@ class Archivist:
         begun = self._process.events.now
         builds_on = [self._previous.id] if self._previous is not None else []
         with self._writer.begin(builds_on) as attempt:
-            complete = self._cut(attempt)
+            complete = self._cut(
+                attempt.id, lambda manager: manager.persist(attempt.id, full=self._is_full_wanted(manager))
+            )
             manifest = self._manifest(attempt.id, complete, savepoint)
             attempt.commit(manifest.to_json())
         self._previous = manifest
@@ -133,14 +156,14 @@ class Archivist:
         )
         return manifest
 
-    def _cut(self, attempt: Attempt[Manifest]) -> CutComplete:
+    def _cut(self, number: int, announce: Callable[[Manager], Any]) -> CutComplete:
         """Has one announced, and waits until it is complete."""
-        self._announce(lambda manager: manager.persist(attempt.id, full=self._is_full_wanted(manager)))
-        while (result := self._results.pop(attempt.id, None)) is None:
+        self._announce(announce)
+        while (result := self._results.pop(number, None)) is None:
             if self._over.wait(0.005) or self._process.ended.is_set():
                 raise EnvironmentFault("the run has ended before the cut was complete")
         if isinstance(result, str):
-            raise EnvironmentFault(f"the cut for checkpoint {attempt.id} was abandoned: {result}")
+            raise EnvironmentFault(f"a cut was abandoned: {result}; the next one may succeed")
         return result
 
     def _announce(self, announce: Callable[[Manager], Any]) -> None:

@@ -23,11 +23,11 @@ from primitives.slots import SlotSet
 from primitives.spill import SpillStore
 from seep.protocol.checkpointing import CheckpointSettings
 from seep.protocol.courier import Frame
-from seep.protocol.cuts import Persist, Recalled
+from seep.protocol.cuts import Part, Persist, Recalled
 from seep.protocol.effects import Effect, Event, Post
 from seep.protocol.holder import Holder
 from seep.protocol.instance import Instance
-from seep.protocol.messages import Data, Fenced, StateMoved
+from seep.protocol.messages import Data, Fenced, Persisted, StateMoved
 from seep.protocol.node import Node
 from seep.protocol.view import MANAGER, Incarnation
 from seep.query.program import Program
@@ -214,6 +214,11 @@ class NodeProcess:
         return link.stream(sender, receiver, schemas, on_room) if link is not None else None
 
     def persist(self, part: Persist) -> None:
+        if part.cut.only is not None:
+            self._peers.post(
+                MANAGER, self.node.version, Persisted(part.owner, part.cut.id, Part(part.slots, None, part.chunks))
+            )
+            return
         slot_bits = self._program.graph.operators[part.owner.instance.operator].slot_bits
         self._archive.write(part, slot_bits, lambda said: self._peers.post(MANAGER, self.node.version, said))
 

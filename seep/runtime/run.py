@@ -20,7 +20,7 @@ from policies.decision import Policy
 from policies.governor import Governor
 from policies.registry import make_policy
 from primitives.errors import SeepError, UserError
-from primitives.graph import InstanceId
+from primitives.graph import InstanceId, Kind
 from primitives.slots import SlotSet
 from seep.protocol.plans import Accepted, Refused
 from seep.query.program import Program
@@ -34,6 +34,7 @@ from seep.runtime.metrics import Status, percentiles
 from seep.runtime.node import NodeSettings
 from seep.runtime.node_main import NodeTask, serve
 from seep.runtime.options import RunOptions
+from seep.runtime.queryable import StateView
 from seep.runtime.report import Recorder, make_report
 from seep.runtime.resume import catalogue_of, check_resume, resume_of
 from seep.runtime.security import Security
@@ -263,6 +264,13 @@ class Run:
     def savepoint(self, timeout: float = 120.0) -> int:
         """Has the state of the whole query stored, for as long as nobody disposes of it; returns its number."""
         return self._archivist.request(savepoint=True).result(timeout).id
+
+    def state(self, operator: str, timeout: float = 30.0) -> StateView:
+        """What an operator knows, all of it after one epoch that is a little ahead now."""
+        stateful = [o for o in self.program.graph.order if self.program.graph.kind(o) is Kind.STATEFUL]
+        if operator not in stateful:
+            raise UserError(f"{operator!r} keeps no state; those that do: {', '.join(stateful) or 'none'}")
+        return StateView.of(operator, self._archivist.look(operator).result(timeout))
 
     def move(self, operator: str, parts: Mapping[int, SlotSet]) -> Accepted | Refused:
         """Hands slots over to instances, by index, while the query runs."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -22,7 +23,19 @@ from primitives.graph import InstanceId
 from seep.runtime.events import Happening
 from seep.runtime.run import Run
 from seep.spark.session import Host
-from tests.runtime.counting import RATE, SCHEMA, committed, counting, doubled, expected, found, idle, numbers, start
+from tests.runtime.counting import (
+    KEYS,
+    RATE,
+    SCHEMA,
+    committed,
+    counting,
+    doubled,
+    expected,
+    found,
+    idle,
+    numbers,
+    start,
+)
 from tests.runtime.counting import wait_until as until
 from vmpool.provider import Machine, ProviderError
 from vmpool.settings import Metadata, PoolSettings, VMSettings
@@ -195,6 +208,25 @@ def test_a_policy_that_fails_is_told_once_and_the_query_goes_on(host: Host) -> N
         committed(run, 30)
         assert "policy Failing fails" in run.events.of("scaling failed")[0].detail
         end(run)
+
+
+# -- looking inside ---------------------------------------------------------------------------------------------------
+
+
+def test_the_state_of_a_running_operator_can_be_read_as_it_was_after_one_epoch(host: Host) -> None:
+    with start(host, counting(), rate=seep.Rate(RATE), parallelism={"counter": 3}, spare=2) as run:
+        committed(run, 20)
+        view = run.state("counter")
+        (count,) = [name for name in view.to_arrow().column_names if name.startswith("count(")]
+        seen = {row["key"]: row[count] for row in view.to_arrow().to_pylist()}
+        total = sum(seen.values())
+        counts = Counter(n * 7919 % KEYS for n in range(total))
+        assert seen == dict(counts), "all of it is after the same epoch: the first rows, and no others"
+        if total:
+            key = next(iter(seen))
+            assert [row[count] for row in view.get(key)] == [seen[key]]
+        with pytest.raises(UserError, match="'map' keeps no state; those that do: counter"):
+            run.state("map")
 
 
 # -- VMs --------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,61 @@
+"""Queryable state: what an operator of a running query knows, all of it after the same epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from primitives.chunk import Chunk, merge_chunks
+from primitives.errors import UserError
+from seep.protocol.cuts import CutComplete
+
+
+@dataclass(frozen=True, slots=True)
+class StateView:
+    """The state of one operator after an epoch; the query has gone on since."""
+
+    operator: str
+    epoch: int
+    containers: Mapping[str, pa.Table]
+    keys: Mapping[str, tuple[str, ...]]  #: container -> its key columns
+
+    @classmethod
+    def of(cls, operator: str, cut: CutComplete) -> StateView:
+        chunks = [chunk for part in cut.parts.values() for chunk in part.reference]
+        names = dict.fromkeys(chunk.name for chunk in chunks)
+        tables = {name: _table([chunk for chunk in chunks if chunk.name == name]) for name in names}
+        return cls(operator, cut.cut.epoch, tables, {chunk.name: chunk.keys for chunk in chunks})
+
+    def to_arrow(self, container: str | None = None) -> pa.Table:
+        """The rows of a container; of the only one, if its name is not given."""
+        return self.containers[self._named(container)]
+
+    def get(self, *key: Any, container: str | None = None) -> list[dict[str, Any]]:
+        """The rows of a key: one, or one for each of its subkeys; none if nothing is known of it."""
+        name = self._named(container)
+        columns, table = self.keys[name], self.containers[name]
+        if len(key) != len(columns):
+            raise UserError(
+                f"state {name!r} of {self.operator} is keyed by {', '.join(columns)}; give a value for each"
+            )
+        found = pa.scalar(True)
+        for column, value in zip(columns, key, strict=True):
+            found = pc.and_(found, pc.equal(table[column], pa.scalar(value, table[column].type)))
+        rows: list[dict[str, Any]] = (table.filter(found) if len(table) else table).to_pylist()
+        return rows
+
+    def _named(self, container: str | None) -> str:
+        if container is None and len(self.containers) == 1:
+            return next(iter(self.containers))
+        if container is None or container not in self.containers:
+            raise UserError(f"{self.operator} has the state {', '.join(self.containers)}; say which one you want")
+        return container
+
+
+def _table(chunks: list[Chunk]) -> pa.Table:
+    """Instances share out the slots, so their rows only have to be put together."""
+    return pa.Table.from_batches([merge_chunks([chunk]).rows for chunk in chunks])

@@ -176,3 +176,12 @@ def _keys_of(chunks: Iterable[Chunk], schema: pa.Schema) -> pa.RecordBatch:
     """The keys in chunks, with those of deleted rows."""
     parts = [part for chunk in chunks for part in (chunk.rows.select(schema.names), chunk.deleted)]
     return pa.concat_batches([pa.RecordBatch.from_pylist([], schema), *parts])
+
+
+def in_parts(sizes: NDArray[np.int64], limit: int) -> list[SlotSet]:
+    """The slots that have a size, in parts that exceed the limit by less than a slot; one without slots if none has."""
+    slots = np.flatnonzero(sizes)
+    if not len(slots):
+        return [SlotSet.empty()]
+    parts = (np.cumsum(sizes[slots]) - sizes[slots]) // max(limit, 1)
+    return [SlotSet(slots[parts == part]) for part in np.unique(parts)]

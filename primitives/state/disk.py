@@ -44,7 +44,7 @@ class Disk(Tracked[list[Path]]):
     """A `Frame` for more rows than fit into memory, in a directory that belongs to it alone.
 
     It is used as a frame is, but row numbers hold only until the next call that takes keys. What a batch touches is
-    brought from disk into a frame, the buffer, and worked on there. When the buffer has grown to a quarter of `memory`,
+    brought from disk into a frame, the buffer, and worked on there. When the buffer has grown to an eighth of `memory`,
     its rows go to disk in order. Another quarter is for RocksDB; the rest is for what a batch needs while it is worked
     on, for indexes and filters (10 bits a row). The page cache of the operating system comes on top: it gives way to
     whoever needs memory.
@@ -148,7 +148,7 @@ class Disk(Tracked[list[Path]]):
     def _at_rows(self, keys: Keys, work: Callable[[pa.RecordBatch], Result]) -> Result:
         """What `work` returns, given keys whose rows are all in the buffer."""
         batch = self._keys_from(keys)
-        if self._buffer.size() > self._memory // 4:
+        if self._buffer.size() > self._memory // 8:
             self._write_out()
         self._fetch(batch)
         before = self._buffer.rows_per_slot()

@@ -31,7 +31,7 @@ _ABSENT: Any = object()
 
 
 @dataclass(slots=True, eq=False)
-class _Cell:
+class Cell:
     key: Key
     slot: int
     value: Any
@@ -79,8 +79,8 @@ class Values(Tracked[_Touched], MutableMapping[Any, Any]):
         self._codec = ValueCodec(name, value, encode, decode)
         self._identity = pa.schema(self._keys.fields)
         self._schema = self._identity.append(pa.field("value", self._codec.type))
-        self._cells: dict[Key, _Cell] = {}
-        self._slots: dict[int, dict[Key, _Cell]] = {}  #: the same cells by slot; no slot is empty
+        self._cells: dict[Key, Cell] = {}
+        self._slots: dict[int, dict[Key, Cell]] = {}  #: the same cells by slot; no slot is empty
         self._changes = Changes(name, lambda: defaultdict(dict))
 
     # --- a mapping ----------------------------------------------------------------------------------------------------
@@ -148,29 +148,29 @@ class Values(Tracked[_Touched], MutableMapping[Any, Any]):
         for cell in list(self._cells.values()):
             self._delete(cell)
 
-    def _find(self, key: Any) -> _Cell | None:
+    def _find(self, key: Any) -> Cell | None:
         """The cell of a key that is not known as written, but may be in its normal form."""
         return self._cells.get(self._keys.normal(key))
 
-    def _handed_out(self, cell: _Cell) -> Any:
+    def _handed_out(self, cell: Cell) -> Any:
         value = cell.value
         if type(value) not in _IMMUTABLE and not is_immutable(value):
             self._touch(cell)
         return value
 
-    def _touch(self, cell: _Cell) -> None:
+    def _touch(self, cell: Cell) -> None:
         interval = self._changes.current
         if interval is not None:
             interval.log[cell.slot][cell.key] = None
 
-    def _create(self, key: Key) -> _Cell:
+    def _create(self, key: Key) -> Cell:
         return self._insert(key, self._keys.slot(key))
 
-    def _insert(self, key: Key, slot: int) -> _Cell:
-        cell = self._cells[key] = self._slots.setdefault(slot, {})[key] = _Cell(key, slot, None)
+    def _insert(self, key: Key, slot: int) -> Cell:
+        cell = self._cells[key] = self._slots.setdefault(slot, {})[key] = Cell(key, slot, None)
         return cell
 
-    def _delete(self, cell: _Cell) -> None:
+    def _delete(self, cell: Cell) -> None:
         del self._cells[cell.key]
         cells = self._slots[cell.slot]
         del cells[cell.key]
@@ -251,10 +251,10 @@ class Values(Tracked[_Touched], MutableMapping[Any, Any]):
         """Those of `slots` that hold a key, in order."""
         return _common(self._slots, slots, self.slot_bits)
 
-    def _cells_in(self, slots: SlotSet) -> list[_Cell]:
+    def _cells_in(self, slots: SlotSet) -> list[Cell]:
         return [cell for slot in self._held(slots) for cell in self._slots[slot].values()]
 
-    def _touched(self, slots: SlotSet, since: int) -> tuple[list[_Cell], list[Key]]:
+    def _touched(self, slots: SlotSet, since: int) -> tuple[list[Cell], list[Key]]:
         """What was written and what was deleted in `slots` since a mark."""
         keys: dict[Key, None] = {}
         for interval in self._changes.since(since):
@@ -264,7 +264,7 @@ class Values(Tracked[_Touched], MutableMapping[Any, Any]):
         deleted = [key for key, cell in zip(keys, cells, strict=True) if cell is None]
         return [cell for cell in cells if cell is not None], deleted
 
-    def _chunk(self, replaced: SlotSet, cells: list[_Cell], deleted: list[Key]) -> Chunk:
+    def _chunk(self, replaced: SlotSet, cells: list[Cell], deleted: list[Key]) -> Chunk:
         return Chunk(
             name=self.name,
             version=self.version,
@@ -276,7 +276,7 @@ class Values(Tracked[_Touched], MutableMapping[Any, Any]):
             deleted=pa.record_batch(self._keys.to_columns(deleted), schema=self._identity),
         )
 
-    def _rows(self, cells: list[_Cell]) -> pa.RecordBatch:
+    def _rows(self, cells: list[Cell]) -> pa.RecordBatch:
         keys = self._keys.to_columns([cell.key for cell in cells])
         values = self._codec.column([cell.value for cell in cells], lambda at: cells[at].key)
         return pa.record_batch([*keys, values], schema=self._schema)

@@ -161,8 +161,11 @@ def slots_in(text: str) -> SlotSet:
 
 def key_in(given: Sequence[str], container: StoredContainer) -> dict[str, Any]:
     """A key from `column=value`, each value as its column has it; `null` is none, but for columns of text."""
-    texts = dict(each.partition("=")[::2] for each in given)
-    types = container.key_types
+    texts, types = dict[str, str](), container.key_types
+    for each in given:
+        name, equals, texts[name] = each.partition("=")
+        if not equals:
+            raise UserError(f"--key {each!r}: write a column and its value, such as {next(iter(types))}=…")
     return {name: _value(name, text, types[name]) if name in types else text for name, text in texts.items()}
 
 

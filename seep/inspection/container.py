@@ -75,7 +75,7 @@ class StoredContainer:
         return rows.filter(pa.array(same_rows([rows.column(name) for name in self.like.keys], repeated)))
 
     def head(self, limit: int, slots: SlotSet | None = None) -> pa.RecordBatch:
-        """The first rows in the order of slots; reads no more of these than it takes."""
+        """So many rows, if there are, of the first slots; reads no more of these than it takes."""
         found: list[pa.RecordBatch] = [self.like.rows]
         for chunk in self.pieces(slots, _HEAD_BYTES):
             found.append(chunk.rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,10 +20,11 @@ from seep.spark.bootstrap import unpacked as function_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.datasource import DataSource
+    from pyspark.sql.types import StructType
 
-#: What a task is given, and what it gives.
-Batches = Iterable[pa.RecordBatch]
-Work = Callable[[Batches], Iterator[pa.RecordBatch]]
+#: What a task does, given its number.
+Work = Callable[[int], Iterator[pa.RecordBatch]]
 
 #: What stands in for types that Spark does not have.
 _STAND_INS = {
@@ -57,7 +58,7 @@ def dataframe(
         raise UserError(f"{stored.store.name} is in the memory of this process, and tasks run in others; use table()")
     read = stored.container(operator, container)
     schema = pa.schema([_field(each) for each in plain_schema(readable_schema(read.schema))])
-    groups = read.groups(slots, group_bytes)
+    groups = read.groups(slots, group_bytes) or [SlotSet.empty()]  # of no tasks, Spark would make one by itself
     work = partial(_rows, storage, query, stored.manifest.id, operator, read.name, schema, groups)
     return _by_tasks(spark, work, len(groups), schema)
 
@@ -81,18 +82,35 @@ def _by_tasks(spark: SparkSession, work: Work, tasks: int, schema: pa.Schema) ->
     from seep.spark.shipping import packed, ship, travel_by_value
 
     travel_by_value()
-    task = _task(ship(spark.sparkContext), packed(work))
-    return spark.range(0, tasks, numPartitions=max(tasks, 1)).mapInArrow(task, from_arrow_schema(schema))
+    source = _source(ship(spark.sparkContext), packed(work), tasks, from_arrow_schema(schema))
+    spark.dataSource.register(source)
+    return spark.read.format(source.name()).load()
 
 
-def _task(shipment: Shipment, payload: bytes) -> Work:
-    """Travels by value, to executors that may have none of our packages yet."""
+def _source(shipment: Shipment, payload: bytes, tasks: int, columns: StructType) -> type[DataSource]:
+    """Made here, so that it travels by value, to executors that may have none of our packages yet."""
+    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-    def task(batches: Batches) -> Iterator[pa.RecordBatch]:
-        make_importable(shipment)
-        yield from function_in(payload)(batches)
+    class Reader(DataSourceReader):
+        def partitions(self) -> list[InputPartition]:
+            return [InputPartition(number) for number in range(tasks)]
 
-    return task
+        def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+            make_importable(shipment)
+            yield from function_in(payload)(partition.value)
+
+    class StoredState(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "seep-state"
+
+        def schema(self) -> StructType:
+            return columns
+
+        def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
+            return Reader()
+
+    return StoredState
 
 
 def _rows(
@@ -103,14 +121,11 @@ def _rows(
     container: str,
     schema: pa.Schema,
     groups: Sequence[SlotSet],
-    batches: Batches,
+    number: int,
 ) -> Iterator[pa.RecordBatch]:
-    """In a task: the rows of the groups of slots whose numbers it is given."""
+    """In a task: the rows of one group of slots."""
     with Stored.open(storage, query, checkpoint) as stored:
-        read = stored.container(operator, container)
-        for batch in batches:
-            for number in batch.column("id").to_pylist():
-                yield _converted(readable(read.chunk(groups[number]).rows), schema)
+        yield _converted(readable(stored.container(operator, container).chunk(groups[number]).rows), schema)
 
 
 def _converted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -99,7 +99,7 @@ def _made(function: Function, container: StoredContainer, given: pa.Table) -> pa
         made = function(container.operator, container.name, given)
     except Exception as reason:  # whatever the user's function raises
         raise UserError(
-            f"{named} failed with {_of(container)}: {type(reason).__name__}: {reason}; nothing was written"
+            f"{named} failed with {_of(container)}: {type(reason).__name__}: {reason}; there is no new savepoint"
         ) from reason
     if not isinstance(made, pa.Table):
         raise UserError(

@@ -109,6 +109,8 @@ def _raising(failure: BaseException) -> Any:
 class FakeRun:
     """A word count that is over, and had found what it is told to have found."""
 
+    halted = False
+
     def __init__(self, found: Any) -> None:
         self.found = found
 

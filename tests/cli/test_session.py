@@ -68,6 +68,8 @@ class FakeRun:
 class FakeQuery:
     """Compiles to what a session looks at."""
 
+    name = "q"
+
     def compile(self, **given: Any) -> Any:
         self.given = given
         return SimpleNamespace(parallelism={"counter": 2}, graph=SimpleNamespace(order=("lines", "counter")))
@@ -221,7 +223,8 @@ def test_what_the_settings_say_reaches_compiler_and_launch(monkeypatch: pytest.M
     query = FakeQuery()
     with session(query, settings, View(Console(file=io.StringIO()))):  # type: ignore[arg-type]
         pass
-    assert query.given == {"parallelism": {"counter": 4}, "epoch_seconds": 0.02, "rate": Rate(5.0)}
+    given = {"parallelism": {"counter": 4}, "epoch_seconds": 0.02, "rate": Rate(5.0), "resume": None}
+    assert query.given == given
     assert (launched["master"], launched["spare"], launched["tls"]) == ("local[9]", 3, (Path("c"), Path("k")))
 
 

@@ -13,7 +13,7 @@ from seep.config.policy import PolicyFile
 from seep.config.run import RunSection
 from seep.runtime.options import RunOptions
 
-SECTIONS = {"vm", "pool", "scaling"}
+SECTIONS = {"vm", "pool", "storage", "scaling"}
 OPTIONS = {each.name for each in fields(RunOptions)}
 
 

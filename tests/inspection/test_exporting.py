@@ -29,10 +29,9 @@ def container(stage: Stage, name: str) -> StoredContainer:
     return Stored.open(stage.location, QUERY).container("counter", name)
 
 
+@pytest.mark.usefixtures("counter")
 @pytest.mark.parametrize("name", ["counts", "last page", "lists", "bids", "timers"])
-def test_a_parquet_file_has_every_row_however_many_at_a_time(
-    stage: Stage, counter: Counter, name: str, tmp_path: Path
-) -> None:
+def test_a_parquet_file_has_every_row_however_many_at_a_time(stage: Stage, name: str, tmp_path: Path) -> None:
     read = container(stage, name)
     table = Stored.open(stage.location, QUERY).table("counter", name)
     assert export(read, tmp_path / "all.parquet", group_bytes=100) == len(table)
@@ -54,7 +53,8 @@ def test_text_with_commas_quotes_and_lines_survives_csv(stage: Stage, tmp_path: 
     assert pacsv.read_csv(tmp_path / "counts.csv", parse_options=options)["word"].to_pylist() == [word]
 
 
-def test_some_slots_are_exported_without_the_others(stage: Stage, counter: Counter, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("counter")
+def test_some_slots_are_exported_without_the_others(stage: Stage, tmp_path: Path) -> None:
     slots = SlotSet.range(3, 5)
     read = container(stage, "counts")
     export(read, tmp_path / "some.parquet", slots=slots)
@@ -67,20 +67,23 @@ def test_no_rows_are_a_file_with_the_columns(stage: Stage, tmp_path: Path) -> No
     assert pq.read_table(tmp_path / "none.parquet").schema.names == ["word", "n", "score"]
 
 
-def test_nothing_is_overwritten(stage: Stage, counter: Counter, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("counter")
+def test_nothing_is_overwritten(stage: Stage, tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("mine")
     with pytest.raises(UserError, match="is there already"):
         export(container(stage, "counts"), tmp_path / "mine.csv")
     assert (tmp_path / "mine.csv").read_text() == "mine"
 
 
-def test_a_format_that_is_unknown_is_refused(stage: Stage, counter: Counter, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("counter")
+def test_a_format_that_is_unknown_is_refused(stage: Stage, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="as 'xlsx'; choose parquet or csv"):
         export(container(stage, "counts"), tmp_path / "counts.xlsx")
     assert export(container(stage, "counts"), tmp_path / "counts.txt", "csv") == 61
 
 
-def test_an_export_that_fails_leaves_no_file(stage: Stage, counter: Counter, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("counter")
+def test_an_export_that_fails_leaves_no_file(stage: Stage, tmp_path: Path) -> None:
     stage.blob("counts").unlink()
     (tmp_path / "out").mkdir()
     with pytest.raises(EnvironmentFault, match="nothing under"):

@@ -20,7 +20,8 @@ from primitives.errors import EnvironmentFault, UserError
 from primitives.hashing import hash_keys
 from primitives.slots import SlotSet, slots_of
 from primitives.state.budget import MemoryBudget
-from primitives.state.spilling import SpillingFrame, SpillingValues
+from primitives.state.spilling_frame import SpillingFrame
+from primitives.state.spilling_values import SpillingValues
 from tests.primitives import test_frame, test_values
 from tests.primitives.test_disk import full_disk
 from tests.primitives.test_frame import SLOT_BITS, Row

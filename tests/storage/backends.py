@@ -6,6 +6,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,11 @@ def backend(kind: str, root: Path) -> Iterator[Backend]:
             case "local":
                 yield lambda: LocalStore(root / str(next(numbers)))
             case "s3":
-                store = S3Store(BUCKET, "some/where", s3_settings(stack.enter_context(s3_server())))
-                yield lambda: _emptied(store)  # as it takes long to make another one
+                url = stack.enter_context(s3_server())
+                with pytest.MonkeyPatch.context() as patch:
+                    sign_in(patch)
+                    store = S3Store(BUCKET, "some/where", s3_settings(url))
+                yield lambda: _emptied(store, url)  # as it takes long to make another one
             case "arrow":
                 yield lambda: _arrow(fs.LocalFileSystem(), root / str(next(numbers)))
             case "arrow-subtree":
@@ -59,22 +63,26 @@ def backend(kind: str, root: Path) -> Iterator[Backend]:
 
 @contextmanager
 def s3_server() -> Iterator[str]:
-    """A real server for S3 on loopback, with a bucket, and somebody to call it as."""
+    """A real server for S3 on loopback. What it keeps it shares with other servers of this process."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(models, "S3_UPLOAD_PART_MIN_SIZE", 1)
         patch.setattr(S3Response, "put_object", _one_at_a_time(S3Response.put_object))
         patch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "7")  # so that few keys are enough for many pages
-        patch.setenv("AWS_ACCESS_KEY_ID", "test")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-        patch.setenv("AWS_CONFIG_FILE", "/nowhere/config")
-        patch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere/credentials")
         server.start()
         host, port = server.get_host_and_port()
-        url = f"http://{host}:{port}"
-        client(url).create_bucket(Bucket=BUCKET)
-        yield url
+        yield f"http://{host}:{port}"
         server.stop()
+
+
+def sign_in(patch: pytest.MonkeyPatch) -> None:
+    """As somebody whom that server lets in; nothing of this machine's own settings reaches the library."""
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
+        patch.delenv(name, raising=False)
+    patch.setenv("AWS_ACCESS_KEY_ID", "test")
+    patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    patch.setenv("AWS_CONFIG_FILE", "/nowhere/config")
+    patch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere/credentials")
 
 
 def _one_at_a_time(answer: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -94,14 +102,22 @@ def s3_settings(url: str, **more: Any) -> S3Settings:
     return settings.model_copy(update={"part_size": ByteSize(PART)})
 
 
-def _emptied(store: BlobStore) -> BlobStore:
+def _emptied(store: BlobStore, url: str) -> BlobStore:
+    make_bucket(url)
     store.delete([*store.list()])
     return store
 
 
+def make_bucket(url: str, name: str = BUCKET) -> None:
+    """Makes sure that it is there."""
+    client(url).create_bucket(Bucket=name)
+
+
+@cache
 def client(url: str) -> Any:
     """S3 without anything of ours in between."""
-    return boto3.client("s3", region_name="us-east-1", endpoint_url=url)
+    who = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
+    return boto3.client("s3", region_name="us-east-1", endpoint_url=url, **who)
 
 
 def _arrow(files: fs.FileSystem, root: Path) -> ArrowStore:

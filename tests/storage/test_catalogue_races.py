@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +17,9 @@ from seep.storage.attempt import Fenced
 from seep.storage.catalogue import Catalogue
 from seep.storage.memory import MemoryStore
 from seep.storage.reading import NotStanding
-from tests.storage.manifests import Info, catalogue, ids, take
+from seep.storage.records import Lease, Records
+from seep.storage.store import BlobStore
+from tests.storage.manifests import QUERY, Info, catalogue, fill, ids, take, text
 from tests.storage.turns import Turns, TurnStore
 
 
@@ -100,12 +103,82 @@ def check(world: World) -> None:
     assert world.committed <= set(ids(complete)) | world.disposed, "what was committed goes only by removal"
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(st.lists(st.sampled_from(PROCESSES), min_size=2, max_size=4), st.integers(0, 2**32))
 def test_processes_in_any_order_of_their_calls_lose_nothing(processes: list[Process], seed: int) -> None:
     world = World(Turns(random.Random(seed).randrange))
     world.turns.run([lambda each=each: each(world) for each in processes])
     check(world)
+
+
+class Interrupted:
+    """Lets something happen once, right before its `nth` call of this kind with a key that ends so."""
+
+    def __init__(self, inner: BlobStore, call: str, ending: str, nth: int, happens: Callable[[], object]) -> None:
+        self._inner = inner
+        self._awaited, self._ending, self._left, self._happens = call, ending, nth, happens
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
+        self._before("get", key)
+        return self._inner.get(key, start, length)
+
+    def list(self, prefix: str = "") -> Iterator[str]:
+        self._before("list", prefix)
+        return self._inner.list(prefix)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self._before("delete", key)
+            self._inner.delete([key])
+
+    def _before(self, call: str, key: str) -> None:
+        if call == self._awaited and key.endswith(self._ending):
+            self._left -= 1
+            if self._left == 0:
+                self._happens()
+
+
+def test_a_cleaner_that_gives_way_to_a_reader_does_not_give_way_for_another_one() -> None:
+    store = World(Turns(lambda _: 0)).store
+    records = Records(store, QUERY)
+
+    def meanwhile() -> None:
+        """A reader has written its pin down, and not yet looked, when a second cleaner looks for pins."""
+        late = Interrupted(store, "list", "orders/", 5, lambda: records.pin(2, "aa", Lease("a reader", 1.0)))
+        assert catalogue(late).clean(keep=1).held == {2: "a reader reads it"}
+        with pytest.raises(NotStanding):
+            catalogue(store).pin(2, "another reader")
+
+    first = Interrupted(store, "delete", "000000000002.manifest", 1, meanwhile)
+    assert catalogue(first).clean(keep=1).disposed == (2,)
+    assert ids(catalogue(store).complete()) == [3, 1]
+
+
+def test_a_cleaner_whose_listing_is_out_of_date_makes_another_one() -> None:
+    store = MemoryStore("checkpoints")
+    run = catalogue(store).enter("monday")
+    begun = []
+
+    def meanwhile() -> None:
+        """A checkpoint comes, and one that builds on it is under way, when the cleaner lists; then it is done."""
+        base = take(run)
+        begun.append((attempt := run.begin([base.id]), fill(attempt).union(base.blobs)))
+
+    def later() -> None:
+        """The first of the two goes, as nobody builds on it any more, before the cleaner has read its manifest."""
+        [(attempt, blobs)] = begun
+        attempt.commit(text(attempt.id, blobs))
+        assert catalogue(store).clean(keep=1).disposed == (1,)
+
+    listing = Interrupted(store, "list", "orders/", 3, meanwhile)
+    catalogue(Interrupted(listing, "get", "000000000001.manifest", 1, later)).clean(keep=1)
+    newest = catalogue(store).latest()
+    assert newest
+    assert ids([newest]) == [2]
+    assert all(store.get(blob) for blob in newest.blobs)
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -14,12 +14,18 @@ from seep.storage import s3 as module
 from seep.storage.s3 import S3Store
 from seep.storage.s3_errors import in_words
 from seep.storage.store import AlreadyThere, NotThere
-from tests.storage.backends import BUCKET, PART, client, s3_settings
+from tests.storage.backends import BUCKET, PART, client, make_bucket, s3_settings, sign_in
+
+
+@pytest.fixture(autouse=True)
+def signed_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    sign_in(monkeypatch)
 
 
 @pytest.fixture
 def store(s3: str, request: pytest.FixtureRequest) -> Iterator[S3Store]:
     """A place that no other test uses."""
+    make_bucket(s3)
     made = S3Store(BUCKET, f"/{request.node.name.partition('[')[0]}/", s3_settings(s3))
     yield made
     made.close()
@@ -39,7 +45,7 @@ def test_a_value_is_an_object_under_prefix_and_key(store: S3Store, s3: str) -> N
 
 
 def test_a_store_without_a_prefix_uses_the_whole_bucket(s3: str) -> None:
-    client(s3).create_bucket(Bucket="another")
+    make_bucket(s3, "another")
     store = S3Store("another", "", s3_settings(s3))
     store.put("orders/1", [b"value"])
     assert (store.name, list(store.list())) == ("s3://another", ["orders/1"])
@@ -135,6 +141,7 @@ def test_a_server_that_does_not_know_conditions_is_found_out(store: S3Store) -> 
 
 
 def test_with_a_server_that_does_not_know_conditions_a_writer_looks_first(s3: str) -> None:
+    make_bucket(s3)
     store = S3Store(BUCKET, "unconditional", s3_settings(s3, conditional=False))
     forget_the_condition(store)
     assert not store.capabilities.exclusive
@@ -174,6 +181,7 @@ def test_a_writer_that_meets_others_who_fail_tries_again(store: S3Store) -> None
 def test_objects_are_encrypted_as_the_settings_say(
     s3: str, settings: dict[str, str], method: str, key: str | None, size: int
 ) -> None:
+    make_bucket(s3)
     asked = []
     store = S3Store(BUCKET, "encrypted", s3_settings(s3, **settings))
     for operation in ("PutObject", "CreateMultipartUpload"):
@@ -222,8 +230,7 @@ def test_a_profile_that_is_not_there_is_named(s3: str) -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-def test_a_server_that_does_not_answer_is_named(s3: str) -> None:
-    assert s3, "for its credentials"
+def test_a_server_that_does_not_answer_is_named() -> None:
     store = S3Store(BUCKET, "", s3_settings("http://127.0.0.1:1"))
     with pytest.raises(
         EnvironmentFault, match=r"s3://checkpoints/orders/1 cannot be read .*cannot be reached; look at"

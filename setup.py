@@ -23,6 +23,7 @@ RUNTIME = [
 
 EXTRAS = {
     "cloud": ["boto3>=1.34", "google-cloud-compute>=1.19"],
+    "disk": ["rocksdict>=0.3.29"],
     "dashboard": ["starlette>=0.40", "uvicorn>=0.30"],
     "bench": ["matplotlib>=3.9"],
     "dev": [
@@ -36,6 +37,7 @@ EXTRAS = {
         "pre-commit>=4.0",
         "pytest>=8.2",
         "pytest-xdist>=3.6",
+        "rocksdict>=0.3.29",  # the extra `disk`
         "ruff>=0.12",
     ],
 }

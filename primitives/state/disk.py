@@ -30,6 +30,8 @@ from primitives.state.table import Table
 Columns = Sequence[pa.Array]
 Result = TypeVar("Result")
 
+_NOWHERE = np.empty(0, np.int64)
+
 #: Rows packed, unpacked or restored at a time.
 _BLOCK = 1 << 16
 
@@ -91,6 +93,7 @@ class Disk(Tracked[list[Path]]):
         self._serials = count()
         self._no_rows = pa.RecordBatch.from_pylist([], self._declared.all)
         self._no_keys = pa.RecordBatch.from_pylist([], self._declared.keys)
+        self._no_values = self._no_rows.select(self._declared.values.names)
         self._row_size = 0.0  #: bytes of a row that went to disk lately
         self.directory = fresh_directory(Path(directory))
         self._store = RowStore(self._files, memory // 4)
@@ -320,10 +323,14 @@ class Disk(Tracked[list[Path]]):
     def _stored(self, keys: Columns, at: NDArray[np.int64]) -> tuple[NDArray[np.int64], pa.RecordBatch]:
         """Those of some positions in key columns that have a row on disk, and the values of these rows."""
         at = at[np.argsort(self._codec.hashes(keys)[at])]  # neighbours are in one block of a file
-        rows = self._store.get(self._codec.keys([column.take(pa.array(at)) for column in keys]))
-        found = np.fromiter((row is not None for row in rows), np.bool_, len(rows))
-        values = self._codec.value_columns([row for row in rows if row is not None])
-        return at[found], pa.record_batch(values, schema=self._declared.values)
+        found, values = [_NOWHERE], [self._no_values]
+        for start in range(0, len(at), _BLOCK):
+            block = at[start : start + _BLOCK]
+            rows = self._store.get(self._codec.keys([column.take(pa.array(block)) for column in keys]))
+            there = [row for row in rows if row is not None]
+            found.append(block[np.fromiter((row is not None for row in rows), np.bool_, len(rows))])
+            values.append(pa.record_batch(self._codec.value_columns(there), schema=self._declared.values))
+        return np.concatenate(found), pa.concat_batches(values)
 
     def _write_out(self) -> None:
         """Moves all rows of the buffer to disk; if that fails, they are still in the buffer."""

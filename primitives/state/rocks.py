@@ -15,6 +15,10 @@ from primitives.state.files import disk_faults
 #: Bits of the bloom filter for each key: one look in a hundred at a file is in vain.
 _BLOOM_BITS = 10
 
+#: So many files of any keys pile up before they are merged into the next level: the more, the less is rewritten for
+#: each, and the more files have to be looked at.
+_RUNS = 8
+
 #: Rows read at a time.
 _BLOCK = 1 << 16
 

@@ -39,7 +39,7 @@ def packed(values: Sequence[Any]) -> pa.Array:
 def readable(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The rows with Python objects as JSON text; other columns are left as they are.
 
-    >>> readable(pa.record_batch({"k": [7], "value": packed([(1, {"a": b"\\\\x01"})])})).to_pylist()
+    >>> readable(pa.record_batch({"k": [7], "value": packed([(1, {"a": bytes([1])})])})).to_pylist()
     [{'k': 7, 'value': '[1, {"a": "0x01"}]'}]
     """
     for place, field in enumerate(batch.schema):

@@ -25,12 +25,7 @@ LATEST = "latest"
 
 
 class Stored:
-    """A complete checkpoint. As a context it is pinned, so that nobody removes it before the end of that.
-
-    >>> with Stored.open("/data/checkpoints", "orders") as stored:  # doctest: +SKIP
-    ...     stored.table("counter", "counts", keys={"word": "be"}).to_pylist()
-    [{'word': 'be', 'value': '2'}]
-    """
+    """A complete checkpoint. As a context it is pinned, so that nobody removes it before the end of that."""
 
     def __init__(self, store: BlobStore, manifest: Manifest) -> None:
         self.store, self.manifest = store, manifest

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -15,13 +16,14 @@ from primitives.errors import UserError
 from primitives.slots import SlotSet
 from primitives.state.frame import Frame
 from primitives.state.processing import Containers
-from seep.inspection import Stored, dataframe
+from seep.inspection import Stored, dataframe, rewrite
+from seep.sources.position import Position
 from seep.sources.rate import Rate
 from seep.spark.session import Host, open_session
 from seep.storage.settings import StorageSettings
 from seep.testing import rows
 from tests.inspection.orders import QUERY, SLOT_BITS, WORDS, Counter, Stage
-from tests.runtime.counting import KEYS, committed, counting, start
+from tests.runtime.counting import KEYS, committed, counting, found, start
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +88,31 @@ def test_a_savepoint_of_a_run_has_what_was_counted_up_to_it(host: Host, tmp_path
         committed(run, 10)
         taken = run.savepoint()
     stored = Stored.open(storage, "counting", taken)
-    read = stored.manifest.sources["numbers"]
-    values = [n + int(partition) * 1_000_000 for partition, at in read.items() for n in range(at[1])]
+    read = {int(partition): Position(*at) for partition, at in stored.manifest.sources["numbers"].items()}  # type: ignore[misc]
+    values = [n + partition * 1_000_000 for partition, at in read.items() for n in range(at.rows)]
     expected = Count(value * 7919 % KEYS for value in values)
     table = stored.table("counter")
     assert sum(expected.values()) > 0
     assert dict(zip(table["key"].to_pylist(), table["count()"].to_pylist(), strict=True)) == expected
+
+
+def test_a_run_goes_on_from_a_savepoint_that_was_rewritten(host: Host, tmp_path: Path) -> None:
+    storage = StorageSettings(location=str(tmp_path / "storage"))
+    query, partitions = counting(rows=2_000, partitions=2), 2
+    with start(host, query, storage=storage, rate=Rate(1_000)) as run:
+        committed(run, 10)
+        taken = run.savepoint()
+
+    def a_thousand_more(_: str, __: str, table: pa.Table) -> pa.Table:
+        place = table.column_names.index("count()")
+        return table.set_column(place, "count()", pc.add(table["count()"], 1000))
+
+    made = rewrite(storage, "counting", a_thousand_more, taken)
+    before = {*Stored.open(storage, "counting", taken).table("counter")["key"].to_pylist()}
+    with start(host, query, storage=storage, restore=str(made), parallelism={"counter": 2}) as run:
+        run.wait(60)
+        result = {key: n for key, (n, _) in found(run).items()}
+    values = [n + partition * 1_000_000 for partition in range(partitions) for n in range(2_000)]
+    counts = Count(value * 7919 % KEYS for value in values)
+    assert before
+    assert result == {key: n + (1000 if key in before else 0) for key, n in counts.items()}

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from click.testing import Result
 from rich.console import Console
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from primitives.errors import UserError
 from seep.cli.app import app

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from deploy.ec2.settings import Ec2Settings
 from pydantic import Field
 
+from deploy.ec2.settings import Ec2Settings
 from deploy.gcp.settings import GcpSettings
 from primitives.settings import Section
 

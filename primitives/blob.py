@@ -220,7 +220,7 @@ def empty_chunk(schema: Mapping[str, Any]) -> Chunk:
     """The chunk without rows whose blobs have this schema."""
     try:
         return _empty_chunk(schema)
-    except (KeyError, TypeError, ValueError, OSError, pa.ArrowException, InternalError, UserError) as reason:
+    except (LookupError, TypeError, ValueError, OSError, pa.ArrowException, InternalError, UserError) as reason:
         raise Damaged(f"its schema is not one of state: {reason!r}") from reason
 
 

@@ -211,7 +211,7 @@ def _with_own_dictionary(column: pa.Array) -> pa.Array:
 def _read_arrow(kind: pa.DataType, pieces: Pieces, counts: Counts) -> pa.Array:
     try:
         return pa.concat_arrays(list(map(_read_stream, repeat(kind), pieces, counts)))
-    except (pa.ArrowException, OSError, ValueError) as reason:
+    except (pa.ArrowException, OSError, ValueError, LookupError, TypeError) as reason:
         raise Damaged(f"a column of type {kind} cannot be read: {reason}") from reason
 
 
@@ -220,7 +220,9 @@ def _read_stream(kind: pa.DataType, piece: memoryview, count: int) -> pa.Array:
         (batch,) = stream
     if len(batch) != count or batch.schema.types != [kind]:
         raise Damaged(f"a column holds {len(batch)} rows of {batch.schema.types} instead of {count} of {kind}")
-    return batch.column(0)
+    column = batch.column(0)
+    column.validate(full=True)  # bytes without a checksum may say anything, and what Arrow then does is undefined
+    return column
 
 
 _VALUES = Layout("values", _write_values, _read_values)

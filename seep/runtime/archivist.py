@@ -23,8 +23,8 @@ from seep.storage.settings import StorageSettings
 
 #: Seconds between two looks whether anything is to be done.
 _ROUND = 0.05
-#: Seconds for which the checkpoint that a run begins from stays, however long its nodes take to read it.
-_FOR_LONG = 86_400.0
+#: Seconds for which the checkpoint that a run began from stays, from one time that the run says so to the next.
+_LEASE = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Archivist:
         self._catalogue = catalogue
         self._writer: Writer[Manifest] | None = catalogue.enter(run) if catalogue is not None else None
         resume = process.program.resume
-        self._pin = catalogue.pin(resume.checkpoint, f"run {run}", _FOR_LONG) if catalogue and resume else None
+        self._pin = catalogue.pin(resume.checkpoint, f"run {run}", _LEASE) if catalogue and resume else None
         self._previous: Manifest | None = None
         self._wanted: list[Wanted] = []
         self._looks: SimpleQueue[tuple[str, Future[CutComplete]]] = SimpleQueue()
@@ -98,9 +98,12 @@ class Archivist:
     # -- on its own thread --------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        due = time.monotonic() + (self._every or 0.0)
+        due, renewal = time.monotonic() + (self._every or 0.0), time.monotonic() + _LEASE / 2
         while not self._over.wait(_ROUND) and not self._process.ended.is_set():
             self._show()
+            if time.monotonic() >= renewal:
+                renewal += _LEASE / 2
+                self._renew()
             is_due = self._writer is not None and self._every is not None and time.monotonic() >= due
             if is_due or self._wanted:
                 due = time.monotonic() + (self._every or 0.0)
@@ -108,6 +111,12 @@ class Archivist:
         for wanted in self._wanted:
             wanted.answer.set_exception(EnvironmentFault("the run has ended; no savepoint was taken"))
         self._show()
+
+    def _renew(self) -> None:
+        """Nodes may still read what the run began from."""
+        if self._pin is not None:
+            with suppress(SeepError):  # it is tried again well before the lease runs out
+                self._pin.renew()
 
     def _show(self) -> None:
         """All who want to look at state; a cut for each."""

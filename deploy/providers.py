@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from deploy.cluster import Tell
+from deploy.cluster import CloudCluster, Tell
 from deploy.settings import ClusterSettings
 from primitives.errors import UserError
 from primitives.settings import checked
@@ -18,44 +17,6 @@ _PROVIDERS = {
     "ec2": ("deploy.ec2.settings", "Ec2Settings", "deploy.ec2.cluster"),
     "gcp": ("deploy.gcp.settings", "GcpSettings", "deploy.gcp.cluster"),
 }
-
-
-class CloudCluster(Protocol):
-    """A cluster at whichever provider, as the command line sees it."""
-
-    @property
-    def name(self) -> str:
-        """As in the file."""
-        ...
-
-    @property
-    def hourly(self) -> Mapping[str, float | None]:
-        """Label -> dollars per hour while it is up; None if no price is known."""
-        ...
-
-    def plan(self) -> list[str]:
-        """What `up` would do, a line each."""
-        ...
-
-    def up(self) -> int:
-        """Makes what is missing; returns how many resources that were."""
-        ...
-
-    def status(self) -> dict[str, str | None]:
-        """The id of each resource, None for those that are not there."""
-        ...
-
-    def scale(self, workers: int) -> int:
-        """Starts or ends workers until there are so many; returns by how many that changed them."""
-        ...
-
-    def down(self) -> int:
-        """Removes all that is there; returns how many resources that were."""
-        ...
-
-    def master_url(self) -> str | None:
-        """Spark's master, such as spark://10.0.0.5:7077; None if it is not there."""
-        ...
 
 
 def open_cluster(provider: str, path: Path, tell: Tell = lambda _: None) -> CloudCluster:

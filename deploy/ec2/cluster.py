@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from deploy.cluster import Cluster, Resource, Tell
+from deploy.cluster import Tell
 from deploy.ec2.identity import Profile, Role
 from deploy.ec2.machines import Master, Workers, is_numbered, worker_names
 from deploy.ec2.network import SecurityGroup
-from deploy.ec2.part import Part, Remains, Site
+from deploy.ec2.one_by_one import complete, remove
+from deploy.ec2.part import Part, Site
 from deploy.ec2.settings import Ec2Settings
 from deploy.ec2.templates import LaunchTemplate, find_master
 from deploy.startup import master_url
@@ -51,11 +52,11 @@ class Ec2Cluster:
 
     def up(self) -> int:
         """Makes what is missing, completes what is half made or out of date; returns how many parts that were."""
-        return self._cluster(self._parts()).up()
+        return complete(self._parts(), self.tell)
 
     def status(self) -> dict[str, str | None]:
         """The ids of each part, None for those that are not there; workers of the pool are among the workers."""
-        return self._cluster(self._remains()).status()
+        return {part.label: part.left() for part in self._parts()}
 
     def scale(self, workers: int) -> int:
         """Starts or ends workers until there are so many, besides those of the pool; returns how many it changed."""
@@ -74,7 +75,7 @@ class Ec2Cluster:
 
     def down(self) -> int:
         """Removes all that is there, workers of the pool too; returns how many parts that were."""
-        return self._cluster(self._remains()).down()
+        return remove(self._parts(), self.tell)
 
     def master_url(self) -> str | None:
         """Spark's master, as members of the cluster know it; None if it is not there."""
@@ -94,15 +95,8 @@ class Ec2Cluster:
             self._workers(),
         ]
 
-    def _remains(self) -> list[Remains]:
-        return [Remains(part) for part in self._parts()]
-
     def _workers(self) -> Workers:
         return Workers(self.site, self.site.settings.machines.workers)
-
-    def _cluster(self, resources: list[Part] | list[Remains]) -> Cluster:
-        listed: list[Resource] = [*resources]
-        return Cluster(self.name, listed, self.hourly, self.tell)
 
     def _price(self, role: str) -> float | None:
         """Spot capacity has its own price, `TYPE:spot`, or is not known."""

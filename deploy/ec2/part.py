@@ -53,7 +53,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Part(ABC):
-    """A `deploy.cluster.Resource` that tells a half-made one from one that is as it should be."""
+    """One thing in the cloud, such as a role or a template; tells a half-made one from one that is as it should be."""
 
     site: Site
 
@@ -77,27 +77,3 @@ class Part(ABC):
     @abstractmethod
     def delete(self) -> None:
         """Removes all of it, and returns when it is gone."""
-
-
-@dataclass(frozen=True, slots=True)
-class Remains:
-    """A part as `down` sees it: to be removed if any of it is there."""
-
-    part: Part
-
-    @property
-    def label(self) -> str:
-        """As the part's."""
-        return self.part.label
-
-    def find(self) -> str | None:
-        """Its id if any of it is there."""
-        return self.part.left()
-
-    def create(self) -> str:
-        """Makes or completes it."""
-        return self.part.create()
-
-    def delete(self) -> None:
-        """Removes all of it."""
-        self.part.delete()

@@ -13,7 +13,7 @@ from vmpool.gcp.names import CLUSTER, SETTINGS, labels_of
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """A rule, a template or a VM, known by name and label: a resource of `deploy.cluster`."""
+    """A rule, a template or a VM, known by name and label."""
 
     api: Compute
     cluster: str

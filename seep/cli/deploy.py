@@ -11,9 +11,10 @@ import typer
 
 from seep.cli import figures
 from seep.cli.failures import told_in_one_line
+from seep.cli.options import Verbose, Yes
 
 if TYPE_CHECKING:
-    from deploy.providers import CloudCluster
+    from deploy.cluster import CloudCluster
 
 app = typer.Typer(
     name="deploy",
@@ -35,7 +36,6 @@ Config = Annotated[
     Path,
     typer.Option("--config", metavar="FILE", help="The cluster file, such as config/ec2.yaml.", show_default=False),
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Traces of errors.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and what it costs; do nothing.")]
 
 
@@ -156,7 +156,7 @@ def _commands(cloud: Cloud, title: str) -> typer.Typer:
     def down(
         config: Config,
         dry_run: DryRun = False,
-        yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+        yes: Yes = False,
         verbose: Verbose = False,
     ) -> None:
         _down(cloud, config, dry_run, yes, verbose)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from seep.cli.failures import told_in_one_line
+from seep.cli.options import Verbose, Yes, takes_options
 
 app = typer.Typer(
     name="state",
@@ -35,7 +37,15 @@ Slots = Annotated[
 ]
 Limit = Annotated[int, typer.Option(metavar="N", min=0, help="How many to show.")]
 Json = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Traces of errors.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """Whose checkpoints, and in which storage."""
+
+    query: Query
+    storage: Storage = None
+    policy: Policy = None
 
 
 @app.command(epilog="Example: seep state ls --storage /data/seep --query orders")
@@ -55,10 +65,9 @@ def ls(
 
 
 @app.command(epilog="Example: seep state show --storage /data/seep --query orders --operator counter --key word=be")
+@takes_options
 def show(
-    query: Query,
-    storage: Storage = None,
-    policy: Policy = None,
+    where: Where,
     checkpoint: Checkpoint = "latest",
     operator: Operator = None,
     container: Container = None,
@@ -75,7 +84,7 @@ def show(
     with told_in_one_line(verbose=verbose):
         from seep.cli import state_commands as commands
 
-        with commands.stored(storage, policy, query, checkpoint) as found:
+        with commands.stored(where, checkpoint) as found:
             if operator is None:
                 commands.show_checkpoint(found, as_json)
             else:
@@ -83,10 +92,9 @@ def show(
 
 
 @app.command(epilog="Example: seep state stats --storage /data/seep --query orders --operator counter")
+@takes_options
 def stats(
-    query: Query,
-    storage: Storage = None,
-    policy: Policy = None,
+    where: Where,
     checkpoint: Checkpoint = "latest",
     operator: Operator = None,
     container: Container = None,
@@ -98,18 +106,17 @@ def stats(
     with told_in_one_line(verbose=verbose):
         from seep.cli import state_commands as commands
 
-        with commands.stored(storage, policy, query, checkpoint) as found:
+        with commands.stored(where, checkpoint) as found:
             commands.show_stats(found, operator, container, limit, as_json)
 
 
 @app.command(epilog="Example: seep state diff 12 latest --storage /data/seep --query orders")
+@takes_options
 def diff(
     before: Annotated[str, typer.Argument(metavar="BEFORE", help="A checkpoint.", show_default=False)],
     after: Annotated[str, typer.Argument(metavar="AFTER", help="Another one, or latest.")] = "latest",
     *,
-    query: Query,
-    storage: Storage = None,
-    policy: Policy = None,
+    where: Where,
     operator: Operator = None,
     container: Container = None,
     limit: Limit = 20,
@@ -121,19 +128,18 @@ def diff(
         from seep.cli import state_commands as commands
 
         with (
-            commands.stored(storage, policy, query, before) as old,
-            commands.stored(storage, policy, query, after) as new,
+            commands.stored(where, before) as old,
+            commands.stored(where, after) as new,
         ):
             commands.show_differences(old, new, operator, container, limit, as_json)
 
 
 @app.command(epilog="Example: seep state export counts.parquet --storage /data/seep --query orders --operator counter")
+@takes_options
 def export(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="A new file, .parquet or .csv.", show_default=False)],
-    query: Query,
+    where: Where,
     operator: TheOperator,
-    storage: Storage = None,
-    policy: Policy = None,
     checkpoint: Checkpoint = "latest",
     container: Container = None,
     slots: Slots = None,
@@ -143,24 +149,23 @@ def export(
     with told_in_one_line(verbose=verbose):
         from seep.cli import state_commands as commands
 
-        with commands.stored(storage, policy, query, checkpoint) as found:
+        with commands.stored(where, checkpoint) as found:
             commands.export_rows(found, operator, container, slots, path)
 
 
 @app.command(epilog="Example: seep state rewrite --function fixes:cents --storage /data/seep --query orders")
+@takes_options
 def rewrite(
-    query: Query,
+    where: Where,
     function: Annotated[
         str, typer.Option(metavar="MODULE:NAME", help="Given operator, container, table: a table.", show_default=False)
     ],
-    storage: Storage = None,
-    policy: Policy = None,
     checkpoint: Checkpoint = "latest",
     operator: Annotated[
         list[str] | None,
         typer.Option(metavar="O", help="State of these operators only; repeat it for others.", show_default=False),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     verbose: Verbose = False,
 ) -> None:
     """Make a new savepoint of a checkpoint, with its state as a function of yours returns it.
@@ -172,6 +177,6 @@ def rewrite(
 
         if not yes:
             typer.confirm(
-                f"No run of {query} can add checkpoints after this until it is started anew. Go on?", abort=True
+                f"No run of {where.query} can add checkpoints after this until it is started anew. Go on?", abort=True
             )
-        commands.rewrite_state(commands.storage_of(storage, policy), query, function, checkpoint, operator)
+        commands.rewrite_state(where, function, checkpoint, operator)

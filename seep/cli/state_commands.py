@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import typer
@@ -29,6 +29,9 @@ from seep.inspection.rewriting import rewrite
 from seep.inspection.stored import Stored
 from seep.storage.settings import StorageSettings
 
+if TYPE_CHECKING:
+    from seep.cli.state import Where
+
 
 def storage_of(location: str | None, policy: Path | None) -> StorageSettings:
     """The storage of a policy file, or at a location, or both."""
@@ -40,9 +43,9 @@ def storage_of(location: str | None, policy: Path | None) -> StorageSettings:
     return settings
 
 
-def stored(location: str | None, policy: Path | None, query: str, checkpoint: str) -> Stored:
+def stored(where: Where, checkpoint: str) -> Stored:
     """A checkpoint that a command names."""
-    return Stored.open(storage_of(location, policy), query, checkpoint)
+    return Stored.open(storage_of(where.storage, where.policy), where.query, checkpoint)
 
 
 # --- ls ---------------------------------------------------------------------------------------------------------------
@@ -281,14 +284,13 @@ def export_rows(found: Stored, operator: str, container: str | None, slots: str 
     typer.echo(f"{figures.of(count, 'row')} written to {path}")
 
 
-def rewrite_state(
-    storage: StorageSettings, query: str, function: str, checkpoint: str, operators: list[str] | None
-) -> None:
+def rewrite_state(where: Where, function: str, checkpoint: str, operators: list[str] | None) -> None:
+    storage = storage_of(where.storage, where.policy)
     work = imported(function, "--function")
     if not callable(work):
         raise UserError(f"--function is {function!r}, which is a {type(work).__name__}, and no function")
-    made = rewrite(storage, query, work, checkpoint, operators=operators or None, codec=storage.codec)
-    typer.echo(f"savepoint {made} of {query}")
+    made = rewrite(storage, where.query, work, checkpoint, operators=operators or None, codec=storage.codec)
+    typer.echo(f"savepoint {made} of {where.query}")
 
 
 # --- output -----------------------------------------------------------------------------------------------------------

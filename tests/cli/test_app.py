@@ -22,7 +22,17 @@ runner = CliRunner()
 
 @pytest.mark.parametrize(
     "command",
-    [[], ["run"], ["wordcount"], ["doctor"], ["config"], ["config", "check"], ["config", "show"], ["config", "schema"]],
+    [
+        [],
+        ["run"],
+        ["wordcount"],
+        ["migrate"],
+        ["doctor"],
+        ["config"],
+        ["config", "check"],
+        ["config", "show"],
+        ["config", "schema"],
+    ],
 )
 def test_every_help_has_an_example(command: list[str]) -> None:
     answer = runner.invoke(app, [*command, "--help"])

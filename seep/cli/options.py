@@ -1,0 +1,50 @@
+"""Options: those that several commands have, and how a command takes a group of them as one object."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import wraps
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Traces of errors.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def takes_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, of whose parameters each that is a dataclass becomes one option for each of its fields."""
+    parameters = inspect.signature(command, eval_str=True).parameters.values()
+    groups: dict[str, Any] = {each.name: each.annotation for each in parameters if is_dataclass(each.annotation)}
+
+    @wraps(command)
+    def with_options(**given: Any) -> None:
+        made = {
+            name: group(**{each.name: given.pop(each.name) for each in fields(group)}) for name, group in groups.items()
+        }
+        command(**given, **made)
+
+    taken = [option for each in parameters for option in _options(each)]
+    with_options.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]
+    with_options.__annotations__ = {}
+    return with_options
+
+
+def _options(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
+    """What stands for a parameter on the command line."""
+    group = parameter.annotation
+    if not is_dataclass(group):
+        yield parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        return
+    hints = get_type_hints(group, include_extras=True)
+    for each in fields(group):
+        kind, default = inspect.Parameter.KEYWORD_ONLY, _default(each)
+        yield inspect.Parameter(each.name, kind, default=default, annotation=hints[each.name])
+
+
+def _default(option: Field[Any]) -> Any:
+    if option.default_factory is not MISSING:
+        return option.default_factory()
+    return inspect.Parameter.empty if option.default is MISSING else option.default

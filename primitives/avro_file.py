@@ -12,16 +12,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from primitives.errors import EnvironmentFault
+from primitives.errors import Damaged as Damaged
 
 Piece: TypeAlias = bytes | memoryview
 
 _MAGIC = b"Obj\x01"
 _SYNC = 16  # bytes of the marker that ends the header and each block
-
-
-class Damaged(EnvironmentFault):
-    """Stored bytes that are not what was written."""
 
 
 class Codec(StrEnum):

@@ -11,6 +11,7 @@ from enum import Enum
 
 from primitives.checkpoint import Checkpoint, chain_checkpoints, merge_checkpoints
 from primitives.graph import InstanceId
+from primitives.mapped import Shelf
 
 
 def choose_backup_holder(
@@ -46,10 +47,14 @@ class Stored(Enum):
 
 
 class BackupStore:
-    """The backups that a holder keeps for instances on other nodes: per owner a base and its deltas."""
+    """The backups that a holder keeps for instances on other nodes: per owner a base and its deltas.
 
-    def __init__(self, max_deltas: int = 4) -> None:
+    What is large of them is on the `shelf`, if it is given one, and else in memory.
+    """
+
+    def __init__(self, max_deltas: int = 4, shelf: Shelf | None = None) -> None:
         self._max_deltas = max_deltas
+        self.shelf = shelf
         #: owner -> base first, then deltas, each built on the one before
         self._chains: dict[InstanceId, list[Checkpoint]] = {}
         #: owner -> the lowest incarnation that may still store
@@ -69,6 +74,10 @@ class BackupStore:
         chain = self._chains.get(owner)
         return chain[-1].order if chain else (-1, -1)
 
+    def kept(self, checkpoint: Checkpoint) -> Checkpoint:
+        """A checkpoint in the form in which this store keeps it for long."""
+        return checkpoint if self.shelf is None else self.shelf.checkpoint(checkpoint)
+
     @property
     def owners(self) -> tuple[InstanceId, ...]:
         return tuple(self._chains)
@@ -85,9 +94,9 @@ def store_backup(store: BackupStore, checkpoint: Checkpoint) -> Stored:
         return Stored.FENCED
     chain = store._chains.get(owner, [])
     if checkpoint.base is None:
-        store._chains[owner] = [checkpoint]
+        store._chains[owner] = [store.kept(checkpoint)]
     elif chain and chain[-1].epoch == checkpoint.base:
-        store._chains[owner] = _bounded([*chain, checkpoint], store._max_deltas)
+        store._chains[owner] = _bounded(store, [*chain, store.kept(checkpoint)])
     else:
         return Stored.NEEDS_FULL
     return Stored.KEPT
@@ -95,7 +104,7 @@ def store_backup(store: BackupStore, checkpoint: Checkpoint) -> Stored:
 
 def adopt_backup(store: BackupStore, part: Checkpoint) -> None:
     """Keeps a part of a partitioned backup as its new owner's first backup, whatever was there before."""
-    store._chains[part.owner] = [part]
+    store._chains[part.owner] = [store.kept(part)]
 
 
 def retrieve_backup(store: BackupStore, owner: InstanceId) -> Checkpoint | None:
@@ -113,5 +122,5 @@ def delete_backup(store: BackupStore, owner: InstanceId, up_to: tuple[int, int])
     return True
 
 
-def _bounded(chain: list[Checkpoint], max_deltas: int) -> list[Checkpoint]:
-    return chain if len(chain) <= max_deltas + 1 else [merge_checkpoints(chain[0], chain[1:])]
+def _bounded(store: BackupStore, chain: list[Checkpoint]) -> list[Checkpoint]:
+    return chain if len(chain) <= store._max_deltas + 1 else [store.kept(merge_checkpoints(chain[0], chain[1:]))]

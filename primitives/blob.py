@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from primitives.avro_file import (
     Codec,
     Cursor,
-    Damaged,
     Header,
     Piece,
     encode_long,
@@ -35,7 +34,7 @@ from primitives.avro_file import (
 from primitives.blob_index import BlobIndex, Block, Range
 from primitives.chunk import Chunk
 from primitives.column_bytes import layout_of, read_column, write_column
-from primitives.errors import InternalError, UserError
+from primitives.errors import Damaged, InternalError, UserError
 from primitives.hashing import hash_keys
 from primitives.regroup import regrouped, sizes_of
 from primitives.slots import SlotSet, check_slot_bits, slots_of

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
+from primitives.chain import merged
 from primitives.emission import Emission
 from primitives.errors import InternalError
 from primitives.graph import InstanceId
@@ -14,7 +15,7 @@ from primitives.slots import SlotSet
 
 
 class StateChunk(Protocol):
-    """What a checkpoint needs of a chunk of state; `primitives.chunk.Chunk` is the Arrow one."""
+    """What a checkpoint needs of a chunk of state: `Chunk` is one of Arrow rows, `FileChunk` one of files."""
 
     @property
     def name(self) -> str: ...
@@ -27,7 +28,7 @@ class StateChunk(Protocol):
         ...
 
     def merge(self, deltas: Sequence[Self]) -> Self:
-        """One chunk with the effect of this one followed by `deltas`."""
+        """One chunk with the effect of this one followed by `deltas`, which are of the same kind."""
         ...
 
 
@@ -119,11 +120,11 @@ def chain_checkpoints(base: Checkpoint, deltas: Sequence[Checkpoint]) -> Checkpo
 
 
 def merge_checkpoints(base: Checkpoint, deltas: Sequence[Checkpoint]) -> Checkpoint:
-    """One full checkpoint with the effect of a base and its deltas in order, and one chunk for each container."""
+    """One full checkpoint with the effect of a base and its deltas in order, in the fewest chunks; see `merged`."""
     if not deltas:
         return base
     chain = chain_checkpoints(base, deltas)
     parts: dict[str, list[Any]] = {}
     for chunk in chain.state:
         parts.setdefault(chunk.name, []).append(chunk)
-    return replace(chain, state=tuple(chunks[0].merge(chunks[1:]) for chunks in parts.values()))
+    return replace(chain, state=tuple(chunk for chunks in parts.values() for chunk in merged(chunks)))

@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from primitives.avro_file import Damaged, Piece
+from primitives.avro_file import Piece
+from primitives.errors import Damaged
 
 Pieces: TypeAlias = Sequence[memoryview]
 Counts: TypeAlias = Sequence[int]

@@ -15,5 +15,9 @@ class EnvironmentFault(SeepError):
     """The surroundings failed (disk, network, a lost machine); the query may be right."""
 
 
+class Damaged(EnvironmentFault):
+    """Stored bytes that are not what was written."""
+
+
 class InternalError(SeepError):
     """A rule of the project itself was broken: a bug in `seep`, never the user's fault."""

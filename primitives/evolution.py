@@ -8,14 +8,14 @@ neither way is refused, with both schemas, before anything is loaded.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
 from primitives.chunk import Chunk, merge_chunks
-from primitives.errors import UserError
+from primitives.errors import SeepError, UserError
 from primitives.slots import SlotSet
 
 #: An operator's conversion of state: given the version that it has, and a full chunk of it, the chunk as it is now.
@@ -64,6 +64,42 @@ def hints_of(columns: Columns) -> dict[str, Hint]:
     return {name: given.hint for name, given in columns.items() if isinstance(given, Column)}
 
 
+# --- an operator's state ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Evolution:
+    """What an operator declares for state that other code has stored."""
+
+    hints: Mapping[str, Mapping[str, Hint]] = field(default_factory=dict)  #: of columns, by container
+    migrate: Migrate | None = None  #: its `migrate_state`, if it has one
+
+    def adapted(self, stored: Sequence[Chunk], declared: Sequence[Chunk], slots: SlotSet) -> tuple[Chunk, ...]:
+        """Stored chunks of `slots` as the containers that are `declared` now can restore them; see `resolve`.
+
+        A container of which nothing is stored begins empty. Chunks of others are left out: whether they may be is to
+        be asked before (see `check_containers`).
+        """
+        adapted: list[Chunk] = []
+        for container in declared:
+            mine = [chunk for chunk in stored if chunk.name == container.name]
+            hints = self.hints.get(container.name)
+            adapted += resolve(mine, container, hints, self.migrate) or [replace(container, replaced=slots)]
+        return tuple(adapted)
+
+
+def check_containers(stored: Sequence[Chunk], declared: Sequence[Chunk], *, allow_dropped: bool = False) -> None:
+    """UserError, with both schemas, if containers are stored that are not declared, and may not be dropped."""
+    gone = sorted({chunk.name for chunk in stored} - {chunk.name for chunk in declared})
+    if gone and not allow_dropped:
+        left = ["stored", *(line for chunk in stored for line in _titled(chunk))]
+        right = ["declared", *(line for chunk in declared for line in _titled(chunk))]
+        raise UserError(
+            f"there is stored state {_named(gone)}, which is not declared: was a container renamed or removed? Name it "
+            f"as before, or allow its state to be dropped\n{_side_by_side(left, right)}"
+        )
+
+
 # --- a container's state ----------------------------------------------------------------------------------------------
 
 
@@ -107,7 +143,7 @@ def _migrated(stored: Chunk, declared: Chunk, migrate: Migrate | None) -> Chunk:
         raise _unfit(stored, declared, "it was stored by later code; run that, or raise the operator's version")
     if migrate is None:
         raise _unfit(stored, declared, "the operator's version was raised; give it a method migrate_state to convert")
-    made = migrate(stored.version, stored)
+    made = _called(migrate, stored)
     if not isinstance(made, Chunk):
         raise UserError(f"migrate_state returned {type(made).__name__} for state '{declared.name}'; return a Chunk")
     if (made.name, made.slot_bits) != (stored.name, stored.slot_bits) or not _slots(made) <= _slots(stored):
@@ -116,6 +152,19 @@ def _migrated(stored: Chunk, declared: Chunk, migrate: Migrate | None) -> Chunk:
             "a row must stay in its slot, so keep the values of its keys"
         )
     return replace(made, version=declared.version)
+
+
+def _called(migrate: Migrate, stored: Chunk) -> Any:
+    """What the user's code returns; it is called with a chunk without rows too, to find out whether it will work."""
+    try:
+        return migrate(stored.version, stored)
+    except SeepError:
+        raise
+    except Exception as reason:
+        raise UserError(
+            f"migrate_state failed for state '{stored.name}' of version {stored.version} with {len(stored.rows)} rows: "
+            f"{type(reason).__name__}: {reason}"
+        ) from reason
 
 
 def _slots(chunk: Chunk) -> SlotSet:
@@ -182,12 +231,12 @@ def _converted(
     identity: Sequence[str],
 ) -> pa.RecordBatch:
     columns = []
-    for field in schema:
-        origin = origins[field.name]
+    for declared in schema:
+        origin = origins[declared.name]
         if origin is None:
-            columns.append(_filled(field.type, hints[field.name].default, len(batch)))
+            columns.append(_filled(declared.type, hints[declared.name].default, len(batch)))
         else:
-            columns.append(_widened(batch.column(origin), field, exact=field.name in identity))
+            columns.append(_widened(batch.column(origin), declared, exact=declared.name in identity))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -254,11 +303,22 @@ def _range(kind: pa.DataType) -> tuple[int, int]:
 def _unfit(stored: Chunk, declared: Chunk, reason: str) -> UserError:
     left = [f"stored, version {stored.version}", *_in_words(stored)]
     right = [f"declared, version {declared.version}", *_in_words(declared)]
+    return UserError(f"stored state '{declared.name}' does not fit: {reason}\n{_side_by_side(left, right)}")
+
+
+def _side_by_side(left: Sequence[str], right: Sequence[str]) -> str:
     width = max(map(len, left))
-    table = "\n".join(f"  {a:<{width}} | {b}".rstrip() for a, b in zip_longest(left, right, fillvalue=""))
-    return UserError(f"stored state '{declared.name}' does not fit: {reason}\n{table}")
+    return "\n".join(f"  {a:<{width}} | {b}".rstrip() for a, b in zip_longest(left, right, fillvalue=""))
+
+
+def _titled(chunk: Chunk) -> list[str]:
+    return [f"'{chunk.name}', version {chunk.version}", *(f"  {line}" for line in _in_words(chunk))]
 
 
 def _in_words(chunk: Chunk) -> list[str]:
     roles = dict.fromkeys(chunk.identity, " (subkey)") | dict.fromkeys(chunk.keys, " (key)")
     return [f"{field.name}: {field.type}{roles.get(field.name, '')}" for field in chunk.rows.schema]
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)

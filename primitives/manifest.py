@@ -7,7 +7,7 @@ slots may move in between, and any number of instances, with any slots, can read
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -200,8 +200,12 @@ class Component(Stored):
     @property
     def blobs(self) -> frozenset[str]:
         """Keys of all that it refers to."""
-        stored = (blob.key for container in self.containers.values() for blob in container.blobs)
-        return frozenset([*stored, *(extra.key for extra in self.extras)])
+        return frozenset([*(blob.key for blob in self.every_blob()), *(extra.key for extra in self.extras)])
+
+    def every_blob(self) -> Iterator[BlobRef]:
+        """Those of all containers."""
+        for container in self.containers.values():
+            yield from container.blobs
 
     def needed(self, slots: SlotSet) -> dict[str, list[Reading]]:
         """For each container, what to read for the state of `slots`; see `readings`."""
@@ -302,6 +306,13 @@ class Manifest(Stored):
         """Keys of all blobs that it refers to, those of earlier checkpoints included."""
         return frozenset[str]().union(*(component.blobs for component in self.components.values()))
 
+    @property
+    def files(self) -> dict[str, int]:
+        """Bytes of all blobs that it refers to, by key."""
+        components = self.components.values()
+        blobs = {blob.key: blob.index.size for each in components for blob in each.every_blob()}
+        return blobs | {extra.key: extra.size for each in components for extra in each.extras}
+
     def to_json(self) -> bytes:
         """For `read_manifest`."""
         return self.model_dump_json().encode()
@@ -327,3 +338,15 @@ def read_manifest(data: bytes | memoryview, name: str) -> Manifest:
         first = reason.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the whole"
         raise Damaged(f"{name} is not a manifest that this version can read: {where}: {first['msg']}") from reason
+
+
+def manifests_of(query: str) -> Callable[[bytes, str], Manifest]:
+    """`read_manifest` for those of one query: that of another, which is in a wrong place, is refused."""
+
+    def read(data: bytes, name: str) -> Manifest:
+        manifest = read_manifest(data, name)
+        if manifest.query != query:
+            raise Damaged(f"{name} is damaged: its manifest is one of query {manifest.query!r}")
+        return manifest
+
+    return read

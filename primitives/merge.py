@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from primitives.chain import merged
 from primitives.checkpoint import Checkpoint
 from primitives.errors import InternalError
 from primitives.graph import InstanceId
@@ -27,7 +28,7 @@ def merge_state(owner: InstanceId, parts: Sequence[Checkpoint]) -> Checkpoint:
         for chunk in part.state:
             state.setdefault(chunk.name, []).append(chunk)
     own = next((part for part in parts if part.owner == owner), replace(first, owner=owner))
-    return replace(own, slots=slots, state=tuple(chunks[0].merge(chunks[1:]) for chunks in state.values()))
+    return replace(own, slots=slots, state=tuple(chunk for chunks in state.values() for chunk in merged(chunks)))
 
 
 def _check(owner: InstanceId, first: Checkpoint, part: Checkpoint, taken: SlotSet) -> None:

@@ -7,17 +7,20 @@ the sources read on from there. So β is left out. What is written counts once a
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
 from primitives.avro_file import Codec, Damaged, Piece
 from primitives.blob import avro_name, read_blob, write_blob
+from primitives.chain import settled
 from primitives.checkpoint import Checkpoint
 from primitives.chunk import Chunk
+from primitives.file_chunk import FileChunk
 from primitives.graph import InstanceId
 from primitives.manifest import BlobRef, Component, ContainerState, Extra, Part, Reading
 from primitives.slots import SlotSet
+from primitives.state.row_files import PIECE, read_pieces
 
 #: Stores parts of bytes under a name that is unique within the operator and checkpoint; returns their key.
 Put: TypeAlias = Callable[[str, Sequence[Piece]], str]
@@ -34,17 +37,19 @@ def persist_state(
     slot_bits: int,
     slots: SlotSet | None = None,
     extra: bytes | None = None,
+    piece: int = PIECE,
 ) -> Part:
-    """Writes a blob for each chunk; returns what a manifest says of them (see `component_of`).
+    """Writes a blob for each chunk of rows; returns what a manifest says of them (see `component_of`).
 
     The checkpoint may be a delta. `slots` are those that its owner has after the epoch: a checkpoint may cover others,
-    which it has handed over. `extra` is what belongs to no slot.
+    which it has handed over. `extra` is what belongs to no slot. Chunks of files are written in full, as rows of some
+    slots after the other, so that they need not fit into memory: about `piece` bytes at a time.
     """
     owner, mine = checkpoint.owner, checkpoint.slots if slots is None else slots
     containers: dict[str, ContainerState] = {}
-    for place, chunk in enumerate(checkpoint.state):
+    for place, chunk in enumerate(_in_rows(checkpoint, mine, piece)):
         name = f"{owner.index}-{avro_name(chunk.name)}-{place}"
-        written = _write(_own(chunk, checkpoint.slots, mine), checkpoint.epoch, mine, put, name, codec)
+        written = _write(chunk, checkpoint.epoch, mine, put, name, codec)
         earlier = containers[chunk.name].blobs if chunk.name in containers else ()
         containers[chunk.name] = written.model_copy(update={"blobs": (*earlier, *written.blobs)})
     return Part(
@@ -70,6 +75,16 @@ def retrieve_state(component: Component, slots: SlotSet, get: GetRange) -> tuple
 def retrieve_extras(component: Component, instance: int, parallelism: int, get: Callable[[str], Piece]) -> list[bytes]:
     """What a new instance takes over of what belongs to no slot: that of several if there are fewer than before."""
     return [_read_extra(extra, get) for extra in component.extras_of(instance, parallelism)]
+
+
+def _in_rows(checkpoint: Checkpoint, mine: SlotSet, piece: int) -> Iterator[Chunk]:
+    """What the checkpoint says of the owner's slots, in an order in which it takes effect."""
+    for name in dict.fromkeys(chunk.name for chunk in checkpoint.state):
+        for chunk in settled(chunk for chunk in checkpoint.state if chunk.name == name):
+            if isinstance(chunk, FileChunk):
+                yield from read_pieces(chunk.select(mine), piece)
+            else:
+                yield _own(chunk, checkpoint.slots, mine)
 
 
 def _own(chunk: Chunk, covered: SlotSet, mine: SlotSet) -> Chunk:

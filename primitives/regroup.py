@@ -9,15 +9,14 @@ import pyarrow as pa
 from numba import njit
 from numpy.typing import NDArray
 
+from primitives.byte_copy import copy_bytes
 from primitives.column_bytes import layout_of
 from primitives.errors import InternalError
 from primitives.routing import take_rows
 from primitives.state.fixed import read_only
+from primitives.state.intrinsics import pointer
 
 Ints = NDArray[Any]
-
-#: Texts of so many bytes on average are quicker to move by Arrow, which copies each at once.
-_LONG = 64
 
 
 def sizes_of(numbers: NDArray[np.uint32] | NDArray[np.int32], count: int) -> NDArray[np.int64]:
@@ -54,9 +53,9 @@ def regrouped(batch: pa.RecordBatch, groups: NDArray[np.int32], sizes: NDArray[n
 def _moved(field: pa.Field, column: pa.Array, places: Ints) -> pa.Array:
     """The column with each row at its place."""
     if pa.types.is_string(field.type) or pa.types.is_binary(field.type):
-        return _move_texts(field, column, places, np.int32)
+        return _move_texts(column, places, np.int32)
     if pa.types.is_large_string(field.type) or pa.types.is_large_binary(field.type):
-        return _move_texts(field, column, places, np.int64)
+        return _move_texts(column, places, np.int64)
     if layout_of(field.type).name == "values" and field.type.bit_width in (8, 16, 32, 64):
         return _move_values(column, places)
     return _taken(field, column, places)
@@ -88,13 +87,10 @@ def _validity(column: pa.Array, places: Ints) -> pa.Buffer | None:
     return pa.py_buffer(np.packbits(moved, bitorder="little"))
 
 
-def _move_texts(field: pa.Field, column: pa.Array, places: Ints, kind: type[np.signedinteger[Any]]) -> pa.Array:
+def _move_texts(column: pa.Array, places: Ints, kind: type[np.signedinteger[Any]]) -> pa.Array:
     _, offsets, data = column.buffers()
     starts = np.frombuffer(offsets, kind)[column.offset :][: len(column) + 1]
-    size = int(starts[-1]) - int(starts[0])
-    if size > _LONG * len(column):
-        return _taken(field, column, places)
-    moved_starts, moved = np.zeros(len(starts), kind), np.empty(size, np.uint8)
+    moved_starts, moved = np.zeros(len(starts), kind), np.empty(int(starts[-1]) - int(starts[0]), np.uint8)
     _scatter_texts(read_only(starts), read_only(np.frombuffer(data or b"", np.uint8)), places, moved_starts, moved)
     buffers = [_validity(column, places), pa.py_buffer(moved_starts), pa.py_buffer(moved)]
     return pa.Array.from_buffers(column.type, len(column), buffers)
@@ -132,8 +128,6 @@ def _scatter_texts(
         moved_starts[places[row] + 1] = starts[row + 1] - starts[row]
     for row in range(len(places)):
         moved_starts[row + 1] += moved_starts[row]
+    source, target = pointer(data), pointer(moved)
     for row in range(len(places)):
-        to = moved_starts[places[row]]
-        for at in range(starts[row], starts[row + 1]):
-            moved[to] = data[at]
-            to += 1
+        copy_bytes(target, moved_starts[places[row]], source, starts[row], starts[row + 1] - starts[row])

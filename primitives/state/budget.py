@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ class Held(NamedTuple):
     free: NDArray[np.bool_]  #: which of them may leave
 
 
+@runtime_checkable
 class Spillable(Protocol):
     """A container whose slots can go to disk."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -33,16 +33,18 @@ class State(Protocol):
         """The epochs since which `snapshot` can say what changed, in order."""
         ...
 
-    def snapshot(self, slots: SlotSet, since: int | None = None) -> Chunk:
-        """The content of `slots` in full; or with `since`, a marked epoch, what changed after it.
+    def snapshot(self, slots: SlotSet, since: int | None = None) -> Any:
+        """The content of `slots` in full, as a `Chunk`, or a `FileChunk` where there is much; without slots, a `Chunk`.
+
+        Or with `since`, a marked epoch, what changed after it.
 
         The latter names every slot replaced since, whether or not in `slots`: a checkpoint must void what it held of
         slots that have left. Whoever restores it next to other slots takes `select(slots)` of it first.
         """
         ...
 
-    def restore(self, chunks: Iterable[Chunk]) -> None:
-        """Applies each chunk, in order, by the law of `Chunk`."""
+    def restore(self, chunks: Iterable[Any]) -> None:
+        """Applies each chunk, in order, by the law of `Chunk`; all that builds on a `FileChunk` in the same call."""
         ...
 
     def drop(self, slots: SlotSet) -> None:
@@ -71,6 +73,15 @@ class State(Protocol):
 
     def changed(self, since: int) -> int:
         """Number of rows written or deleted since a marked epoch; rows of replaced slots all count."""
+        ...
+
+
+@runtime_checkable
+class Closable(Protocol):
+    """A container with files of its own."""
+
+    def close(self) -> None:
+        """Lets go of the files and deletes them."""
         ...
 
 

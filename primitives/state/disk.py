@@ -14,17 +14,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from primitives.chunk import Chunk, read_chunk, write_chunk
+from primitives.chain import settled
+from primitives.chunk import Chunk
 from primitives.errors import EnvironmentFault
+from primitives.file_chunk import FileChunk, Links
 from primitives.slots import DEFAULT_SLOT_BITS, SlotSet, slots_of
 from primitives.state.changes import Changes, Tracked
 from primitives.state.columns import DeclaredColumns
 from primitives.state.container import check_fits
-from primitives.state.files import disk_faults, fresh_directory, read_batch, write_batch
+from primitives.state.files import disk_faults, fresh_directory, map_file, read_batch, write_batch
 from primitives.state.frame import ColumnView, Frame, Keys, Rows
 from primitives.state.index import Index
 from primitives.state.rocks import RowStore
 from primitives.state.row_codec import RowCodec
+from primitives.state.row_files import read_pieces, read_rows
 from primitives.state.table import Table
 
 Columns = Sequence[pa.Array]
@@ -35,11 +38,8 @@ _NOWHERE = np.empty(0, np.int64)
 #: Rows packed, unpacked or restored at a time.
 _BLOCK = 1 << 16
 
-#: What the files of a store are listed with, to check that they fit before they are opened.
-_DESCRIPTION = "disk.arrow"
-
-#: In the metadata of the description: a chunk without rows.
-_EMPTY = b"seep.empty"
+#: Files with this ending hold rows: they never change, and keep their names.
+_ROWS = ".sst"
 
 
 class Disk(Tracked[list[Path]]):
@@ -51,8 +51,9 @@ class Disk(Tracked[list[Path]]):
     on, for indexes and filters (10 bits a row). The page cache of the operating system comes on top: it gives way to
     whoever needs memory.
 
-    What is on disk serves this process only. It is gone when a container of the same directory opens, so checkpoints
-    are taken with `snapshot`, as of any container, or with `link_files`, which costs as much as has changed.
+    What is on disk serves this process only, and is gone when a container of the same directory opens: checkpoints are
+    taken with `snapshot`, as of any container. Of slots that fit into the buffer, it gives rows; of more, the files,
+    which takes no memory, and as much time as what has changed since.
 
     >>> import tempfile
     >>> counts = Disk("counts", keys={"id": pa.int64()}, values={"n": pa.int64()}, directory=tempfile.mkdtemp())
@@ -95,12 +96,24 @@ class Disk(Tracked[list[Path]]):
         self._no_keys = pa.RecordBatch.from_pylist([], self._declared.keys)
         self._no_values = self._no_rows.select(self._declared.values.names)
         self._row_size = 0.0  #: bytes of a row that went to disk lately
+        self._like = self._chunk(SlotSet.empty(), self._no_rows, self._no_keys)
+        self._listed: frozenset[str] | None = None  #: files of rows, when they were first listed after the last change
+        self._known: dict[int, frozenset[str]] = {}  #: mark -> those that whoever has the state of then has as well
         self.directory = fresh_directory(Path(directory))
-        self._store = RowStore(self._files, memory // 4)
+        self._store = self._opened()
 
-    @property
-    def _files(self) -> Path:
-        return self.directory / "rows"
+    def _opened(self, given: FileChunk | None = None) -> RowStore:
+        """A new store, empty or with the files of a chunk."""
+        files = self.directory / f"rows-{next(self._serials)}"
+        with disk_faults(f"use {files} for state"):
+            files.mkdir()
+        try:
+            if given is not None:
+                given.place_in(files)
+            return RowStore(files, self._memory // 4)
+        except BaseException:
+            shutil.rmtree(files, ignore_errors=True)
+            raise
 
     # --- by key -------------------------------------------------------------------------------------------------------
 
@@ -151,7 +164,8 @@ class Disk(Tracked[list[Path]]):
     def _at_rows(self, keys: Keys, work: Callable[[pa.RecordBatch], Result]) -> Result:
         """What `work` returns, given keys whose rows are all in the buffer."""
         batch = self._keys_from(keys)
-        if self._buffer.size() > self._memory // 8:
+        self._listed = None
+        if self._buffer.size() > self._room:
             self._write_out()
         self._fetch(batch)
         before = self._buffer.rows_per_slot()
@@ -176,19 +190,7 @@ class Disk(Tracked[list[Path]]):
         """See `Frame.to_arrow`; the copy is in memory, so ask for some slots after the other."""
         self._write_out()
         chosen = SlotSet.full(self.slot_bits) if slots is None else slots
-        rows = pa.concat_batches([self._no_rows, *self._scan(chosen)])
-        if len(rows) != self._count_in(chosen):  # a scan just ends at what cannot be read
-            raise EnvironmentFault(
-                f"of {self._count_in(chosen)} rows of state '{self.name}', {len(rows)} can be read from "
-                f"{self.directory}: corruption or a lost file; see that the disk is sound, then restore from a "
-                "checkpoint"
-            )
-        return rows
-
-    def _scan(self, slots: SlotSet) -> Iterator[pa.RecordBatch]:
-        for first, last in slots.runs():
-            for keys, rows in self._store.scan(*self._codec.bounds(first, last, self.slot_bits)):
-                yield _joined(self._codec.key_columns(keys), self._codec.value_columns(rows), self._declared.all)
+        return read_rows(self._store, self._like, chosen, self._count_in(chosen))
 
     def _count_in(self, slots: SlotSet) -> int:
         return int(self._rows_in_slot[slots.mask(self.slot_bits)].sum())
@@ -203,6 +205,7 @@ class Disk(Tracked[list[Path]]):
         """See `State.mark`."""
         self._buffer.mark(epoch)
         super().mark(epoch)
+        self._known.setdefault(epoch, self._listed or frozenset())
 
     def release(self, epoch: int) -> None:
         """See `State.release`."""
@@ -210,17 +213,21 @@ class Disk(Tracked[list[Path]]):
         files = [path for mark in forgotten for path in self._changes.since(mark)[0].log]
         self._buffer.release(epoch)
         super().release(epoch)
+        self._known = {mark: names for mark, names in self._known.items() if mark >= epoch}
         with disk_faults(f"delete files in {self.directory}"):
             for path in files:
                 path.unlink()
 
-    def snapshot(self, slots: SlotSet, since: int | None = None) -> Chunk:
-        """See `State.snapshot`. In full it costs about a microsecond for each row; with `since`, some for each changed.
+    def snapshot(self, slots: SlotSet, since: int | None = None) -> Chunk | FileChunk:
+        """See `State.snapshot`. Of slots with more rows than the buffer has room for, the files: all, or new ones.
 
-        The chunk is in memory, so take some slots after the other, by their `size`.
+        Files cost little; rows about a microsecond for each in full, and some for each that changed.
         """
-        if since is None:
-            return self._chunk(slots, self.to_arrow(slots), self._no_keys)
+        if self.size(slots) > self._room:
+            return self._file_chunk(slots, since)
+        return self._chunk(slots, self.to_arrow(slots), self._no_keys) if since is None else self._delta(slots, since)
+
+    def _delta(self, slots: SlotSet, since: int) -> Chunk:
         replaced = self._changes.replaced_since(since)
         keys = self._changed_since(since, slots - replaced)
         values, found = self.get(keys)
@@ -228,22 +235,84 @@ class Disk(Tracked[list[Path]]):
         moved = [self.to_arrow(slots & replaced)] if slots & replaced else []
         return self._chunk(replaced, pa.concat_batches([written, *moved]), keys.filter(pa.array(~found)))
 
-    def restore(self, chunks: Iterable[Chunk]) -> None:
-        """See `State.restore`. Rows of replaced slots are written as they come; others cost what `put` costs."""
-        for chunk in chunks:
-            check_fits(chunk, self, self.version, self._slot_keys, self._declared.all)
-            self.drop(chunk.replaced)
-            for deleted in _blocks(chunk.deleted):
-                self.delete(deleted)
-            new = chunk.replaced.mask(self.slot_bits)[chunk.slots_of_rows()]
-            self._load(chunk.rows.filter(pa.array(new)))
-            for rows in _blocks(chunk.rows.filter(pa.array(~new))):
-                self.put(rows, **{name: rows[name] for name in self._declared.values.names})
+    def _file_chunk(self, slots: SlotSet, since: int | None) -> FileChunk:
+        """An incremental one names replaced slots too, as a delta does; of other slots, nothing is void."""
+        known: frozenset[str] = frozenset()
+        if since is not None:
+            slots, known = slots | self._changes.replaced_since(since), self._known[since]
+        links = Links(self.directory)
+        sizes = self.link_files(links.directory)
+        if self._listed is None:
+            self._listed = _of_rows(sizes)
+        contents = {name: map_file(links.directory / name) for name in sizes if name not in known}
+        return FileChunk(self._like, slots, self.rows_per_slot(), sizes, contents, links)
+
+    def link_files(self, directory: Path) -> dict[str, int]:
+        """Links the files that hold all rows into a new directory; returns their names and sizes.
+
+        Of the `.sst` among them, those whose names were listed before, in the life of this container, are the same as
+        then; when it began with the files of a chunk, so are those that it was given.
+        """
+        self._write_out()
+        return self._store.link(directory)
+
+    def restore(self, chunks: Iterable[Chunk | FileChunk]) -> None:
+        """See `State.restore`. What builds on a chunk of files must be restored in the same call as that.
+
+        If there are no rows but those replaced, files are taken over as they are. Else the rows of replaced slots are
+        written some after the other; others cost what `put` costs.
+        """
+        taken_over = None
+        for chunk in settled(self._checked(chunk) for chunk in chunks):
+            if isinstance(chunk, FileChunk):
+                taken_over = self._restore_files(chunk)
+            else:
+                self._restore_rows(chunk)
+        self._listed = taken_over
+
+    def _checked(self, chunk: Chunk | FileChunk) -> Chunk | FileChunk:
+        described = chunk.like if isinstance(chunk, FileChunk) else chunk
+        check_fits(described, self, self.version, self._slot_keys, self._declared.all)
+        return chunk
+
+    def _restore_files(self, chunk: FileChunk) -> frozenset[str] | None:
+        """Returns the names of files that were taken over, if they were."""
+        if len(self) == self._count_in(chunk.slots):
+            self._take_over(chunk)
+            return _of_rows(chunk.sizes)
+        chunk.check_whole()
+        self.drop(chunk.slots)
+        for piece in read_pieces(chunk, self._room, self.directory):
+            self._load(piece.rows)
+        return None
+
+    def _take_over(self, chunk: FileChunk) -> None:
+        store = self._opened(chunk)
+        self.drop(chunk.slots)
+        self._close_store()
+        self._store = store
+        self._row_size = chunk.row_bytes
+        self._rows_in_slot = chunk.rows_in_slot.copy()
+        self._remove_slots(SlotSet(np.flatnonzero(self._rows_in_slot)) - chunk.slots)
+
+    def _restore_rows(self, chunk: Chunk) -> None:
+        self.drop(chunk.replaced)
+        for deleted in _blocks(chunk.deleted):
+            self.delete(deleted)
+        new = chunk.replaced.mask(self.slot_bits)[chunk.slots_of_rows()]
+        self._load(chunk.rows.filter(pa.array(new)))
+        for rows in _blocks(chunk.rows.filter(pa.array(~new))):
+            self.put(rows, **{name: rows[name] for name in self._declared.values.names})
 
     def drop(self, slots: SlotSet) -> None:
         """See `State.drop`. Costs nothing for rows on disk."""
+        self._listed = None
         self._changes.replace(slots)
         self._buffer.evict(slots)
+        self._remove_slots(slots)
+
+    def _remove_slots(self, slots: SlotSet) -> None:
+        """Removes what is on disk."""
         for first, last in slots.runs():
             self._store.delete_range(*self._codec.bounds(first, last, self.slot_bits))
         self._rows_in_slot[slots.mask(self.slot_bits)] = 0
@@ -255,60 +324,27 @@ class Disk(Tracked[list[Path]]):
         return count * self._buffer.size() // held if held else int(count * self._row_size)
 
     def changed(self, since: int) -> int:
-        """See `State.changed`. Costs a look at each row that may have changed, and no less than `snapshot` does."""
-        chunk = self.snapshot(SlotSet.full(self.slot_bits), since)
-        return len(chunk.rows) + len(chunk.deleted)
-
-    # --- files as a checkpoint ----------------------------------------------------------------------------------------
-
-    def link_files(self, directory: Path | str) -> dict[str, int]:
-        """Links the files that hold all rows into a new directory; returns their names and sizes.
-
-        Of the `.sst` among them, those whose names were listed before, in the life of this container, are the same as
-        then and need not be shipped again; when it began with `restore_files`, so are those that it was given.
-        """
-        target = Path(directory)
-        self._write_out()
-        files = self._store.link(target)
-        empty = self._chunk(SlotSet.full(self.slot_bits), self._no_rows, self._no_keys)
-        counts = pa.record_batch({"rows": self._rows_in_slot})
-        write_batch(target / _DESCRIPTION, counts.replace_schema_metadata({_EMPTY: write_chunk(empty).to_pybytes()}))
-        return files | {_DESCRIPTION: (target / _DESCRIPTION).stat().st_size}
-
-    def restore_files(self, directory: Path | str) -> None:
-        """Replaces everything by what `link_files` left in a directory, which stays as it is; copies no rows if the
-        directory is on the same file system.
-
-        All slots come with the files: drop those that belong to others.
-        """
-        source = Path(directory)
-        counts = self._described(source)
-        with suppress(EnvironmentFault):  # a disk that was full may be why
-            self._store.close()
-        with disk_faults(f"take over the files in {source}"):
-            shutil.rmtree(self._files)
-            self._files.mkdir()
-            for path in source.iterdir():
-                _link_or_copy(path, self._files / path.name)
-        self._store = RowStore(self._files, self._memory // 4)
-        self._buffer.evict(SlotSet.full(self.slot_bits))
-        self._changes.replace(SlotSet.full(self.slot_bits))
-        self._rows_in_slot = counts
-
-    def _described(self, directory: Path) -> NDArray[np.int64]:
-        """The rows per slot in the files of a directory, if they fit this container."""
-        description = read_batch(directory / _DESCRIPTION)
-        chunk = read_chunk((description.schema.metadata or {}).get(_EMPTY, b""))
-        check_fits(chunk, self, self.version, self._slot_keys, self._declared.all)
-        return np.array(description["rows"].to_numpy())
+        """See `State.changed`. Costs a look at each key that was written or deleted."""
+        replaced = self._changes.replaced_since(since)
+        kept = SlotSet.full(self.slot_bits) - replaced
+        return self._count_in(replaced) + len(self._changed_since(since, kept))
 
     def close(self) -> None:
         """Lets go of the files and deletes them."""
-        with suppress(EnvironmentFault):  # it writes out what it holds, which is of no use to anybody
-            self._store.close()
+        self._close_store()
         shutil.rmtree(self.directory, ignore_errors=True)
 
+    def _close_store(self) -> None:
+        with suppress(EnvironmentFault):  # it writes out what it holds, which is of no use to anybody
+            self._store.close()
+        shutil.rmtree(self._store.directory, ignore_errors=True)
+
     # --- between the buffer and the disk ------------------------------------------------------------------------------
+
+    @property
+    def _room(self) -> int:
+        """Bytes of rows that the buffer has room for."""
+        return self._memory // 8
 
     def _fetch(self, keys: pa.RecordBatch) -> None:
         """Brings the rows of keys into the buffer."""
@@ -421,8 +457,5 @@ def _blocks(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     return (rows.slice(start, _BLOCK) for start in range(0, len(rows), _BLOCK))
 
 
-def _link_or_copy(source: Path, target: Path) -> None:
-    try:
-        target.hardlink_to(source)
-    except OSError:  # on another file system
-        shutil.copy(source, target)
+def _of_rows(files: Iterable[str]) -> frozenset[str]:
+    return frozenset(name for name in files if name.endswith(_ROWS))

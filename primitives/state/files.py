@@ -47,6 +47,23 @@ def read_file(path: Path) -> pa.Buffer:
         return pa.py_buffer(path.read_bytes())
 
 
+def map_file(path: Path) -> pa.Buffer:
+    """The content of a file, to be read in place; it stays readable when the file is deleted."""
+    with disk_faults(f"read state back from {path}"):
+        if not path.stat().st_size:
+            return pa.py_buffer(b"")
+        with pa.memory_map(str(path)) as source:
+            return source.read_buffer()
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Makes a file that never changes appear at another place too."""
+    try:
+        target.hardlink_to(source)
+    except OSError:  # on another file system
+        shutil.copy(source, target)
+
+
 def write_batch(path: Path, batch: pa.RecordBatch) -> None:
     """Writes a batch as a file."""
     sink = pa.BufferOutputStream()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
-from primitives.chunk import Chunk
 from primitives.errors import UserError
 from primitives.slots import SlotSet
-from primitives.state.container import State
+from primitives.state.budget import Spillable
+from primitives.state.container import Closable, State
 
 
 class Containers:
@@ -45,23 +46,23 @@ class Containers:
         known = [set(container.marks) for container in self._containers.values()]
         return tuple(sorted(set.intersection(*known))) if known else ()
 
-    def snapshot(self, slots: SlotSet, since: int | None = None) -> tuple[Chunk, ...]:
+    def snapshot(self, slots: SlotSet, since: int | None = None) -> tuple[Any, ...]:
         """One chunk for each container, empty or not; see `State.snapshot`."""
         return tuple(container.snapshot(slots, since) for container in self._containers.values())
 
-    def restore(self, chunks: Iterable[Chunk]) -> None:
+    def restore(self, chunks: Iterable[Any]) -> None:
         """Gives each container its chunks, in order.
 
         Every container must get some, and every chunk must have a container, or else nothing is restored.
         """
-        by_name: dict[str, list[Chunk]] = {name: [] for name in self._containers}
+        by_name: dict[str, list[Any]] = {name: [] for name in self._containers}
         for chunk in chunks:
             by_name.setdefault(chunk.name, []).append(chunk)
         self._check_covered(by_name)
         for name, container in self._containers.items():
             container.restore(by_name[name])
 
-    def _check_covered(self, by_name: dict[str, list[Chunk]]) -> None:
+    def _check_covered(self, by_name: dict[str, list[Any]]) -> None:
         if unknown := sorted(by_name.keys() - self._containers.keys()):
             raise UserError(
                 f"the stored state has {_named(unknown)}, which the operator does not declare; "
@@ -91,6 +92,17 @@ class Containers:
     def changed(self, since: int) -> int:
         """Number of rows changed since a marked epoch, in all containers."""
         return sum(container.changed(since) for container in self._containers.values())
+
+    def close(self) -> None:
+        """Lets go of files; containers that have any are not to be used any more."""
+        for container in self._containers.values():
+            if isinstance(container, Closable):
+                container.close()
+
+    @property
+    def shares_budget(self) -> bool:
+        """Whether any container spills what others need room for, so that their users must take turns."""
+        return any(isinstance(container, Spillable) for container in self._containers.values())
 
     def size(self, slots: SlotSet | None = None) -> int:
         """Estimated bytes that full chunks of `slots`, or of everything, take."""

@@ -30,13 +30,15 @@ class RowStore:
     """Sorted rows in the files of a directory; they need not survive the process, as checkpoints are for that.
 
     Files are read through memory maps: what is read often stays in the page cache of the operating system, and so a
-    block cache would only hold it twice. Write buffers take up to `memory` bytes, and filters 10 bits a row.
+    block cache would only hold it twice. Write buffers take up to `memory` bytes, and filters 10 bits a row. To read
+    files once it need not compact them.
     """
 
-    def __init__(self, directory: Path, memory: int) -> None:
+    def __init__(self, directory: Path, memory: int, *, compacts: bool = True) -> None:
         self.directory = directory
         self._rocks = _library()
         self._options = self._tuned(memory)
+        self._options.set_disable_auto_compactions(not compacts)
         self._unlogged = self._rocks.WriteOptions()
         self._unlogged.disable_wal = True
         with _faults(f"open {directory}"):
@@ -59,6 +61,7 @@ class RowStore:
             4 * buffer
         )  # as much as comes down at a time, so little is rewritten for it
         options.set_target_file_size_base(buffer)
+        options.set_level_zero_file_num_compaction_trigger(_RUNS)
         options.set_max_open_files(-1)
         options.set_keep_log_file_num(1)
         return options

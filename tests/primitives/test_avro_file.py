@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from primitives.avro_file import (
     Codec,
     Cursor,
-    Damaged,
     encode_bytes,
     encode_long,
     frame_block,
@@ -22,6 +21,7 @@ from primitives.avro_file import (
     read_header,
     write_header,
 )
+from primitives.errors import Damaged
 
 SCHEMA = {"type": "record", "name": "Word", "fields": [{"name": "word", "type": "bytes"}]}
 

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primitives.avro_file import Codec, Damaged
+from primitives.avro_file import Codec
 from primitives.blob import Blob, avro_name, blob_schema, empty_chunk, read_blob, scan_blob, write_blob
 from primitives.blob_index import BlobIndex, Block
 from primitives.chunk import Chunk
-from primitives.errors import EnvironmentFault, InternalError
+from primitives.errors import Damaged, EnvironmentFault, InternalError
 from primitives.slots import SlotSet
 from primitives.state.frame import Frame
 from tests.strategies import few, slot_sets

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primitives.avro_file import Damaged
 from primitives.column_bytes import layout_of, read_column, write_column
+from primitives.errors import Damaged
 
 DAY = datetime(2026, 1, 31, 12, 30, tzinfo=UTC)
 

@@ -18,7 +18,17 @@ from hypothesis import strategies as st
 from primitives.blob import blob_schema, empty_chunk
 from primitives.chunk import Chunk
 from primitives.errors import UserError
-from primitives.evolution import Column, Hint, Migrate, column, hints_of, resolve, types_of
+from primitives.evolution import (
+    Column,
+    Evolution,
+    Hint,
+    Migrate,
+    check_containers,
+    column,
+    hints_of,
+    resolve,
+    types_of,
+)
 from primitives.slots import SlotSet
 from primitives.state.frame import Frame
 from primitives.state.values import Values
@@ -339,3 +349,53 @@ def test_a_conversion_that_changes_keys_is_refused() -> None:
 def test_a_conversion_that_returns_no_chunk_is_refused() -> None:
     with pytest.raises(UserError, match="migrate_state returned RecordBatch for state 'counts'; return a Chunk"):
         loaded([stored()], OLD, version=1, migrate=lambda _, chunk: chunk.rows)  # type: ignore[arg-type,return-value]
+
+
+def test_an_error_of_the_conversion_names_the_state_and_its_version() -> None:
+    def convert(version: int, chunk: Chunk) -> Chunk:
+        raise LookupError(f"no seconds in {chunk.name} of {version}")
+
+    with pytest.raises(UserError, match=r"migrate_state failed for state 'counts' of version 0 .*LookupError: no sec"):
+        loaded([stored()], OLD, version=1, migrate=convert)
+
+
+# --- all containers of an operator ------------------------------------------------------------------------------------
+
+
+def other(name: str) -> Chunk:
+    """A container without any rows, as one that is declared now."""
+    return Frame(name, KEYS, OLD).snapshot(SlotSet.empty())
+
+
+def test_each_container_is_adapted_by_its_own_hints() -> None:
+    columns: Columns = {"count": column(pa.int32(), aliases=["n"])}
+    declared = [frame(columns).snapshot(SlotSet.empty()), other("others")]
+    twin = replace(stored(), name="others")
+    counts, others = Evolution({"counts": hints_of(columns)}).adapted([twin, stored()], declared, FULL)
+    assert counts.rows.to_pylist() == [{"word": row["word"], "count": row["n"]} for row in stored().rows.to_pylist()]
+    assert others == twin
+
+
+def test_a_container_of_which_nothing_is_stored_begins_empty() -> None:
+    slots = SlotSet.range(3, 9)
+    _, fresh = Evolution().adapted([stored()], [frame(OLD).snapshot(SlotSet.empty()), other("fresh")], slots)
+    assert (fresh.name, fresh.replaced, len(fresh.rows)) == ("fresh", slots, 0)
+
+
+def test_chunks_of_a_container_that_is_gone_are_left_out() -> None:
+    assert [chunk.name for chunk in Evolution().adapted([stored()], [other("fresh")], FULL)] == ["fresh"]
+
+
+def test_containers_that_are_gone_are_refused_with_both_schemas_unless_they_may_be_dropped() -> None:
+    with pytest.raises(UserError, match="there is stored state 'counts', which is not declared") as refused:
+        check_containers([stored(), other("kept")], [other("kept"), other("fresh")])
+    left, right = zip(*(line.split("|") for line in str(refused.value).splitlines()[1:]), strict=True)
+    assert [line.strip() for line in left if line.strip().startswith("'")] == [
+        "'counts', version 0",
+        "'kept', version 0",
+    ]
+    assert [line.strip() for line in right if line.strip().startswith("'")] == [
+        "'kept', version 0",
+        "'fresh', version 0",
+    ]
+    check_containers([stored()], [other("fresh")], allow_dropped=True)

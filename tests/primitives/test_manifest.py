@@ -24,6 +24,7 @@ from primitives.manifest import (
     chain_of,
     component_of,
     live_blobs,
+    manifests_of,
     read_manifest,
     readings,
 )
@@ -356,6 +357,20 @@ def test_a_manifest_that_says_something_else_is_refused(path: list[Any], value: 
 def test_what_is_no_manifest_is_refused(data: bytes) -> None:
     with pytest.raises(EnvironmentFault, match="here is not a manifest"):
         read_manifest(data, "here")
+
+
+def test_a_manifest_of_another_query_is_refused() -> None:
+    written = manifest(component_of([part(0, FULL)]))
+    assert manifests_of("orders")(written.to_json(), "here") == written
+    with pytest.raises(EnvironmentFault, match="here is damaged: its manifest is one of query 'orders'"):
+        manifests_of("users")(written.to_json(), "here")
+
+
+@few
+@given(owners, histories)
+def test_a_manifest_knows_how_long_each_file_is(start: Any, history: Any) -> None:
+    query, component = play(start, history)
+    assert manifest(component).files == {key: len(query.store[key]) for key in component.blobs}
 
 
 def test_operators_that_have_nothing_stored_begin_empty() -> None:

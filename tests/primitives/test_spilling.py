@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from contextlib import closing
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +20,10 @@ from primitives.slots import SlotSet, slots_of
 from primitives.state.budget import MemoryBudget
 from primitives.state.spilling_frame import SpillingFrame
 from primitives.state.spilling_values import SpillingValues
-from tests.primitives import test_frame, test_values
+from tests.primitives.frame_machine import FramesOfTwoInstances, Row
 from tests.primitives.test_disk import full_disk
-from tests.primitives.test_frame import SLOT_BITS, Row
+from tests.primitives.two_instances import SLOT_BITS, InDirectories, slot_sets
+from tests.primitives.values_machine import ValuesOfTwoInstances, words
 
 ALL = SlotSet.full(4)
 
@@ -32,43 +31,26 @@ ALL = SlotSet.full(4)
 # --- next to a dictionary ---------------------------------------------------------------------------------------------
 
 
-class FramesThatSpill(test_frame.FramesOfTwoInstances):
+class FramesThatSpill(InDirectories, FramesOfTwoInstances):
     """As for frames; two or three slots of four fit into memory, of both instances together."""
 
     budget_bytes = 500
 
     def __init__(self) -> None:
-        self.directory = tempfile.TemporaryDirectory()
-        self.serials = count()
         self.budget = MemoryBudget(self.budget_bytes)
         super().__init__()
 
     def make(self) -> Any:
-        return SpillingFrame(
-            "seen",
-            {name: kind for name, kind in self.keys if name not in self.subkeys},
-            {"sum": pa.int64(), "least": pa.float64(), "text": pa.string()},
-            subkeys={name: kind for name, kind in self.keys if name in self.subkeys},
-            slot_bits=SLOT_BITS,
-            defaults={"least": None, "text": "none so far"},
-            budget=self.budget,
-            directory=Path(self.directory.name, str(next(self.serials))),
-        )
+        return self.made(SpillingFrame, budget=self.budget, directory=self.fresh_directory())
 
     def restored(self, *chunks: Chunk) -> dict[Row, Row]:
         with closing(self.make()) as frame:
             frame.restore(chunks)
             return self.content(frame)
 
-    @rule(slots=test_frame.slot_sets)
+    @rule(slots=slot_sets)
     def spill(self, slots: SlotSet) -> None:
         self.here.spill(slots - self.here._cold.slots)
-
-    def teardown(self) -> None:
-        try:
-            super().teardown()
-        finally:
-            self.directory.cleanup()
 
 
 class WithNumbers(FramesThatSpill):
@@ -83,27 +65,25 @@ class WithSubkeysAndTexts(FramesThatSpill):
     budget_bytes = 1_200
 
 
-class ValuesThatSpill(test_values.ValuesOfTwoInstances):
+class ValuesThatSpill(InDirectories, ValuesOfTwoInstances):
     """As for values; no rule holds an object of an earlier one, so all slots may leave after each."""
 
     def __init__(self) -> None:
-        self.directory = tempfile.TemporaryDirectory()
-        self.serials = count()
         self.budget = MemoryBudget(250)
         super().__init__()
 
     def make(self) -> Any:
-        directory = Path(self.directory.name, str(next(self.serials)))
+        directory = self.fresh_directory()
         return SpillingValues(
-            "seen", {"word": pa.string()}, slot_bits=test_values.SLOT_BITS, budget=self.budget, directory=directory
+            "seen", {"word": pa.string()}, slot_bits=SLOT_BITS, budget=self.budget, directory=directory
         )
 
-    @rule(slots=test_values.slot_sets)
+    @rule(slots=slot_sets)
     def spill(self, slots: SlotSet) -> None:
         self.here.settle()
         self.here.spill(slots & SlotSet(list(self.here._slots)))
 
-    @rule(word=test_values.words)
+    @rule(word=words)
     def change_while_iterating(self, word: Any) -> None:
         for key, value in self.home(word).items():
             value.append(0)
@@ -114,9 +94,6 @@ class ValuesThatSpill(test_values.ValuesOfTwoInstances):
     def memory_is_within_the_budget(self) -> None:
         self.budget.settle()
         assert self.budget.held() <= self.budget.limit
-
-    def teardown(self) -> None:
-        self.directory.cleanup()
 
 
 short_runs = settings(max_examples=20, stateful_step_count=25, deadline=None)

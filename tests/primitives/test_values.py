@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
-from functools import cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -15,168 +14,17 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from primitives.chunk import Chunk, merge_chunks, read_chunk, write_chunk
 from primitives.errors import EnvironmentFault, InternalError, UserError
-from primitives.slots import SlotSet, split_evenly
+from primitives.slots import SlotSet
 from primitives.state.codec import pack, unpack
 from primitives.state.container import State
 from primitives.state.values import Values
+from tests.primitives.two_instances import FULL, SLOT_BITS
+from tests.primitives.values_machine import ValuesOfTwoInstances, make_values, restored, slot_of_word
 
 patiently = settings(deadline=None)  # whichever example comes first compiles the hash
-
-SLOT_BITS = 2
-FULL = SlotSet.full(SLOT_BITS)
-
-words = st.sampled_from([*"abcdefgh", None])
-slot_sets = st.sets(st.sampled_from(range(1 << SLOT_BITS))).map(SlotSet)
-
-
-def make_values() -> Values:
-    return Values("seen", keys={"word": pa.string()}, slot_bits=SLOT_BITS)
-
-
-def restored(*chunks: Chunk) -> dict[Any, Any]:
-    values = make_values()
-    values.restore(chunks)
-    return dict(values.scan())
-
-
-class ValuesOfTwoInstances(RuleBasedStateMachine):
-    """One container under test, checkpointed all the time, and another with which it exchanges slots."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.here, self.there = self.make(), self.make()
-        self.expected: dict[Any, list[int]] = {}  # of both together
-        self.owned = FULL  # slots that are here; the others are there
-        self.epoch = 0
-        self.full_at: dict[int, Chunk] = {}  # full snapshot of each retained mark, as a backup holder has it
-        self.chain: list[Chunk] = []  # a base, and a delta for each mark since
-        self.checkpoint()
-
-    def make(self) -> Values:
-        return make_values()
-
-    def home(self, word: Any) -> Values:
-        return self.here if slot_of_word(word) in self.owned else self.there
-
-    @initialize(some=st.lists(words, min_size=2))
-    def begin(self, some: list[Any]) -> None:
-        for word in some:
-            self.write(word, 0)
-
-    @rule(word=words, number=st.integers(0, 9))
-    def write(self, word: Any, number: int) -> None:
-        self.home(word)[word] = [number]
-        self.expected[word] = [number]
-
-    @rule(word=words, number=st.integers(0, 9))
-    def change_in_place(self, word: Any, number: int) -> None:
-        self.home(word).setdefault(word, []).append(number)
-        self.expected[word] = [*self.expected.get(word, []), number]
-
-    @rule(word=words)
-    def change_while_iterating(self, word: Any) -> None:
-        for key, value in self.home(word).items():
-            value.append(0)
-            self.expected[key] = [*self.expected[key], 0]
-
-    @rule(word=words)
-    def delete(self, word: Any) -> None:
-        assert self.home(word).pop(word, None) == self.expected.pop(word, None)
-
-    @rule(slots=slot_sets)
-    def move_away(self, slots: SlotSet) -> None:
-        slots &= self.owned
-        self.there.restore([self.here.snapshot(slots)])
-        self.here.drop(slots)
-        self.owned -= slots
-
-    @rule(slots=slot_sets)
-    def move_back(self, slots: SlotSet) -> None:
-        slots -= self.owned
-        self.here.restore([self.there.snapshot(slots)])
-        self.there.drop(slots)
-        self.owned |= slots
-
-    @rule(slots=slot_sets, since=st.integers(0, 3))
-    def hand_over_a_checkpoint_and_what_changed_since(self, slots: SlotSet, since: int) -> None:
-        slots &= self.owned
-        mark = self.here.marks[min(since, len(self.here.marks) - 1)]
-        self.there.restore([self.full_at[mark].select(slots)])
-        self.there.restore([self.here.snapshot(slots, mark).select(slots)])
-        self.here.drop(slots)
-        self.owned -= slots
-
-    @rule()
-    def checkpoint(self) -> None:
-        self.epoch += 1
-        full = self.here.snapshot(FULL)
-        self.chain.append(self.here.snapshot(FULL, self.here.marks[-1]) if self.chain else full)
-        self.here.mark(self.epoch)
-        self.full_at[self.epoch] = full
-        self.release(keep=3)
-
-    @rule(keep=st.integers(1, 2))
-    def release(self, keep: int) -> None:
-        epoch = self.here.marks[-keep:][0]
-        self.here.release(epoch)
-        self.full_at = {mark: full for mark, full in self.full_at.items() if mark >= epoch}
-        assert self.here.marks == tuple(self.full_at)
-
-    @rule()
-    def recover(self) -> None:
-        """What is restored from the chain goes on in place of the original."""
-        self.checkpoint()
-        self.here = self.make()
-        self.here.restore(self.chain)
-        self.chain, self.full_at = [], {}
-        self.checkpoint()
-
-    @precondition(lambda self: self.owned != FULL)
-    @rule()
-    def forget_what_is_elsewhere(self) -> None:
-        for word in list(self.there):
-            del self.expected[word]
-        self.there.drop(FULL)
-
-    @invariant()
-    def both_hold_what_was_written(self) -> None:
-        assert dict(self.here.scan()) | dict(self.there.scan()) == self.expected
-        assert len(self.here) + len(self.there) == len(self.expected)
-
-    @invariant()
-    def a_full_chunk_restores_everything(self) -> None:
-        assert restored(self.here.snapshot(FULL)) == dict(self.here.scan())
-
-    @invariant()
-    def deltas_since_any_mark_complete_what_was_there(self) -> None:
-        for mark, full in self.full_at.items():
-            delta = self.here.snapshot(FULL, mark)
-            assert restored(full, delta) == restored(merge_chunks([full, delta])) == dict(self.here.scan())
-            assert self.here.changed(mark) == len(delta.rows) + len(delta.deleted)
-            assert not len(delta.select(delta.replaced).deleted)
-
-    @invariant()
-    def the_chain_of_deltas_is_the_last_mark(self) -> None:
-        last = restored(self.full_at[self.here.marks[-1]])
-        assert restored(*self.chain) == restored(merge_chunks(self.chain)) == last
-
-    @invariant()
-    def parts_are_disjoint_cover_and_merge(self) -> None:
-        parts = [self.here.snapshot(slots) for slots in split_evenly(FULL, 3)]
-        assert sum(len(part.rows) for part in parts) == len(self.here)
-        assert restored(merge_chunks(parts)) == dict(self.here.scan())
-
-
-@cache
-def slot_of_word(word: Any) -> int:
-    values = make_values()
-    values[word] = 0
-    return int(values.snapshot(FULL).slots_of_rows()[0])
-
 
 TestValuesOfTwoInstances = ValuesOfTwoInstances.TestCase
 TestValuesOfTwoInstances.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)

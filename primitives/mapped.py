@@ -1,0 +1,102 @@
+"""Mapped: what is kept for long, and is large, in files without a name instead of in memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from primitives.checkpoint import Checkpoint
+from primitives.chunk import Chunk
+from primitives.emission import Emission
+from primitives.file_chunk import FileChunk
+from primitives.state.files import disk_faults, fresh_directory, map_file
+
+
+class Shelf:
+    """Buffers above a size, each in a file of a directory that belongs to this shelf alone.
+
+    The file is deleted as soon as it is mapped, so its space is free when nobody refers to the buffer any more, or the
+    process ends. What is on the shelf already is not written again.
+
+    >>> import tempfile
+    >>> shelf = Shelf(Path(tempfile.mkdtemp(), "backups"), above=4)
+    >>> shelf.buffer([pa.py_buffer(b"a large "), pa.py_buffer(b"buffer")]).to_pybytes(), list(shelf.directory.iterdir())
+    (b'a large buffer', [])
+    """
+
+    def __init__(self, directory: Path | str, above: int = 1 << 20) -> None:
+        self.directory = fresh_directory(Path(directory))
+        self._above = above
+        self._serials = count()
+        self._lock = threading.Lock()
+        #: address -> what is mapped there, as long as anybody refers to it
+        self._maps: WeakValueDictionary[int, NDArray[np.uint8]] = WeakValueDictionary()
+
+    def buffer(self, parts: Sequence[pa.Buffer]) -> pa.Buffer:
+        """The parts as one buffer, on the shelf if it is large."""
+        size = sum(part.size for part in parts)
+        if len(parts) == 1 and (size <= self._above or self._holds(parts[0])):
+            return parts[0]
+        if size <= self._above:
+            return pa.py_buffer(b"".join(parts))
+        return self._put(size, lambda sink: [sink.write(part) for part in parts])
+
+    def batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch, on the shelf if it is large."""
+        buffers = (buffer for column in batch.columns for buffer in column.buffers() if buffer)
+        if batch.nbytes <= self._above or any(map(self._holds, buffers)):
+            return batch
+
+        def write(sink: Any) -> None:
+            with pa.ipc.new_stream(sink, batch.schema) as stream:
+                stream.write_batch(batch)
+
+        with pa.ipc.open_stream(self._put(batch.nbytes, write)) as stream:
+            return stream.read_next_batch()
+
+    def checkpoint(self, checkpoint: Checkpoint) -> Checkpoint:
+        """The checkpoint, with what is large of its state and output on the shelf."""
+        buffer = tuple((epoch, self._emission(emission)) for epoch, emission in checkpoint.buffer)
+        return replace(checkpoint, state=tuple(map(self._chunk, checkpoint.state)), buffer=buffer)
+
+    def _chunk(self, chunk: Any) -> Any:
+        match chunk:
+            case FileChunk():
+                contents = {name: self.buffer([content]) for name, content in chunk.contents.items()}
+                return replace(chunk, contents=contents)
+            case Chunk():
+                return replace(chunk, rows=self.batch(chunk.rows), deleted=self.batch(chunk.deleted))
+        return chunk
+
+    def _emission(self, emission: Emission[Any]) -> Emission[Any]:
+        outputs = {
+            edge: self.batch(batch) if isinstance(batch, pa.RecordBatch) else batch
+            for edge, batch in emission.outputs.items()
+        }
+        return replace(emission, outputs=outputs)
+
+    def _put(self, size: int, write: Callable[[Any], Any]) -> pa.Buffer:
+        path = self.directory / str(next(self._serials))
+        with disk_faults(f"keep {size} bytes of backups in {self.directory}"):
+            try:
+                with pa.OSFile(str(path), "wb") as sink:
+                    write(sink)
+                mapped = np.frombuffer(map_file(path), np.uint8)
+            finally:
+                path.unlink(missing_ok=True)
+        with self._lock:
+            self._maps[mapped.ctypes.data] = mapped
+        return pa.py_buffer(mapped)
+
+    def _holds(self, buffer: pa.Buffer) -> bool:
+        with self._lock:
+            return any(start <= buffer.address < start + len(mapped) for start, mapped in self._maps.items())

@@ -9,12 +9,12 @@ from policies.cpu_threshold import CpuThreshold, CpuThresholdSettings
 from policies.decision import Policy
 from policies.latency import LatencySettings, LatencyTarget
 from policies.manual import Manual
+from policies.own import made_by_path, own_settings
 from policies.schedule import Schedule, ScheduleSettings
 from policies.settings import ScalingSettings
 from policies.true_rate import TrueRate, TrueRateSettings
 from primitives.errors import UserError
-from primitives.import_paths import imported
-from primitives.settings import Section, WrongSettings, checked
+from primitives.settings import Section, WrongSettings
 
 S = TypeVar("S", bound=Section)
 
@@ -69,25 +69,9 @@ POLICIES: Mapping[str, Callable[[ScalingSettings], Policy]] = {
 
 
 def _own(model: type[S], scaling: ScalingSettings) -> S:
-    """What a policy takes itself, with the whole path of each field that is wrong."""
-    name = f"policy {scaling.policy}"
-    try:
-        return checked(model, scaling.settings, name)
-    except WrongSettings as wrong:
-        raise WrongSettings(name, [f"scaling.settings.{problem}" for problem in wrong.problems]) from wrong
+    return own_settings(model, scaling.settings, "scaling.settings", f"policy {scaling.policy}")
 
 
 def _of_user(scaling: ScalingSettings) -> Policy:
-    found = imported(scaling.policy, "scaling.policy")
-    if not isinstance(found, type):
-        raise UserError(f"scaling.policy is {scaling.policy!r}: that is no class")
-    if not callable(getattr(found, "decide", None)):
-        raise UserError(f"scaling.policy is {scaling.policy!r}: it has no method decide(self, history)")
-    try:
-        policy: Policy = found(**scaling.settings)
-    except Exception as reason:
-        raise UserError(
-            f"scaling.settings: {scaling.policy} cannot be made with {scaling.settings}: "
-            f"{type(reason).__name__}: {reason}"
-        ) from reason
+    policy: Policy = made_by_path(scaling.policy, scaling.settings, "scaling", "policy", "history")
     return policy

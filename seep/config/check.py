@@ -5,14 +5,14 @@ Nothing is started, and nobody is asked: a file can be checked without a cluster
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from policies.balance.registry import make_balancer
 from policies.registry import make_policy
-from policies.settings import ScalingSettings
 from primitives.errors import UserError
 from primitives.import_paths import imported
 from primitives.settings import Section, WrongSettings, checked
@@ -58,12 +58,13 @@ def verdict(path: Path) -> Verdict:
 def _deeper(file: Section) -> Iterator[str]:
     if isinstance(file, PolicyFile):
         yield from _of_provider(file.pool)
-        yield from _of_policy(file.scaling)
+        yield from _of_making(lambda: make_balancer(file.balance))
+        yield from _of_making(lambda: make_policy(file.scaling))
 
 
-def _of_policy(scaling: ScalingSettings) -> Iterator[str]:
+def _of_making(make: Callable[[], object]) -> Iterator[str]:
     try:
-        make_policy(scaling)
+        make()
     except WrongSettings as wrong:
         yield from wrong.problems
     except UserError as reason:

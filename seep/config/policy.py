@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from policies.backup import BackupSection
+from policies.balance.settings import BalanceSettings
+from policies.migration.settings import MigrationSettings
 from policies.settings import ScalingSettings
 from primitives.settings import Section
 from seep.config.run import RunSection
@@ -18,4 +21,7 @@ class PolicyFile(Section):
     vm: VMSettings = Field(VMSettings(), description="What each VM is allowed.")
     pool: PoolSettings = Field(PoolSettings(), description="The pool of pre-warmed VMs.")
     storage: StorageSettings = Field(StorageSettings(), description="Where checkpoints outlive the run.")
+    backup: BackupSection = Field(BackupSection(), description="How operators with state are backed up.")
+    migration: MigrationSettings = Field(MigrationSettings(), description="How slots move.")
+    balance: BalanceSettings = Field(BalanceSettings(), description="Who evens out what instances have to do.")
     scaling: ScalingSettings = Field(ScalingSettings(), description="Who decides on scaling, and how.")

@@ -58,6 +58,12 @@ class RunSection(Section):
     buffer_budget: ByteSize = Field(
         ByteSize(256 << 20), description="Buffer state of each instance that stays in memory; the rest is on disk."
     )
+    state_budget: ByteSize | None = Field(
+        None,
+        ge=1 << 20,
+        description="State of each node that stays in memory, of containers that can go to disk; "
+        "half of `vm.memory` if not given, or 1GiB.",
+    )
     tls: Annotated[bool | Certificate, BeforeValidator(_encryption)] = Field(
         False, description="Encrypt all channels: true with a certificate made for the run, or with your own."
     )

@@ -74,6 +74,53 @@ def test_a_policy_that_is_not_there_or_refuses_is_a_problem(file: Path, scaling:
 
 
 @pytest.mark.parametrize(
+    "balance",
+    [
+        "{balancer: hotspot, settings: {factor: 1.5}, history: 3}",
+        "{balancer: autoflow}",
+        f"{{balancer: '{__name__}:TwoOfAll', settings: {{why: because}}}}",
+    ],
+)
+def test_a_balancer_that_takes_its_settings_is_fine(file: Path, balance: str) -> None:
+    file.write_text(f"balance: {balance}")
+    assert verdict(file).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("balance", "words"),
+    [
+        ("{balancer: fair}", "balance.balancer is 'fair'; choose hotspot, autoflow, or a class of your own"),
+        ("{settings: {factr: 2}}", "balance.settings.factr is unknown; known are factor, consecutive, margin, rest"),
+        ("{balancer: autoflow, settings: {factor: 1}}", "balance.settings.factor is 1"),
+        ("{history: 2}", "balance.settings.consecutive is 2; balance.history must be more than that"),
+        ("{balancer: 'no.such.module:Clever'}", "balance.balancer is 'no.such.module:Clever': module 'no.such.module'"),
+        (f"{{balancer: '{__name__}:TwoOfAll'}}", f"balance.settings: {__name__}:TwoOfAll cannot be made with {{}}"),
+    ],
+)
+def test_a_balancer_that_is_not_there_or_refuses_is_a_problem(file: Path, balance: str, words: str) -> None:
+    file.write_text(f"balance: {balance}")
+    (problem,) = verdict(file).problems
+    assert problem.startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("migration: {strategy: slow}", "migration.strategy is 'slow'"),
+        ("backup: {default: {replicas: 0}}", "backup.default.replicas is 0"),
+        (
+            "backup: {operators: {counter: {copies: 2}}}",
+            "backup.operators.counter.copies is unknown; known are strategy",
+        ),
+    ],
+)
+def test_wrong_settings_of_backups_and_migration_are_problems(file: Path, said: str, words: str) -> None:
+    file.write_text(said)
+    (problem,) = verdict(file).problems
+    assert problem.startswith(words)
+
+
+@pytest.mark.parametrize(
     "pool",
     [
         "{provider: spark}",

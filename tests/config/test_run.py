@@ -13,8 +13,8 @@ from seep.config.policy import PolicyFile
 from seep.config.run import RunSection
 from seep.runtime.options import RunOptions
 
-SECTIONS = {"vm", "pool", "storage", "scaling"}
 OPTIONS = {each.name for each in fields(RunOptions)}
+SECTIONS = PolicyFile.model_fields.keys() & OPTIONS
 
 
 def test_every_option_of_a_run_stands_in_the_file() -> None:

@@ -32,8 +32,9 @@ def fields_of(settings: Section, prefix: str = "") -> dict[str, Any]:
 
 def test_every_field_has_a_row() -> None:
     named = {path for path in POLICY if "<name>" in path}
-    assert {path.split(".<name>")[0] for path in named} == {"scaling.operators"}
-    expected = fields_of(Kind.POLICY.model()).keys() - {"scaling.operators"}
+    mappings = {path.split(".<name>")[0] for path in named}
+    assert mappings == {"scaling.operators", "backup.operators"}
+    expected = fields_of(Kind.POLICY.model()).keys() - mappings
     assert POLICY.keys() - named == expected
 
 
@@ -56,6 +57,9 @@ def test_every_field_has_a_meaning(kind: Kind) -> None:
         ("vm.memory", "bytes", "none"),
         ("pool.sizing", "`constant` or `adaptive`", "constant"),
         ("pool.settings", "mapping", "empty"),
+        ("backup.operators.<name>.strategy", "`upstream` or `replicas` or `storage`", "upstream"),
+        ("migration.gap", "time", "none"),
+        ("balance.operators", "list of text", "none"),
         ("scaling.policy", "text", "manual"),
         ("scaling.scale_in.below", "number > 0, < 1", "0.4"),
         ("scaling.operators.<name>.mechanism", "`auto` or `handover` or `backup`", "none"),

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from policies.balance.registry import make_balancer
+from policies.balance.settings import BalanceSettings
 from policies.settings import ScalingSettings
 from seep.cli.flags import Flags
 from seep.cli.settings import settings_of
 from seep.config.check import Verdict, verdict
 from seep.config.files import content_of, read_policy
 from seep.config.kinds import Kind, kind_of
+from seep.config.policy import PolicyFile
 
 FOLDER = Path(__file__).parents[2] / "config"
 FILES = sorted(FOLDER.glob("*.yaml"))
 POLICIES = [file for file in FILES if kind_of(content_of(file)) is Kind.POLICY]
+#: Of a policy: the whole of a run, or one thing that it shows.
+SECTIONS = (
+    ["run", "vm", "pool", "scaling"],
+    ["run", "storage"],
+    ["run", "migration"],
+    ["run", "backup"],
+    ["run", "migration", "balance"],
+)
 
 
 def comment(file: Path, section: str) -> re.Match[str] | None:
@@ -32,6 +44,9 @@ def test_the_files_that_the_documents_speak_of_are_there() -> None:
         "latency",
         "schedule",
         "cloud-pool",
+        "migration",
+        "replicas",
+        "balance",
     }
 
 
@@ -44,14 +59,22 @@ def test_a_shipped_file_is_fine(file: Path) -> None:
 @pytest.mark.parametrize("file", POLICIES, ids=lambda file: file.stem)
 def test_a_shipped_policy_says_of_every_section_what_it_is_for(file: Path) -> None:
     sections = list(content_of(file))
-    assert sections in (["run", "vm", "pool", "scaling"], ["run", "storage"])
+    assert sections in SECTIONS
     assert [section for section in sections if not comment(file, section)] == []
 
 
 @pytest.mark.parametrize("file", POLICIES, ids=lambda file: file.stem)
 def test_a_shipped_policy_is_what_a_run_takes(file: Path) -> None:
     policy, options = read_policy(file), settings_of(Flags(policy=file)).options
-    assert (options.vm, options.pool, options.scaling) == (policy.vm, policy.pool, policy.scaling)
+    taken = {each.name for each in fields(options)} & PolicyFile.model_fields.keys()
+    assert taken >= {"vm", "pool", "storage", "scaling"}
+    assert [name for name in taken if getattr(options, name) != getattr(policy, name)] == []
+
+
+def test_what_a_shipped_policy_says_of_a_balancer_are_its_defaults() -> None:
+    balance = read_policy(FOLDER / "balance.yaml").balance
+    assert make_balancer(balance) == make_balancer(BalanceSettings())
+    assert (balance.window, balance.history) == (BalanceSettings().window, BalanceSettings().history)
 
 
 def test_the_paper_s_numbers_are_the_defaults_of_the_detector() -> None:

@@ -1,0 +1,48 @@
+"""Settings of backups: where checkpoints of operators with state are kept while the query runs."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from primitives.settings import Seconds, Section
+
+
+class BackupStrategy(StrEnum):
+    """Who keeps the checkpoints of an instance."""
+
+    UPSTREAM = "upstream"  #: a node of its upstream, chosen by hash (SEEP)
+    REPLICAS = "replicas"  #: a group of nodes that can take it over at once (Rhino)
+    STORAGE = "storage"  #: the checkpoint storage, from which recovery fetches them (RhinoDFS, Flink)
+
+
+class BackupSettings(Section):
+    """How one operator is backed up."""
+
+    strategy: BackupStrategy = Field(BackupStrategy.UPSTREAM, description="upstream, replicas or storage.")
+    replicas: int = Field(1, ge=1, description="Nodes that hold a replica of each instance (r in Rhino).")
+    credits: int = Field(
+        2, ge=1, description="Checkpoints of an instance that may be on their way to its replicas at once."
+    )
+    timeout: Seconds = Field(
+        10.0, description="Time that a chain may take for a checkpoint before the member that is stuck is replaced."
+    )
+    tolerance: float = Field(
+        0.25, ge=0, description="By how much of the mean the fullest node may exceed it before replicas move."
+    )
+
+
+class BackupSection(Section):
+    """How operators with state are backed up."""
+
+    default: BackupSettings = Field(BackupSettings(), description="How those that are not named are.")
+    operators: dict[str, BackupSettings] = Field(default_factory=dict, description="How single operators are, by name.")
+
+    def of(self, operator: str) -> BackupSettings:
+        """What holds for one operator.
+
+        >>> BackupSection(operators={"counter": {"strategy": "replicas", "replicas": 2}}).of("counter").replicas
+        2
+        """
+        return self.operators.get(operator, self.default)

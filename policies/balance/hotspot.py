@@ -1,0 +1,93 @@
+"""The balancer `hotspot`: AutoFlow's idea, but what only moves the problem is left alone, and nothing is run after."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from policies.balance.hot_slots import newly_hot
+from policies.balance.levelling import Layout, levelled
+from policies.balance.loads import Numbers, Rebalance, SlotLoads, work_of
+from primitives.settings import Section
+from primitives.slots import SlotSet
+
+
+class HotspotSettings(Section):
+    """What the balancer `hotspot` takes."""
+
+    factor: float = Field(
+        1.1, gt=1, description="How many times the mean the fullest instance may have to do before slots move."
+    )
+    consecutive: int = Field(2, ge=1, description="In how many of the windows that it knows.")
+    margin: float = Field(
+        0.05, ge=0, lt=1, description="Part by which what the fullest instance has to do must fall, else nothing moves."
+    )
+    rest: int = Field(2, ge=0, description="Windows for which a slot that moved stays where it is.")
+    smoothing: float = Field(
+        0.4, gt=0, le=1, description="Weight of the last window; of those before, each has less by that part."
+    )
+    max_moves: int | None = Field(None, ge=1, description="Most slots that move at once; no bound if not given.")
+
+
+@dataclass(frozen=True, slots=True)
+class Hotspot:
+    """Moves slots between as many instances as it takes, where that would have helped in the windows that it knows."""
+
+    settings: HotspotSettings = field(default_factory=HotspotSettings)
+
+    def decide(self, windows: Sequence[SlotLoads]) -> Rebalance:
+        work = work_of(windows)
+        hot = newly_hot(windows, work, self.settings.factor, self.settings.consecutive)
+        indices, owners = np.unique(windows[-1].assignment.owners, return_inverse=True)
+        before = Layout.of(work, self._weights(len(windows)), owners)
+        if not self._is_uneven(before):
+            return Rebalance(hot=hot)
+        after = levelled(before, self._movable(windows), self._enough, self.settings.max_moves or len(owners))
+        if after.fullest > (1 - self.settings.margin) * before.fullest:
+            return Rebalance(hot=hot)
+        return Rebalance(_gains(indices, before, after), _why(windows, before, after), hot)
+
+    def _weights(self, count: int) -> Numbers:
+        """Exponential smoothing, oldest first."""
+        powers = np.asarray((1 - self.settings.smoothing) ** np.arange(count)[::-1], np.float64)
+        weights: Numbers = powers / powers.sum()
+        return weights
+
+    def _is_uneven(self, layout: Layout) -> bool:
+        """In enough of the windows, as they would have been had slots been where they are now."""
+        uneven = layout.loads.max(axis=1) > self.settings.factor * layout.means
+        return int(np.count_nonzero(uneven)) >= self.settings.consecutive
+
+    @property
+    def _enough(self) -> float:
+        """Well below the factor at which it begins, so that it does not begin again soon."""
+        return 1 + (self.settings.factor - 1) / 4
+
+    def _movable(self, windows: Sequence[SlotLoads]) -> NDArray[np.bool_]:
+        """Slots that are not on their way, and have been where they are for long enough."""
+        latest = windows[-1].assignment
+        movable = ~windows[-1].moving.mask(latest.slot_bits)
+        for window in windows[:-1][-self.settings.rest :] if self.settings.rest else ():
+            movable &= window.assignment.owners == latest.owners
+        return movable
+
+
+def _gains(indices: NDArray[np.int32], before: Layout, after: Layout) -> dict[int, SlotSet]:
+    moved = before.owners != after.owners
+    return {
+        int(indices[owner]): SlotSet(np.flatnonzero(moved & (after.owners == owner)))
+        for owner in np.unique(after.owners[moved])
+    }
+
+
+def _why(windows: Sequence[SlotLoads], before: Layout, after: Layout) -> str:
+    mean, moved = float(before.weights @ before.means), int((before.owners != after.owners).sum())
+    unit = "rows" if any(window.cpu is None for window in windows) else "CPU time"
+    return (
+        f"by {unit} the fullest of {before.loads.shape[1]} instances has {before.fullest / mean:.2f} times the mean; "
+        f"{moved} slots move, then it has {after.fullest / mean:.2f} times"
+    )

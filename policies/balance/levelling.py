@@ -1,0 +1,135 @@
+"""Levelling: slots go from instances that have too much to do to others, until nothing more is gained.
+
+A layout is judged by all windows at once, each with its weight, as if it had been in force in them. So what was hot a
+while ago still counts: a hotspot that goes round ends up spread over all instances, and nobody has to run after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policies.balance.first_fit import first_fit
+from policies.balance.loads import Numbers, by_instance
+
+#: How many receivers are tried for each giver, emptiest first.
+_RECEIVERS = 4
+
+
+class Transfer(NamedTuple):
+    """Slots that go from one instance to another."""
+
+    giver: int
+    receiver: int
+    slots: NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Layout:
+    """Who owns which slot, and what that would have meant in each window. Instances count from 0 here."""
+
+    work: Numbers  #: of each slot in each window
+    weights: Numbers  #: of the windows; their sum is 1
+    owners: NDArray[np.int64]
+    loads: Numbers  #: of each instance in each window
+
+    @classmethod
+    def of(cls, work: Numbers, weights: Numbers, owners: NDArray[np.int64]) -> Layout:
+        return cls(work, weights, owners.copy(), by_instance(work, owners, int(owners.max()) + 1))
+
+    @property
+    def means(self) -> Numbers:
+        """What each instance would have to do in each window, if all had the same."""
+        means: Numbers = self.loads.mean(axis=1)
+        return means
+
+    @property
+    def fullest(self) -> float:
+        """What the fullest instance has to do, on average over the windows: by it throughput is limited."""
+        return float(self.weights @ self.loads.max(axis=1))
+
+    @property
+    def unevenness(self) -> float:
+        """The sum of the squares: unlike `fullest`, it also falls when one of several that are full gets less."""
+        return float(self.weights @ (self.loads**2).sum(axis=1))
+
+    def after(self, transfer: Transfer) -> Layout:
+        owners, loads = self.owners.copy(), self.loads.copy()
+        owners[transfer.slots] = transfer.receiver
+        moved = self.work[:, transfer.slots].sum(axis=1)
+        loads[:, transfer.giver] -= moved
+        loads[:, transfer.receiver] += moved
+        return Layout(self.work, self.weights, owners, loads)
+
+
+def levelled(layout: Layout, movable: NDArray[np.bool_], enough: float, most: int) -> Layout:
+    """The layout after transfers of at most `most` of the slots that are movable.
+
+    Each lowers the unevenness, so none only moves the problem. Nobody gives that has at most `enough` times the mean.
+    """
+    for _ in range(4 * layout.loads.shape[1]):
+        better = next((each for each in _improvements(layout, movable, enough, most)), None)
+        if better is None:
+            break
+        transfer, layout = better
+        most -= len(transfer.slots)
+    return layout
+
+
+def _improvements(
+    layout: Layout, movable: NDArray[np.bool_], enough: float, most: int
+) -> Iterator[tuple[Transfer, Layout]]:
+    for transfer in _transfers(layout, movable, enough):
+        transfer = transfer._replace(slots=transfer.slots[:most])
+        after = layout.after(transfer)
+        if len(transfer.slots) and after.unevenness < layout.unevenness:
+            yield transfer, after
+
+
+def _transfers(layout: Layout, movable: NDArray[np.bool_], enough: float) -> Iterator[Transfer]:
+    """What may be worth a trial, from those that have most too much to those that have least.
+
+    Both are looked at in the windows in which the giver has too much.
+    """
+    means = layout.means[:, None]
+    too_much = layout.weights[:, None] * np.where(layout.loads > enough * means, layout.loads - means, 0.0)
+    for giver in np.argsort(-too_much.sum(axis=0), kind="stable"):
+        if not too_much[:, giver].any():
+            return
+        focus = too_much[:, giver] / too_much[:, giver].sum()
+        own = np.flatnonzero((layout.owners == giver) & movable)
+        for receiver in np.argsort(focus @ layout.loads, kind="stable")[:_RECEIVERS]:
+            order = own[_most_gained_first(layout, giver, receiver, own)]
+            for chosen in _choices(layout, giver, receiver, order, focus):
+                yield Transfer(int(giver), int(receiver), chosen)
+
+
+def _choices(
+    layout: Layout, giver: int, receiver: int, slots: NDArray[np.int64], focus: Numbers
+) -> Iterator[NDArray[np.int64]]:
+    """As much as lets neither of the two pass the mean; then half the gap; then the slot by which most is gained."""
+    loads, mean = focus @ layout.loads, float(focus @ layout.means)
+    half_the_gap = (loads[giver] - loads[receiver]) / 2
+    sizes = focus @ layout.work[:, slots]
+    worth_it = _are_worth_it(sizes, half_the_gap)
+    for room in (min(loads[giver] - mean, mean - loads[receiver]), half_the_gap):
+        yield slots[worth_it][first_fit(sizes[worth_it], room)]
+    yield slots[:1]
+
+
+def _are_worth_it(sizes: Numbers, room: float) -> NDArray[np.bool_]:
+    """Slots that go into the room at all and, of those that do, are not much smaller than the mean: few move then."""
+    fit = (sizes > 0) & (sizes <= room)
+    mean = sizes[fit].mean() if fit.any() else 0.0
+    return fit & (sizes >= mean / 2)
+
+
+def _most_gained_first(layout: Layout, giver: int, receiver: int, slots: NDArray[np.int64]) -> NDArray[np.int64]:
+    """An order of the slots, by how much the unevenness falls if one of them moves."""
+    work = layout.work[:, slots]
+    gaps = layout.weights * (layout.loads[:, giver] - layout.loads[:, receiver])
+    return np.argsort(layout.weights @ work**2 - gaps @ work, kind="stable")

@@ -1,0 +1,34 @@
+"""Settings of migrations."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from primitives.settings import OptionalSeconds, Section
+
+
+class Strategy(StrEnum):
+    """How many slots move at once."""
+
+    ALL_AT_ONCE = "all-at-once"  #: soonest done, and the longest pause
+    FLUID = "fluid"  #: one slot in each step: the shortest pauses, and the most of them
+    BATCHED = "batched"  #: some slots in each step, of all pairs of instances alike
+    OPTIMISED = "optimised"  #: some slots of each pair, of as many pairs as do not share an instance
+
+
+class MigrationSettings(Section):
+    """How slots move when an assignment is changed."""
+
+    strategy: Strategy = Field(Strategy.BATCHED, description="all-at-once, fluid, batched or optimised.")
+    batch: int = Field(
+        16, ge=1, description="Slots in each step if batched; if optimised, of each pair of instances in it."
+    )
+    gap: OptionalSeconds = Field(None, description="Time from the end of a step to the next one, to drain; or none.")
+    gap_epochs: int = Field(0, ge=0, description="The same in epochs; of the two, the longer counts.")
+    lead: int | None = Field(
+        None,
+        ge=1,
+        description="Epochs from a step's announcement to its effect, to prepare it; the query's own if not given.",
+    )

@@ -1,0 +1,56 @@
+"""Steps: a change of an assignment as moves, one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from primitives.slots import SlotSet
+
+#: What each gaining instance is given in one step, in the form that `Manager.move` takes.
+Move = dict[int, SlotSet]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Steps:
+    """Moves in order. Each is made when it is asked for, so that a million of them take no more room than their slots.
+
+    >>> steps = Steps.of(np.array([4, 5, 6]), np.array([1, 2, 1]), np.array([0, 0, 7]))
+    >>> len(steps), list(steps)
+    (2, [{1: SlotSet(4), 2: SlotSet(5)}, {1: SlotSet(6)}])
+    """
+
+    slots: NDArray[np.integer[Any]]  #: by step, and within one by target
+    targets: NDArray[np.integer[Any]]  #: of each of them
+    bounds: NDArray[np.int64]  #: step k has the slots from bounds[k] on, up to bounds[k + 1]
+
+    @classmethod
+    def of(
+        cls, slots: NDArray[np.integer[Any]], targets: NDArray[np.integer[Any]], numbers: NDArray[np.number[Any]]
+    ) -> Steps:
+        """Slots of the same number move together, those of lower numbers earlier."""
+        order = np.lexsort((slots, targets, numbers))
+        firsts = np.unique(numbers[order], return_index=True)[1]
+        return cls(slots[order], targets[order], np.append(firsts, len(order)))
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    def __getitem__(self, at: int) -> Move:
+        at = range(len(self))[at]
+        chosen = slice(self.bounds[at], self.bounds[at + 1])
+        targets, firsts = np.unique(self.targets[chosen], return_index=True)
+        parts = np.split(self.slots[chosen], firsts[1:])
+        return {int(target): SlotSet(part) for target, part in zip(targets, parts, strict=True)}
+
+    def __iter__(self) -> Iterator[Move]:
+        return (self[at] for at in range(len(self)))
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Slots that each step moves."""
+        return np.diff(self.bounds)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from primitives.backup import Stored, choose_backup_holder
 from primitives.graph import InstanceId
-from seep.protocol.view import View
+from seep.protocol.view import STORAGE, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,18 +15,23 @@ class CheckpointSettings:
 
     every: int = 100  #: epochs
     changed: int | None = None  #: entries of state changed since the last one
+    credits: int = 1  #: checkpoints that may be on their way to their holders at once
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A backup at a holder."""
+    """A backup at its holders."""
 
-    holder: str
+    holders: tuple[str, ...]
     epoch: int
 
 
 class Checkpointing:
-    """The owner's side of backups: at most one checkpoint is under way; `counted` is what a delta can build on."""
+    """The owner's side of backups: at most `credits` checkpoints are under way, each a delta of the one before.
+
+    They go to the head of a chain of holders, which passes them on. One that does not have what a delta builds on asks
+    the one before it in the chain; only for the head, the owner has to send everything.
+    """
 
     def __init__(
         self, owner: InstanceId, node: str, settings: CheckpointSettings, counted: Copy | None, epoch: int
@@ -36,62 +41,82 @@ class Checkpointing:
         self._settings = settings
         #: the last epoch that a checkpoint was taken at
         self._last = epoch
-        #: the newest backup that the manager has recorded, if its holder still lives
+        #: the newest backup that the manager has recorded, at those of its holders that still live
         self.counted = counted
-        #: sent, not recorded yet
-        self.under_way: Copy | None = None
+        #: sent, not recorded yet; oldest first
+        self.under_way: list[Copy] = []
+        #: what the head of the chain will have, once it has all that was sent: (head, epoch)
+        self._sent: tuple[str, int] | None = None
         self.wanted = False
-        self.holder: str | None = None
+        #: who is to keep the next one, as a chain
+        self.holders: tuple[str, ...] = ()
         self.serial = 0
 
     def on_view(self, view: View) -> None:
-        """Chooses the holder anew; if the old one is gone or not the choice any more, a full backup is wanted."""
-        upstream = view.topology.graph.upstream[self._owner.operator]
-        nodes = [
-            seat.node
-            for instance, seat in view.placement.items()
-            if instance.operator in upstream and seat.node in view.nodes - view.leaving
-        ]
+        """Chooses the holders anew; if an old one is gone, or a new one lacks the backup, one is wanted."""
+        self.holders = self._chosen(view)
+        live = view.nodes | {STORAGE}
+        if not live.issuperset(holder for copy in self.under_way for holder in copy.holders):
+            self.under_way = []
+            self.wanted = True
+        if self.counted:
+            left = tuple(holder for holder in self.counted.holders if holder in live)
+            self.counted = Copy(left, self.counted.epoch) if left else None
+            self.wanted |= self.counted is None or set(left) != set(self.holders)
+
+    def _chosen(self, view: View) -> tuple[str, ...]:
+        """The group that the manager has put together; else by hash among the nodes upstream."""
         others = sorted(view.nodes - view.leaving) or sorted(view.nodes)
-        self.holder = choose_backup_holder(self._owner, self._node, nodes, others, view.vms)
-        if self.under_way and self.under_way.holder not in view.nodes:
-            self.under_way = None
-            self.wanted = True
-        if self.counted and self.counted.holder not in view.nodes:
-            self.counted = None
-            self.wanted = True
-        if self.counted and self.counted.holder != self.holder:
-            self.wanted = True
+        group = view.groups.get(self._owner, ())
+        if chain := tuple(node for node in group if node == STORAGE or (node in others and node != self._node)):
+            return chain
+        upstream = view.topology.graph.upstream[self._owner.operator]
+        hosts = [seat.node for instance, seat in view.placement.items() if instance.operator in upstream]
+        nodes = [node for node in hosts if node in view.nodes - view.leaving]
+        holder = choose_backup_holder(self._owner, self._node, nodes, others, view.vms)
+        return () if holder is None else (holder,)
 
     def is_due(self, epoch: int, changed: int) -> bool:
-        if self.under_way or self.holder is None:
+        if len(self.under_way) >= self._settings.credits or not self.holders:
             return False
-        if self.base == epoch:
-            self.wanted = False  # there is one of this very epoch, at the right place
+        if self._is_kept(epoch):
+            self.wanted = False
         limit = self._settings.changed
         return self.wanted or epoch - self._last >= self._settings.every or (limit is not None and changed >= limit)
 
+    def _is_kept(self, epoch: int) -> bool:
+        """Whether there is one of this very epoch, at the right places, or on its way there."""
+        newest = self.under_way[-1] if self.under_way else self.counted
+        return newest is not None and newest.epoch == epoch and set(newest.holders) >= set(self.holders)
+
     @property
     def base(self) -> int | None:
-        """The epoch that the next checkpoint can be a delta of."""
-        return self.counted.epoch if self.counted and self.counted.holder == self.holder else None
+        """The epoch that the next checkpoint can be a delta of: one that the head of the chain has."""
+        if self._sent and self.holders and self._sent[0] == self.holders[0]:
+            return self._sent[1]
+        return self.counted.epoch if self.counted and self.holders and self.holders[0] in self.counted.holders else None
 
     def taken(self, epoch: int) -> None:
-        assert self.holder is not None
-        self.under_way = Copy(self.holder, epoch)
+        self.under_way.append(Copy(self.holders, epoch))
+        self._sent = (self.holders[0], epoch)
         self._last = epoch
         self.wanted = False
         self.serial += 1
 
     def on_counted(self, copy: Copy) -> bool:
-        """The manager has recorded a backup; says whether it is the one under way."""
-        if self.under_way != copy:
-            return False
-        self.counted, self.under_way = copy, None
-        return True
+        """The manager has recorded a backup; says whether it is one that is under way."""
+        for at, sent in enumerate(self.under_way):
+            if sent.epoch == copy.epoch and set(copy.holders) <= set(sent.holders):
+                del self.under_way[: at + 1]
+                self.counted = copy
+                return True
+        return False
 
-    def on_refused(self, epoch: int, why: Stored) -> None:
-        """The holder lacks the base: send a full one."""
-        if why is Stored.NEEDS_FULL and self.under_way and self.under_way.epoch == epoch:
-            self.counted = self.under_way = None
+    def on_refused(self, epoch: int, why: Stored, has: int | None = None) -> None:
+        """The head lacks the base: send what changed since what it `has`, or everything."""
+        if why is Stored.NEEDS_FULL and any(copy.epoch == epoch for copy in self.under_way):
+            self.under_way = []
+            self._sent = None if has is None else (self.holders[0], has)
+            if has is None:
+                self.counted = None
             self.wanted = True

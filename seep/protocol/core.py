@@ -1,29 +1,28 @@
-"""The core of the manager: ticks, views, safe epochs, and recovery by rebind (plan kind 2).
+"""The core of the manager: ticks, views, safe epochs and cuts.
 
-Everything it decides reaches the nodes as one ordered sequence of views. `manager.py` adds moves and splits.
+Everything it decides reaches the nodes as one ordered sequence of views. `recovery.py` adds what is done about nodes
+that come and go, `manager.py` moves and splits.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
 from primitives.errors import UserError
 from primitives.graph import InstanceId, Kind, QueryGraph
 from primitives.topology import Topology
-from seep.protocol.cuts import Beginning, Cut, CutAbandoned, CutComplete, CutUnderWay
-from seep.protocol.effects import Effect, Event, Finished, LogOffsets, Post, StateLost
+from seep.protocol.cuts import Beginning, Cut
+from seep.protocol.cutting import Cutting
+from seep.protocol.effects import Effect, Event, Finished, LogOffsets, Post
 from seep.protocol.messages import (
     BackupCounted,
-    BackupFound,
     BackupStored,
     Committed,
     DeleteBackup,
     Fenced,
-    FindBackup,
     FromBackup,
     FromCommits,
     FromCut,
@@ -33,8 +32,6 @@ from seep.protocol.messages import (
     OffsetsRead,
     Persisted,
     PersistFailed,
-    Restored,
-    RestoreFailed,
     StartInstance,
     StopInstance,
     TakeCheckpoint,
@@ -43,11 +40,14 @@ from seep.protocol.messages import (
     ViewAcknowledged,
     ViewChanged,
 )
+from seep.protocol.replication import BackupCopy, Replication, is_there
+from seep.protocol.roster import Roster
 from seep.protocol.safety import SafeEpochs
 from seep.protocol.source_log import SourceLog
-from seep.protocol.view import Incarnation, Seat, View
+from seep.protocol.view import STORAGE, Seat, View
 
 Origin = FromNothing | FromBackup | FromLog | FromCommits | FromCut
+Handler = Callable[[str, Any], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,8 @@ class ManagerSettings:
     warm_up: bool = True  #: fetch state from backups ahead of a handover
     trim_every: int = 1  #: pulses from one look at what may be trimmed to the next
     recovery_parallelism: int = 1  #: over how many instances a failed stateful one is spread when it recovers
+    #: operator -> pulses for which a holder may be behind the others of its chain; for ever where nothing is said
+    patience: Mapping[str, int] = field(default_factory=dict)
     cut_chain: int = 8  #: cuts that may build on one another, until the next one holds all state again
 
 
@@ -67,15 +69,8 @@ class Phase(Enum):
     FAILED = "failed"
 
 
-class BackupCopy(NamedTuple):
-    """Where the recorded backup of an instance is."""
-
-    holder: str
-    order: tuple[int, int]
-
-
 class ManagerCore:
-    """What keeps a query running and heals it; reconfigures nothing by itself."""
+    """What keeps a query running, as long as no node is lost; reconfigures nothing by itself."""
 
     def __init__(
         self,
@@ -88,46 +83,33 @@ class ManagerCore:
         self.beginning = beginning or Beginning(0, {}, 0)
         self.phase = Phase.WAITING
         self.topology = Topology.initial(graph, parallelism, self.beginning.epoch + 1)
-        self.placement: dict[InstanceId, Seat] = {}
+        self.roster = Roster(self.beginning.first_incarnation)
         self.safe = SafeEpochs(graph)
         self.log = SourceLog()
+        self.cuts = Cutting(graph, self.settings.cut_chain)
         self.backups: dict[InstanceId, BackupCopy] = {}
+        self.replication = Replication()
         self.version = 0
         self.ticked = self.beginning.epoch
-        #: the last cut that was announced, and the one that is not complete yet
-        self.cut: Cut | None = None
-        self.cutting: CutUnderWay | None = None
-        self._complete_cut: Cut | None = None
-        self._chained = 0
-        self._pulses = 0
         self.final: int | None = None
-        #: live nodes, and the last view that each has acknowledged
-        self.nodes: dict[str, int] = {}
-        #: where live nodes run, as far as that is known
-        self._vms: dict[str, str] = {}
-        #: live nodes that will go: nothing is put there any more
-        self.leaving: set[str] = set()
         #: instances that began empty and were never backed up: they can begin empty again
         self._unsaved: set[InstanceId] = set()
         #: instances that there were from the beginning on
         self._first = frozenset(self.topology.all_instances())
-        self._incarnations: Counter[InstanceId] = Counter()
-        #: instances that wait for a node
-        self._homeless: list[InstanceId] = []
-        #: instances without any recorded backup, and the nodes that were asked for an unrecorded one
-        self._searches: dict[InstanceId, set[str]] = {}
         #: what the next view starts, by node
         self._starts: dict[str, list[StartInstance]] = {}
         self._view_is_old = False
+        self._pulses = 0
         self._effects: list[Effect] = []
-        self._handlers: dict[type, Callable[[str, Any], None]] = {
+        self._handlers = self._letters()
+
+    def _letters(self) -> dict[type, Handler]:
+        """What is done about each kind of letter."""
+        return {
             ViewAcknowledged: self._on_view_acknowledged,
             OffsetsRead: self._on_offsets_read,
             BackupStored: self._on_backup_stored,
             Committed: self._on_committed,
-            Restored: self._on_restored,
-            RestoreFailed: self._on_restore_failed,
-            BackupFound: self._on_backup_found,
             Persisted: self._on_persisted,
             PersistFailed: self._on_persist_failed,
         }
@@ -135,6 +117,16 @@ class ManagerCore:
     @property
     def graph(self) -> QueryGraph:
         return self.topology.graph
+
+    @property
+    def nodes(self) -> Mapping[str, int]:
+        """Live nodes, and the last view that each has acknowledged."""
+        return self.roster.nodes
+
+    @property
+    def placement(self) -> Mapping[InstanceId, Seat]:
+        """Where each instance lives, or lived last if its node is lost."""
+        return self.roster.placement
 
     # -- entry points for the shell --------------------------------------------------------------------------------
 
@@ -156,7 +148,7 @@ class ManagerCore:
 
     def receive(self, sender: str, body: Any) -> list[Effect]:
         """Takes a letter from a node. A node that was given up is told so, whatever it says."""
-        if sender not in self.nodes:
+        if not is_there(sender, self.nodes):
             return [Post(sender, Fenced())]
         if self.phase is Phase.RUNNING:
             self._handlers[type(body)](sender, body)
@@ -168,57 +160,37 @@ class ManagerCore:
             self._pulses += 1
             if self._pulses % self.settings.trim_every == 0:
                 self._trim_outboxes()
+                self._exclude_late_replicas()
             if self._may_tick():
                 self._tick()
         return self._drain()
 
-    def node_joined(self, node: str, vm: str | None = None) -> list[Effect]:
-        """A fresh node is there; nodes of the same VM may be lost together."""
-        self.nodes[node] = 0
-        if vm is not None:
-            self._vms[node] = vm
-        self._view_is_old = True
-        homeless, self._homeless = self._homeless, []
-        for instance in homeless:
-            self._rebind(instance)
-        return self._drain()
-
-    def node_lost(self, node: str) -> list[Effect]:
-        """The shell has given a node up; for the protocol it is gone for good, dead or not."""
-        if self.nodes.pop(node, None) is not None:
-            self._vms.pop(node, None)
-            self.leaving.discard(node)
-            self._view_is_old = True
-            self._effects.append(Event("node lost", node))
-            for owner in [o for o, copy in self.backups.items() if copy.holder == node]:
-                del self.backups[owner]
-            self._recover_from(node)
-        return self._drain()
-
-    def node_leaving(self, node: str) -> list[Effect]:
-        """A live node will go: no instance and no backup is put there any more; those that are there are to be moved.
-
-        Backups follow by themselves, for their owners see in the view that they are to be elsewhere.
-        """
-        if node in self.nodes and node not in self.leaving:
-            self.leaving.add(node)
-            self._view_is_old = True
-            self._effects.append(Event("node leaving", node))
-        return self._drain()
-
     def used_nodes(self) -> set[str]:
-        """Live nodes that host an instance or keep a backup, or are about to."""
+        """Live nodes that host an instance or keep the only copy of a backup, or are about to."""
         hosts = {seat.node for seat in self.placement.values()}
-        return (hosts | {copy.holder for copy in self.backups.values()} | {*self._reserved()}) & self.nodes.keys()
+        holders = {copy.holders[0] for copy in self.backups.values() if len(copy.holders) == 1}
+        return (hosts | holders | {*self._reserved()}) & self.nodes.keys()
+
+    def replicate(self, groups: Mapping[InstanceId, tuple[str, ...]]) -> list[Effect]:
+        """From now on the backups of an instance are kept by all nodes of its group, the first passing them on.
+
+        A node that does not host the instance and is live counts; an instance without any chooses by itself.
+        """
+        known = {
+            owner: tuple(node for node in dict.fromkeys(group) if is_there(node, self.nodes))
+            for owner, group in groups.items()
+            if owner in self.placement and self.graph.kind(owner.operator) is Kind.STATEFUL
+        }
+        self._view_is_old |= self.replication.regroup(known)
+        return self._drain()
 
     def checkpoint(self, operator: str | None = None) -> list[Effect]:
         """Asks the stateful instances (of one operator) for a checkpoint now."""
         if operator is not None and operator not in self.graph.operators:
             raise UserError(f"there is no operator {operator!r} to take a checkpoint of")
-        for instance, seat in self.placement.items():
-            stateful = self.graph.kind(instance.operator) is Kind.STATEFUL
-            if stateful and operator in (None, instance.operator) and seat.node in self.nodes:
-                self._post(seat.node, TakeCheckpoint(Incarnation(instance, seat.incarnation)))
+        for instance in self._placed(Kind.STATEFUL):
+            if operator in (None, instance.operator):
+                self._post(self.placement[instance].node, TakeCheckpoint(self.roster.incarnation(instance)))
         return self._drain()
 
     def persist(
@@ -229,16 +201,11 @@ class ManagerCore:
         With `full` all state is written, without only what changed since the last complete cut, as far as instances
         know that; if it is not given, by the length of the chain. With `only`, it is of one operator, to be looked at.
         """
-        if self.phase is not Phase.RUNNING or self.final is not None or self.cutting is not None:
+        if self.phase is not Phase.RUNNING or self.final is not None or self.cuts.underway is not None:
             return None, []
-        if full is None:
-            full = self._chained >= self.settings.cut_chain
-        number = number or 1 + (self.cut.id if self.cut else 0)
-        base = None if full else self.complete_cut_epoch
-        self.cut = Cut(number, self.ticked + 1 + self.settings.lead, base, only)
+        cut = self.cuts.announce(self.ticked + 1 + self.settings.lead, self.version + 1, number, full, only)
         self._publish()
-        self.cutting = CutUnderWay(self.cut, self.version)
-        return self.cut, self._drain()
+        return cut, self._drain()
 
     def finish(self) -> list[Effect]:
         """Ends the input as if all sources were exhausted: the next epoch is the final one."""
@@ -249,9 +216,8 @@ class ManagerCore:
     # -- ticks --------------------------------------------------------------------------------------------------------
 
     def _may_tick(self) -> bool:
-        if self.cutting is not None and not self.cutting.sealed and self.cutting.cut.epoch <= self.ticked + 1:
-            return False
-        return (self.final is None or self.ticked < self.final) and self._window_is_open()
+        goes_on = self.final is None or self.ticked < self.final
+        return goes_on and not self.cuts.holds_back(self.ticked + 1) and self._window_is_open()
 
     def _window_is_open(self) -> bool:
         return self.ticked + 1 - min(self.safe.of(sink) for sink in self._sinks()) <= self.settings.window
@@ -259,18 +225,16 @@ class ManagerCore:
     def _tick(self) -> None:
         self.ticked += 1
         for source in self._placed(Kind.SOURCE):
-            self._post(
-                self.placement[source].node, Tick(self._incarnation(source), self.ticked, self.ticked == self.final)
-            )
+            tick = Tick(self.roster.incarnation(source), self.ticked, self.ticked == self.final)
+            self._post(self.placement[source].node, tick)
 
     def _on_offsets_read(self, _: str, message: OffsetsRead) -> None:
         source = message.source.instance
-        if not self._is_current(message.source):
+        if not self.roster.is_current(message.source):
             return
         self.log.record(source, message.epoch, message.positions, message.exhausted)
         self._effects.append(LogOffsets(source, message.epoch, message.positions))
-        if self.cutting is not None and message.epoch == self.cutting.cut.epoch:
-            self.cutting.positions.setdefault(source.operator, {}).update(message.positions)
+        self.cuts.offsets_read(message)
         self._post(self.placement[source].node, Logged(message.source, message.epoch))
         if self.final is None and self._input_has_ended(message.epoch):
             self.final = self.ticked + 1
@@ -281,36 +245,60 @@ class ManagerCore:
 
     # -- safe epochs --------------------------------------------------------------------------------------------------
 
-    def _on_backup_stored(self, holder: str, message: BackupStored) -> None:
-        owner, known = message.owner.instance, self.backups.get(message.owner.instance)
-        if not self._is_current(message.owner) or message.epoch < self.safe.of(owner):
-            if known is None or known.holder != holder:
+    def _on_backup_stored(self, sender: str, message: BackupStored) -> None:
+        owner, holder = message.owner.instance, STORAGE if STORAGE in message.chain else sender
+        if not self.roster.is_current(message.owner) or message.epoch < self.safe.of(owner):
+            if holder not in (*self._holders(owner), *self.replication.chain(owner)):
                 self._post(holder, DeleteBackup(owner, message.order))
             return
-        self._record_backup(owner, message.epoch, BackupCopy(holder, message.order))
-        self._post(self.placement[owner].node, BackupCounted(message.owner, message.epoch, holder))
+        self.replication.stored(holder, message, self.nodes, self._pulses)
+        self._count_backup(owner)
+
+    def _holders(self, owner: InstanceId) -> tuple[str, ...]:
+        """Who has the recorded backup of an instance."""
+        return self.backups[owner].holders if owner in self.backups else ()
+
+    def _count_backup(self, owner: InstanceId) -> None:
+        """Records the newest backup that all of the owner's holders have, if that is news."""
+        found = self.replication.counts(owner, self.nodes)
+        if found is None or found[0] < self.safe.of(owner) or not self.roster.is_live(owner):
+            return
+        epoch, copy = found
+        if copy != self.backups.get(owner):
+            self._record_backup(owner, epoch, copy)
+            counted = BackupCounted(self.roster.incarnation(owner), epoch, copy.holders)
+            self._post(self.placement[owner].node, counted)
 
     def _record_backup(self, owner: InstanceId, epoch: int, copy: BackupCopy) -> None:
-        """The new copy is stored; only now the old one, if it is elsewhere, may go."""
-        known = self.backups.get(owner)
-        if known is not None and known.holder != copy.holder:
-            self._post(known.holder, DeleteBackup(owner, known.order))
+        """The new copy is stored; only now the old one, where that is elsewhere, may go."""
+        for holder in self._holders(owner):
+            if holder not in copy.holders:
+                self._post(holder, DeleteBackup(owner, copy.order))
         self.backups[owner] = copy
         self.safe.kept(owner, epoch)
         self._unsaved.discard(owner)
 
+    def _exclude_late_replicas(self) -> None:
+        """A holder that stays behind the others of its chain would have nothing trimmed any more."""
+        for owner, nodes in self.replication.late(self._pulses, self.settings.patience, self.nodes).items():
+            self.replication.exclude(owner, nodes)
+            self._view_is_old = True
+            self._effects.append(Event("replica late", str(owner), f"on {', '.join(nodes)}: left out"))
+
     def _on_committed(self, _: str, message: Committed) -> None:
-        if self._is_current(message.sink):
+        if self.roster.is_current(message.sink):
             self.safe.kept(message.sink.instance, message.epoch)
             self._complete_cut_if_all_is_in()
             self._finish_if_done()
 
     def _finish_if_done(self) -> None:
-        if self.final is not None and all(self._has_committed(sink, self.final) for sink in self._sinks()):
+        if self.final is not None and self._is_committed(self.final):
             self.phase = Phase.FINISHED
-            if self.cutting is not None:
-                self._abandon_cut("the query has ended")
+            self._tell(self.cuts.abandon("the query has ended"))
             self._effects.append(Finished(self.final))
+
+    def _is_committed(self, epoch: int) -> bool:
+        return all(self._has_committed(sink, epoch) for sink in self._sinks())
 
     def _has_committed(self, sink: InstanceId, epoch: int) -> bool:
         """Up to an epoch, or up to the last one at which it owned anything."""
@@ -325,10 +313,10 @@ class ManagerCore:
         for instance, epoch in trimmed.items():
             if self.graph.kind(instance.operator) is Kind.SOURCE:
                 self.log.trim(instance, epoch)
-            if self.placement[instance].node in self.nodes:
-                self._post(self.placement[instance].node, Trim(self._incarnation(instance), epoch))
+            if self.roster.is_live(instance):
+                self._post(self.placement[instance].node, Trim(self.roster.incarnation(instance), epoch))
         for instance in self._emptied():
-            if self.safe.is_done(self.topology, instance) and not self._owes_a_part(instance):
+            if self.safe.is_done(self.topology, instance) and not self.cuts.is_owed_by(instance, self.topology):
                 self._retire(instance)
 
     def _emptied(self) -> list[InstanceId]:
@@ -339,23 +327,39 @@ class ManagerCore:
     def _retire(self, instance: InstanceId) -> None:
         """It owns nothing any more and nobody can ask it for anything: stop it and forget its backup."""
         self.safe.retire(instance)
-        seat = self.placement.pop(instance)
-        if seat.node in self.nodes:
-            self._post(seat.node, StopInstance(Incarnation(instance, seat.incarnation)))
+        self._stop(instance)
+        self.roster.remove(instance)
+        self.replication.retire(instance)
         copy = self.backups.pop(instance, None)
         if copy is not None:
-            self._post(copy.holder, DeleteBackup(instance, copy.order))
-        if instance in self._homeless:
-            self._homeless.remove(instance)
+            for holder in copy.holders:
+                self._post(holder, DeleteBackup(instance, copy.order))
         self._view_is_old = True
         self._effects.append(Event("retired", str(instance)))
 
-    @property
-    def complete_cut_epoch(self) -> int | None:
-        """The epoch of the last complete cut of this run."""
-        return self._complete_cut.epoch if self._complete_cut else None
+    def _stop(self, instance: InstanceId) -> None:
+        if self.roster.is_live(instance):
+            self._post(self.placement[instance].node, StopInstance(self.roster.incarnation(instance)))
 
     # -- cuts ---------------------------------------------------------------------------------------------------------
+
+    def _on_persisted(self, _: str, message: Persisted) -> None:
+        if self.cuts.persisted(message, self.topology):
+            self._complete_cut_if_all_is_in()
+
+    def _on_persist_failed(self, _: str, message: PersistFailed) -> None:
+        self._tell(self.cuts.persist_failed(message))
+
+    def _complete_cut_if_all_is_in(self) -> None:
+        if self.cuts.underway is not None and self._is_committed(self.cuts.underway.cut.epoch):
+            self._tell(self.cuts.complete(self.topology))
+
+    # -- placement and views ------------------------------------------------------------------------------------------
+
+    def _bear(self, instance: InstanceId, epoch: int) -> None:
+        """A new instance, empty after `epoch`."""
+        self.safe.born(instance, epoch)
+        self._unsaved.add(instance)
 
     def _read_on(self, instance: InstanceId) -> None:
         """A source begins where the run begins."""
@@ -365,72 +369,8 @@ class ManagerCore:
             mine = {slot: positions[slot] for slot in owned if slot in positions}
             self.log.record(instance, self.beginning.epoch, mine, exhausted=False)
 
-    def _parts_wanted(self) -> list[InstanceId]:
-        assert self.cutting is not None
-        epoch, only = self.cutting.cut.epoch, self.cutting.cut.only
-        operators = self.graph.of_kind(Kind.STATEFUL) if only is None else (only,)
-        return [i for o in operators for i in self.topology.instances(o, epoch)]
-
-    def _owes_a_part(self, instance: InstanceId) -> bool:
-        return self.cutting is not None and instance in self._parts_wanted() and instance not in self.cutting.parts
-
-    def _on_persisted(self, _: str, message: Persisted) -> None:
-        """Whichever incarnation it was: after the same epoch the same slots have the same state."""
-        owner, cutting = message.owner.instance, self.cutting
-        if cutting is None or message.cut != cutting.cut.id:
-            return
-        if message.part.slots == self.topology.slots(owner, cutting.cut.epoch):
-            cutting.parts[owner] = message.part
-            self._complete_cut_if_all_is_in()
-
-    def _on_persist_failed(self, _: str, message: PersistFailed) -> None:
-        if self.cutting is not None and message.cut == self.cutting.cut.id:
-            self._abandon_cut(f"{message.owner}: {message.why}")
-
-    def _complete_cut_if_all_is_in(self) -> None:
-        cutting = self.cutting
-        if cutting is None or not all(self._has_committed(sink, cutting.cut.epoch) for sink in self._sinks()):
-            return
-        if all(instance in cutting.parts for instance in self._parts_wanted()):
-            self.cutting = None
-            if cutting.cut.only is None:
-                self._complete_cut = cutting.cut
-                self._chained = 0 if cutting.cut.base is None else self._chained + 1
-            self._effects.append(CutComplete(cutting.cut, cutting.positions, cutting.parts))
-
-    def _abandon_cut(self, why: str) -> None:
-        assert self.cutting is not None
-        self._effects.append(CutAbandoned(self.cutting.cut, why))
-        self.cutting = None
-
-    def _abandon_cut_missed_by(self, instance: InstanceId, epoch: int) -> None:
-        """An instance goes on after an epoch that is not before the cut: what it has not written, it never will."""
-        if self.cutting is not None and epoch >= self.cutting.cut.epoch and self._owes_a_part(instance):
-            self._abandon_cut(f"{instance} was restored at epoch {epoch}, after the cut")
-
-    # -- recovery -----------------------------------------------------------------------------------------------------
-
-    def _recover_from(self, node: str) -> None:
-        for instance in [i for i, seat in self.placement.items() if seat.node == node]:
-            self._rebind(instance)
-        self._give_up_fruitless_searches()
-
-    def _rebind(self, instance: InstanceId) -> None:
-        """Plan kind 2: the same instance in its next incarnation on another node, under the unchanged topology."""
-        if self.phase is not Phase.RUNNING:
-            return
-        origin = self._origin(instance)
-        node = self._pick_node()
-        if origin is None:
-            self._search(instance)
-        elif node is None:
-            self._homeless.append(instance)
-        else:
-            self._seat(instance, node, origin)
-            self._effects.append(Event("rebound", str(instance), f"to {node}"))
-
-    def _origin(self, instance: InstanceId) -> Origin | None:
-        """Where the state of a new incarnation can come from; None if every copy is lost."""
+    def _origin(self, instance: InstanceId, node: str | None = None) -> Origin | None:
+        """Where the state of a new incarnation, on a node, can come from; None if every copy is lost."""
         match self.graph.kind(instance.operator):
             case Kind.SOURCE:
                 epoch = self.safe.trimmed[instance]
@@ -440,77 +380,33 @@ class ManagerCore:
             case Kind.STATELESS:
                 return FromNothing(self.safe.of(instance))
         if instance in self.backups:
-            return FromBackup(self.backups[instance].holder)
+            return self._from_backup(instance, node)
         if instance not in self._unsaved:
             return None
         epoch = self.safe.of(instance)
         is_first = instance in self._first and epoch == self.beginning.epoch > 0
         return FromCut(epoch) if is_first else FromNothing(epoch)
 
-    def _search(self, instance: InstanceId) -> None:
-        """No recorded copy is left; a live node may still have one whose record did not get through."""
-        self._searches[instance] = set(self.nodes)
-        for node in self.nodes:
-            self._post(node, FindBackup(self._incarnation(instance)))
-        self._give_up_fruitless_searches()
-
-    def _on_backup_found(self, holder: str, message: BackupFound) -> None:
-        owner = message.owner.instance
-        if owner not in self._searches or not self._is_current(message.owner):
-            return
-        self._searches[owner].discard(holder)
-        if message.epoch is not None and message.epoch >= self.safe.of(owner):
-            del self._searches[owner]
-            self.backups[owner] = BackupCopy(holder, message.order)
-            self._rebind(owner)
-        self._give_up_fruitless_searches()
-
-    def _give_up_fruitless_searches(self) -> None:
-        for instance in [i for i, asked in self._searches.items() if not asked & self.nodes.keys()]:
-            del self._searches[instance]
-            self._fail(instance)
-
-    def _fail(self, instance: InstanceId) -> None:
-        self.phase = Phase.FAILED
-        self._effects.append(StateLost(instance, self.safe.of(instance)))
-
-    def _on_restored(self, _: str, message: Restored) -> None:
-        owner = message.instance.instance
-        if self._is_current(message.instance) and message.holder in self.nodes:
-            self._record_backup(owner, message.epoch, BackupCopy(message.holder, (message.instance.number, -1)))
-            self._abandon_cut_missed_by(owner, message.epoch)
-            self._effects.append(Event("restored", str(message.instance), f"at epoch {message.epoch}"))
-
-    def _on_restore_failed(self, _: str, message: RestoreFailed) -> None:
-        if self._is_current(message.instance):
-            self.backups.pop(message.instance.instance, None)
-            self._rebind(message.instance.instance)
-
-    # -- placement and views ------------------------------------------------------------------------------------------
-
-    def _bear(self, instance: InstanceId, epoch: int) -> None:
-        """A new instance, empty after `epoch`."""
-        self.safe.born(instance, epoch)
-        self._unsaved.add(instance)
+    def _from_backup(self, instance: InstanceId, node: str | None) -> FromBackup:
+        copy = self.backups[instance]
+        holder = copy.nearest(node, instance.index)
+        others = tuple(other for other in copy.holders if other != holder)
+        return FromBackup(holder, None, others, self.safe.of(instance)) if others else FromBackup(holder)
 
     def _seat(self, instance: InstanceId, node: str, origin: Origin | None) -> None:
         """The next incarnation of an instance begins on a node, with the next view."""
         assert origin is not None
-        identity = self._next_incarnation(instance)
-        self.placement[instance] = Seat(node, identity.number)
+        identity = self.roster.next_incarnation(instance)
+        self.roster.seat(identity, node)
         self._starts.setdefault(node, []).append(StartInstance(identity, origin, self.safe.trimmed[instance]))
         self._view_is_old = True
 
-    def _next_incarnation(self, instance: InstanceId) -> Incarnation:
-        number = max(self._incarnations[instance], self.beginning.first_incarnation)
-        self._incarnations[instance] = number + 1
-        return Incarnation(instance, number)
+    def _pick_node(self, avoid: Collection[str] = (), near: Collection[str] = (), first: bool = False) -> str | None:
+        """The least loaded node, an idle one if there is any; one to avoid or to be left only in need.
 
-    def _pick_node(self, avoid: frozenset[str] = frozenset()) -> str | None:
-        """The least loaded node, an idle one if there is any; one to avoid or to be left only in need."""
-        load = Counter(seat.node for seat in self.placement.values())
-        load.update(self._reserved())
-        return min(self.nodes, key=lambda n: (n in self.leaving, n in avoid, load[n], n), default=None)
+        Of equals, one that is near; with `first`, one that is near even if it is not the least loaded.
+        """
+        return self.roster.least_loaded(self._reserved(), avoid, near, first)
 
     def _reserved(self) -> list[str]:
         """Nodes that are in use though no view says so yet."""
@@ -525,9 +421,10 @@ class ManagerCore:
             self.topology,
             dict(self.placement),
             frozenset(self.nodes),
-            dict(self._vms),
-            self.cut,
-            frozenset(self.leaving),
+            dict(self.roster.vms),
+            self.cuts.announced,
+            frozenset(self.roster.leaving),
+            dict(self.replication.groups),
         )
         starts, self._starts = self._starts, {}
         for node in self.nodes:
@@ -536,27 +433,22 @@ class ManagerCore:
     def _oldest_needed(self) -> int:
         """The last epoch that every instance is past, even if it has to recover."""
         oldest = min((min(self.safe.of(i), self.safe.trimmed[i]) for i in self.placement), default=0)
-        return min(oldest, self.cutting.cut.epoch - 1) if self.cutting else oldest
+        return min(oldest, self.cuts.underway.cut.epoch - 1) if self.cuts.underway else oldest
 
     def _on_view_acknowledged(self, node: str, message: ViewAcknowledged) -> None:
-        self.nodes[node] = message.version
-        if self.cutting is not None and all(known >= self.cutting.version for known in self.nodes.values()):
-            self.cutting.sealed = True
+        self.roster.acknowledged(node, message.version)
+        self.cuts.view_acknowledged(self.roster.known_to_all())
 
     def _placed(self, kind: Kind) -> list[InstanceId]:
-        return [
-            i for i, seat in self.placement.items() if self.graph.kind(i.operator) is kind and seat.node in self.nodes
-        ]
-
-    def _incarnation(self, instance: InstanceId) -> Incarnation:
-        return Incarnation(instance, self.placement[instance].incarnation)
-
-    def _is_current(self, identity: Incarnation) -> bool:
-        seat = self.placement.get(identity.instance)
-        return seat is not None and seat.incarnation == identity.number
+        return [i for i in self.placement if self.graph.kind(i.operator) is kind and self.roster.is_live(i)]
 
     def _post(self, to: str, body: object) -> None:
         self._effects.append(Post(to, body))
+
+    def _tell(self, outcome: Effect | None) -> None:
+        """Passes on what became of something, if anything did."""
+        if outcome is not None:
+            self._effects.append(outcome)
 
     def _drain(self) -> list[Effect]:
         if self._view_is_old and self.phase is Phase.RUNNING:

@@ -18,6 +18,7 @@ from seep.protocol.messages import (
     DeleteBackup,
     DropParts,
     FindBackup,
+    NeedsBackup,
     PartitionBackup,
     Partitioned,
     Retrieve,
@@ -30,12 +31,15 @@ from seep.protocol.view import MANAGER, Incarnation, View
 class Holder:
     """One per node. What it stores counts only once the manager has recorded it."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "holder") -> None:
+        self.name = name
         self.store = BackupStore()
+        self._live: frozenset[str] = frozenset()
         #: plan -> the parts of a split that is being prepared
         self.parts: dict[int, dict[InstanceId, Checkpoint]] = {}
 
     def on_view(self, view: View) -> None:
+        self._live = view.nodes
         for instance, seat in view.placement.items():
             self.store.fence(instance, seat.incarnation)
 
@@ -44,14 +48,27 @@ class Holder:
         owner = Incarnation(checkpoint.owner, checkpoint.incarnation)
         outcome = store_backup(self.store, checkpoint)
         if outcome is Stored.KEPT:
-            return [Post(MANAGER, BackupStored(owner, checkpoint.epoch, checkpoint.order))]
-        return [Post(sender, BackupRefused(owner, checkpoint.epoch, outcome))]
+            stored = BackupStored(owner, checkpoint.epoch, checkpoint.order, message.chain)
+            return [Post(MANAGER, stored), *self._passed_on(message)]
+        if outcome is Stored.NEEDS_FULL and sender in message.chain:
+            return [Post(sender, NeedsBackup(checkpoint.owner, message.chain))]
+        return [Post(sender, BackupRefused(owner, checkpoint.epoch, outcome, self.store.epoch(checkpoint.owner)))]
+
+    def _passed_on(self, message: StoreBackup) -> list[Effect]:
+        after = message.chain[message.chain.index(self.name) + 1 :] if self.name in message.chain else ()
+        following = next((node for node in after if node in self._live), None)
+        return [] if following is None else [Post(following, message)]
+
+    def on_needs(self, sender: str, message: NeedsBackup) -> list[Effect]:
+        """The next in the chain catches up."""
+        whole = retrieve_backup(self.store, message.owner)
+        return [] if whole is None else [Post(sender, StoreBackup(whole, message.chain))]
 
     def on_retrieve(self, sender: str, message: Retrieve) -> list[Effect]:
         """Answers with the whole backup, a part of a split, or (to warm up a handover) some slots of it."""
         found = self._find(message.owner, message.part)
         if message.warm_up is not None:
-            found = _narrowed(found, message.warm_up.slots) if found is not None else None
+            found = narrowed(found, message.warm_up.slots) if found is not None else None
         elif message.part is None:
             self.store.fence(message.owner, message.asker.number)
         return [Post(sender, Retrieved(message.asker, message.owner, found, message.warm_up))]
@@ -88,5 +105,5 @@ class Holder:
         return retrieve_backup(self.store, owner) if plan is None else self.parts.get(plan, {}).get(owner)
 
 
-def _narrowed(checkpoint: Checkpoint, slots: SlotSet) -> Checkpoint:
+def narrowed(checkpoint: Checkpoint, slots: SlotSet) -> Checkpoint:
     return replace(checkpoint, slots=slots, state=tuple(chunk.select(slots) for chunk in checkpoint.state), buffer=())

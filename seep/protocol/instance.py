@@ -7,10 +7,10 @@ This base holds what all kinds of operator share: alignment, epochs, streams to 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from primitives.emission import Batches, Emission
 from primitives.graph import Edge, InstanceId
@@ -45,6 +45,7 @@ class Work(Generic[Batch]):
     created: float
     waiting: dict[InstanceId, SlotSet]
     in_pieces: bool
+    was_held: bool = False  #: rows of these slots had to wait
     outputs: list[Mapping[Edge, Batch]] = field(default_factory=list)
 
 
@@ -69,6 +70,8 @@ class Instance(ABC, Generic[Batch]):
         self.inbox = Inbox()
         self.outbox = given.outbox
         self.work: Work[Batch] | None = None
+        #: rows that had to wait for the state of their slots, so far
+        self.held_back = 0
         self._batches = given.batches
         #: sender -> the incarnation this instance asked for data; nobody else's is accepted
         self._attached: dict[InstanceId, int] = {}
@@ -139,6 +142,7 @@ class Instance(ABC, Generic[Batch]):
             self._absorb_arrivals()
             assert self.work is not None
             if self.work.waiting:
+                self.work.was_held = True
                 return
             self._close(self.work)
 
@@ -158,6 +162,8 @@ class Instance(ABC, Generic[Batch]):
 
     def _process(self, work: Work[Batch], slots: SlotSet) -> None:
         inputs = self._only(work.inputs, slots) if work.in_pieces else work.inputs
+        if work.was_held:
+            self.held_back += sum(len(cast(Sized, batch)) for batches in inputs.values() for batch in batches)
         work.outputs.append(self._compute(Piece(work.epoch, inputs, work.watermark, slots)))
 
     def _only(self, inputs: Mapping[int, tuple[Batch, ...]], slots: SlotSet) -> dict[int, tuple[Batch, ...]]:

@@ -83,10 +83,11 @@ class KeyedInstance(Instance[Batch]):
 
     def _take_in(self, message: StateMoved, slots: SlotSet) -> None:
         base = self._warm.pop((message.epoch, message.sender.instance), None)
+        before: tuple[Any, ...] = ()
         if message.base is not None:
             assert base is not None, "a handover that builds on a base was asked for with that base"
-            self.state.restore(base[1])
-        self.state.restore(message.chunks)
+            before = base[1]
+        self.state.restore((*before, *message.chunks))  # in one call, as chunks of files build on one another
         self.departures.returned(slots)
 
     def _bases_from(self, sender: InstanceId) -> dict[int, int]:

@@ -1,7 +1,7 @@
 """The manager: makes plans and sees them through. One per query, in the driver.
 
 A *move* is a handover at a future epoch (plan kind 1), a *split* amends the past from a backup (plan kind 3); recovery
-by rebind (plan kind 2) is in the core. The only rule that makes anyone wait: no tick before its plans are sealed.
+by rebind (plan kind 2) is in `recovery.py`. The only rule that makes anyone wait: no tick before its plans are sealed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from primitives.graph import InstanceId, Kind, QueryGraph
 from primitives.partition import partition_routing_state
 from primitives.slots import SlotSet, split_evenly
 from primitives.topology import Arrival
-from seep.protocol.core import BackupCopy, ManagerCore, ManagerSettings, Phase
+from seep.protocol.core import Handler, ManagerSettings, Phase
 from seep.protocol.cuts import Beginning
 from seep.protocol.effects import Effect, Event
 from seep.protocol.messages import (
@@ -29,10 +29,12 @@ from seep.protocol.messages import (
     WarmUp,
 )
 from seep.protocol.plans import Accepted, Move, Refusal, Refused, Split
-from seep.protocol.view import Incarnation, Seat
+from seep.protocol.recovery import RecoveringManager
+from seep.protocol.replication import BackupCopy
+from seep.protocol.view import STORAGE
 
 
-class Manager(ManagerCore):
+class Manager(RecoveringManager):
     """Scale out, scale in, migrate, balance, recover in parallel: each is a move or a split."""
 
     def __init__(
@@ -46,14 +48,25 @@ class Manager(ManagerCore):
         self.moves: dict[int, Move] = {}
         self.splits: dict[int, Split] = {}
         self._plans = 0
-        self._handlers[Partitioned] = self._on_partitioned
+
+    def _letters(self) -> dict[type, Handler]:
+        return super()._letters() | {Partitioned: self._on_partitioned}
 
     # -- moves: plan kind 1 -------------------------------------------------------------------------------------------
 
-    def move(self, operator: str, parts: Mapping[int, SlotSet]) -> tuple[Accepted | Refused, list[Effect]]:
-        """Slots go to the given instances (by index; new ones are born) at an epoch a little ahead."""
-        why = self._objection_to_move(operator, parts)
-        return (Refused(why) if why else self._announce_move(operator, parts)), self._drain()
+    def move(
+        self, operator: str, parts: Mapping[int, SlotSet], first: int | None = None
+    ) -> tuple[Accepted | Refused, list[Effect]]:
+        """Slots go to the given instances (by index; new ones are born) at an epoch a little ahead.
+
+        Or at epoch `first`, so that it can be prepared. Later moves of the operator take effect after it.
+        """
+        why = self._objection_to_move(operator, parts) or self._objection_to_first(operator, first)
+        return (Refused(why) if why else self._announce_move(operator, parts, first)), self._drain()
+
+    def soonest(self, operator: str) -> int:
+        """The epoch at which a move of the operator can be effective if it is announced now."""
+        return max(self.ticked + 1 + self.settings.lead, self.topology.history[operator][-1].first + 1)
 
     def _objection_to_move(self, operator: str, parts: Mapping[int, SlotSet]) -> Refusal | None:
         if self.phase is not Phase.RUNNING:
@@ -83,21 +96,20 @@ class Manager(ManagerCore):
 
     def _emptied_or_nothing(self, operator: str, parts: Mapping[int, SlotSet]) -> Refusal | None:
         latest = self.topology.history[operator][-1].assignment
-        if any(index not in latest.parts and self._was_born(InstanceId(operator, index)) for index in parts):
+        if any(index not in latest.parts and self.roster.was_born(InstanceId(operator, index)) for index in parts):
             return Refusal.EMPTIED
         return None if latest.moved(parts) != latest else Refusal.NOTHING
 
+    def _objection_to_first(self, operator: str, first: int | None) -> Refusal | None:
+        return Refusal.TOO_SOON if first is not None and first < self.soonest(operator) else None
+
     def fresh_index(self, operator: str) -> int:
         """From this number on, no instance of the operator ever had one."""
-        return 1 + max(i.index for i in self._incarnations if i.operator == operator)
+        return self.roster.fresh_index(operator)
 
-    def _was_born(self, instance: InstanceId) -> bool:
-        """Whether there ever was such an instance; a number is never given twice."""
-        return instance in self._incarnations
-
-    def _announce_move(self, operator: str, parts: Mapping[int, SlotSet]) -> Accepted:
+    def _announce_move(self, operator: str, parts: Mapping[int, SlotSet], first: int | None) -> Accepted:
         before = self.topology.history[operator][-1]
-        first = max(self.ticked + 1 + self.settings.lead, before.first + 1)
+        first = self.soonest(operator) if first is None else first
         self.topology = partition_routing_state(self.topology, operator, parts, first, Arrival.HANDOVER)
         after = self.topology.at(operator, first)
         concerned = [i for i in after.parts if before.assignment.slots_of(i) != after.slots_of(i)]
@@ -119,7 +131,8 @@ class Manager(ManagerCore):
 
     def _bear_at(self, instance: InstanceId, first: int) -> None:
         self._bear(instance, first - 1)
-        node = self._pick_node()
+        origins = self.topology.arrivals(instance, first)
+        node = self._pick_node(near={holder for origin in origins for holder in self._holders(origin)})
         assert node is not None
         self._seat(instance, node, self._origin(instance))
 
@@ -127,11 +140,11 @@ class Manager(ManagerCore):
         """Has the new owners fetch the last backup of what they will get, so that little is left to be handed over."""
         for target in targets if self.settings.warm_up else ():
             for origin, slots in self.topology.arrivals(target, first).items():
-                copy, seat = self.backups.get(origin), self.placement[target]
-                if copy is not None and seat.node in self.nodes:
-                    self._post(
-                        seat.node, WarmUp(Incarnation(target, seat.incarnation), origin, slots, first, copy.holder)
-                    )
+                copy = self.backups.get(origin)
+                if copy is not None and self.roster.is_live(target):
+                    node = self.placement[target].node
+                    holder = copy.nearest(node, target.index)
+                    self._post(node, WarmUp(self.roster.incarnation(target), origin, slots, first, holder))
 
     def _may_tick(self) -> bool:
         return super()._may_tick() and all(move.sealed for move in self.moves.values() if move.first <= self.ticked + 1)
@@ -142,7 +155,7 @@ class Manager(ManagerCore):
 
     def _seal_moves(self) -> None:
         """Once every live node has the newest view: each knows the plan, and listens to nobody who may not know it."""
-        if all(acknowledged >= self.version for acknowledged in self.nodes.values()):
+        if self.roster.known_to_all() >= self.version:
             for move in self.moves.values():
                 move.sealed = True
 
@@ -181,7 +194,7 @@ class Manager(ManagerCore):
             return Refusal.UNKNOWN
         if _overlap(parts):
             return Refusal.OVERLAP
-        if any(self._was_born(InstanceId(origin.operator, index)) for index in parts):
+        if any(self.roster.was_born(InstanceId(origin.operator, index)) for index in parts):
             return Refusal.NOT_NEW
         if not any(parts.values()):
             return Refusal.NOTHING
@@ -191,7 +204,7 @@ class Manager(ManagerCore):
         """No other plan of the operator may be open, nor be effective after the backup."""
         if any(plan.operator == origin.operator for plan in self.moves.values()) or self._splitting(origin.operator):
             return Refusal.BUSY
-        if origin not in self.backups:
+        if self._holders(origin) in ((), (STORAGE,)):
             return Refusal.NO_BACKUP
         is_too_old = self.topology.history[origin.operator][-1].first > self.safe.of(origin)
         return Refusal.BUSY if is_too_old else None
@@ -209,10 +222,9 @@ class Manager(ManagerCore):
             **{InstanceId(origin.operator, i): slots for i, slots in parts.items() if slots},
         }
         self._plans += 1
-        dead = self.placement[origin].node not in self.nodes
-        split = self.splits[self._plans] = Split(self._plans, origin, shares, self.backups[origin].holder, dead)
-        if origin in self._homeless:
-            self._homeless.remove(origin)
+        dead = not self.roster.is_live(origin)
+        split = self.splits[self._plans] = Split(self._plans, origin, shares, self._holders(origin)[0], dead)
+        self._wait_no_more(origin)
         self.safe.pin(origin)
         self._post(split.holder, PartitionBackup(split.plan, origin, shares))
         self._effects.append(Event("split begun", str(origin), f"plan {split.plan} into {len(shares)}"))
@@ -234,7 +246,7 @@ class Manager(ManagerCore):
         assert split.epoch is not None
         node = self._pick_node(avoid=frozenset({split.holder}))
         assert node is not None
-        identity = self._next_incarnation(instance)
+        identity = self.roster.next_incarnation(instance)
         split.standby[instance] = (identity, node)
         trimmed = self.safe.trimmed[instance] if instance == split.origin else split.epoch
         self._post(node, StartInstance(identity, FromBackup(split.holder, split.plan), trimmed))
@@ -252,27 +264,21 @@ class Manager(ManagerCore):
     def _commit(self, split: Split) -> None:
         """All parts are restored: from the backup's epoch on they have always been the owners."""
         assert split.epoch is not None
-        if self.cutting is not None and (split.epoch < self.cutting.cut.epoch or self._owes_a_part(split.origin)):
-            self._abandon_cut(f"{split.origin} was split, which changes who owns what since epoch {split.epoch}")
-        operator, given = (
-            split.origin.operator,
-            {i.index: slots for i, slots in split.parts.items() if i != split.origin},
-        )
+        self._tell(self.cuts.split(split.origin, split.epoch, self.topology))
+        operator = split.origin.operator
+        given = {i.index: slots for i, slots in split.parts.items() if i != split.origin}
         self.topology = partition_routing_state(self.topology, operator, given, split.epoch + 1, Arrival.BACKUP)
-        self._stop_origin(split)
+        self._stop(split.origin)
         self._post(split.holder, AdoptParts(split.plan, tuple(identity for identity, _ in split.standby.values())))
         for instance, (identity, node) in split.standby.items():
             if instance != split.origin:
                 self.safe.born(instance, split.epoch)
-            self.placement[instance] = Seat(node, identity.number)
-            self._record_backup(instance, split.epoch, BackupCopy(split.holder, (identity.number, -1)))
+            self.roster.seat(identity, node)
+            copy = BackupCopy((split.holder,), (identity.number, -1))
+            self.replication.void(instance, copy.order)
+            self._record_backup(instance, split.epoch, copy)
         self.safe.set_back(split.origin, split.epoch)
         self._close(split, "split effective", f"plan {split.plan} from epoch {split.epoch + 1}")
-
-    def _stop_origin(self, split: Split) -> None:
-        seat = self.placement[split.origin]
-        if seat.node in self.nodes:
-            self._post(seat.node, StopInstance(Incarnation(split.origin, seat.incarnation)))
 
     def _abort(self, split: Split) -> None:
         """Nothing has changed but what stands by; a dead origin is rebound instead."""

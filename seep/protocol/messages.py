@@ -60,13 +60,24 @@ class Attach(NamedTuple):
 
 
 class StoreBackup(NamedTuple):
+    """A checkpoint to be kept, and passed on to whoever is next in the chain; without one, the receiver is alone."""
+
     checkpoint: Checkpoint
+    chain: tuple[str, ...] = ()
+
+
+class NeedsBackup(NamedTuple):
+    """To the one before in the chain: what you have passed on builds on what is not here; send all that you have."""
+
+    owner: InstanceId
+    chain: tuple[str, ...]
 
 
 class BackupRefused(NamedTuple):
     owner: Incarnation
     epoch: int
     why: Stored
+    has: int | None = None  #: the epoch of what the holder has
 
 
 class Retrieve(NamedTuple):
@@ -99,6 +110,8 @@ class FromBackup(NamedTuple):
 
     holder: str
     part: int | None = None
+    others: tuple[str, ...] = ()  #: who else has the backup of `epoch`
+    epoch: int = 0
 
 
 class FromLog(NamedTuple):
@@ -181,7 +194,7 @@ class BackupCounted(NamedTuple):
 
     owner: Incarnation
     epoch: int
-    holder: str
+    holders: tuple[str, ...]
 
 
 class DeleteBackup(NamedTuple):
@@ -242,9 +255,12 @@ class RestoreFailed(NamedTuple):
 
 
 class BackupStored(NamedTuple):
+    """One holder has it. It counts when all in the chain do."""
+
     owner: Incarnation
     epoch: int
     order: tuple[int, int]
+    chain: tuple[str, ...] = ()  #: the sender alone, if it is empty
 
 
 class BackupFound(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from primitives.emission import Batches, Emission
@@ -25,6 +25,7 @@ from seep.protocol.messages import (
     Fenced,
     FindBackup,
     Logged,
+    NeedsBackup,
     PartitionBackup,
     Retrieve,
     Retrieved,
@@ -108,7 +109,7 @@ class Node(Generic[Batch]):
         name: str,
         operators: Operators[Batch],
         batches: Batches[Batch],
-        settings: CheckpointSettings | None = None,
+        settings: CheckpointSettings | Mapping[str, CheckpointSettings] | None = None,
         outboxes: Outboxes[Batch] | None = None,
         hosting: Hosting[Batch] | None = None,
     ) -> None:
@@ -116,9 +117,10 @@ class Node(Generic[Batch]):
         self.view: View | None = None
         self.instances: dict[Incarnation, Instance[Batch]] = {}
         self._hosting: Hosting[Batch] = hosting or Directly()
-        self.holder = self._hosting.holder(Holder())
+        self.holder = self._hosting.holder(Holder(name))
         self._operators = operators
         self._batches = batches
+        #: when checkpoints are due, of all operators alike or by operator
         self._settings = settings or CheckpointSettings()
         self._outboxes = outboxes or _in_memory
         #: letters from peers that have seen a later view than this node
@@ -129,6 +131,7 @@ class Node(Generic[Batch]):
             ViewChanged: lambda _, m: self._on_view(m.view, m.starts),
             Fenced: lambda _, __: self._halt(),
             StoreBackup: self.holder.on_store,
+            NeedsBackup: self.holder.on_needs,
             Retrieve: self.holder.on_retrieve,
             FindBackup: lambda _, m: self.holder.on_find(m),
             PartitionBackup: lambda _, m: self.holder.on_partition(m),
@@ -185,8 +188,11 @@ class Node(Generic[Batch]):
             case Kind.STATELESS:
                 return StatelessInstance(me, given, self._operators.logic(operator))
             case Kind.STATEFUL:
-                return StatefulInstance(me, given, self._operators.logic(operator), self._settings)
+                return StatefulInstance(me, given, self._operators.logic(operator), self._settings_of(operator))
         raise InternalError(f"{me} is of no known kind")
+
+    def _settings_of(self, operator: str) -> CheckpointSettings:
+        return self._settings if isinstance(self._settings, CheckpointSettings) else self._settings[operator]
 
     def _stop(self, identity: Incarnation) -> list[Effect]:
         instance = self.instances.pop(identity, None)

@@ -27,6 +27,7 @@ class Refusal(Enum):
     NO_NODE = "no node is free"
     EMPTIED = "an instance that lost all its slots cannot get new ones"
     NOTHING = "it moves nothing"
+    TOO_SOON = "it cannot be prepared until then, or another plan of the operator is effective later"
 
 
 class Accepted(NamedTuple):

@@ -30,7 +30,7 @@ from seep.protocol.messages import (
     Trim,
     WarmUp,
 )
-from seep.protocol.view import MANAGER, Incarnation, View
+from seep.protocol.view import MANAGER, STORAGE, Incarnation, View
 
 Batch = TypeVar("Batch")
 
@@ -70,9 +70,9 @@ class StatefulInstance(KeyedInstance[Batch]):
             case FromCut(epoch):
                 self._recalled_epoch = epoch
                 self._effects.append(Recall(self.me, self.view.topology.slots(self.me.instance, epoch + 1)))
-            case FromBackup(holder, part):
+            case FromBackup():
                 self._origin = origin
-                self._post(holder, Retrieve(self.me, self.me.instance, part))
+                self._post(origin.holder, Retrieve(self.me, self.me.instance, origin.part))
         return self._drain()
 
     def _start_after(self, epoch: int) -> None:
@@ -114,7 +114,8 @@ class StatefulInstance(KeyedInstance[Batch]):
             assert self._origin is not None
             self.outbox.trim(self._trimmed)
             self._resume_departures(self._restored)
-            self._run(Copy(self._origin.holder, self.processed), self.processed)
+            others = self._origin.others if self.processed == self._origin.epoch else ()
+            self._run(Copy((self._origin.holder, *others), self.processed), self.processed)
 
     def _run(self, counted: Copy | None, epoch: int) -> None:
         self.checkpointing = Checkpointing(self.me.instance, self.node, self._settings, counted, epoch)
@@ -176,20 +177,21 @@ class StatefulInstance(KeyedInstance[Batch]):
             base=self.checkpointing.base,
         )
         self.checkpointing.taken(self.processed)
-        assert self.checkpointing.holder is not None
-        self._post(self.checkpointing.holder, StoreBackup(checkpoint))
+        chain = self.checkpointing.holders
+        self._post(chain[0], StoreBackup(checkpoint, chain))
 
     def _on_take_checkpoint(self, _: TakeCheckpoint) -> None:
         self.checkpointing.wanted = True
         self._checkpoint_if_due()
 
     def _on_backup_counted(self, message: BackupCounted) -> None:
-        if self.checkpointing.on_counted(Copy(message.holder, message.epoch)):
+        if self.checkpointing.on_counted(Copy(message.holders, message.epoch)):
             self.state.release(min((message.epoch, *self.departures.pinned, *self._cuts)))
             self._checkpoint_if_due()
 
     def _on_backup_refused(self, message: BackupRefused) -> None:
-        self.checkpointing.on_refused(message.epoch, message.why)
+        has = message.has if message.has in self.state.marks else None
+        self.checkpointing.on_refused(message.epoch, message.why, has)
         self._checkpoint_if_due()
 
     # -- state fetched ahead ------------------------------------------------------------------------------------------
@@ -216,7 +218,7 @@ class StatefulInstance(KeyedInstance[Batch]):
         if self.phase is Phase.STANDBY:
             self._run_if_current()
         elif self.phase is Phase.RESTORING:
-            if self._origin is not None and self._origin.holder not in view.nodes:
+            if self._origin is not None and self._origin.holder not in view.nodes | {STORAGE}:
                 self._fail_to_restore()
         elif self.phase is Phase.RUNNING:
             self.checkpointing.on_view(view)

@@ -11,6 +11,8 @@ from primitives.topology import Topology
 from seep.protocol.cuts import Cut
 
 MANAGER = "manager"
+#: Stands among the holders of a backup for the storage outside of the query; it is no node and never lost.
+STORAGE = "storage"
 
 
 class Incarnation(NamedTuple):
@@ -45,6 +47,8 @@ class View:
     vms: Mapping[str, str] = field(default_factory=dict)  #: the VM of a node, where that is known
     cut: Cut | None = None  #: the last one that was announced
     leaving: frozenset[str] = frozenset()  #: live nodes that will go: nothing new is to be kept there
+    #: who is to keep the backups of an instance, as a chain; of those that are not named, each chooses by itself
+    groups: Mapping[InstanceId, tuple[str, ...]] = field(default_factory=dict)
 
     def incarnation(self, instance: InstanceId) -> Incarnation:
         return Incarnation(instance, self.placement[instance].incarnation)

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from policies.migration.settings import MigrationSettings, Strategy
+from policies.migration.steps import Steps
+from policies.migration.strategies import cut
 from primitives.graph import InstanceId, Kind
 from primitives.slots import SlotSet
-from seep.protocol.view import MANAGER
+from primitives.topology import Assignment
+from seep.protocol.plans import Refusal, Refused
+from seep.protocol.view import MANAGER, STORAGE
 from seep.simulator.faults import Fault, What
 
 if TYPE_CHECKING:
@@ -86,12 +92,71 @@ def _slow(world: World, rng: random.Random, delay: int) -> None:
 
 def _move(world: World, rng: random.Random, _: int) -> None:
     """Some slots of an operator go to one instance, old or new."""
+    operator, parts = _any_change(world, rng)
+    world.perform(MANAGER, world.manager.move(operator, parts)[1])
+
+
+def _prepared_move(world: World, rng: random.Random, _: int) -> None:
+    """All that is asked for meanwhile, and all that fails, must leave it as it is."""
+    operator, parts = _any_change(world, rng)
+    first = world.manager.soonest(operator) + rng.randint(1, 12)
+    world.perform(MANAGER, world.manager.move(operator, parts, first)[1])
+
+
+def _any_change(world: World, rng: random.Random) -> tuple[str, dict[int, SlotSet]]:
     operator = _any_operator(world, rng)
     bits = world.query.graph.operators[operator].slot_bits
     slots = SlotSet(rng.sample(range(1 << bits), rng.randint(1, 1 << bits)))
     target = rng.choice([*_indexes(world, operator), world.manager.fresh_index(operator)])
-    effects = world.manager.move(operator, {target: slots})[1]
-    world.perform(MANAGER, effects)
+    return operator, {target: slots}
+
+
+def _migrate(world: World, rng: random.Random, delay: int) -> None:
+    """Any slot may go to any instance, old or new."""
+    operator = _any_operator(world, rng)
+    before, fresh = _latest(world, operator), world.manager.fresh_index(operator)
+    owners = [rng.choice([owner, *before.parts, fresh]) for owner in before.table]
+    settings = MigrationSettings(strategy=rng.choice(list(Strategy)), batch=rng.randint(1, 3))
+    _Walk(world, operator, cut(before, Assignment(owners).parts, settings), pause=min(delay, 40)).go_on()
+
+
+@dataclass(slots=True)
+class _Walk:
+    """The steps of a migration, each announced when the one before has taken effect."""
+
+    world: World
+    operator: str
+    steps: Steps
+    pause: int  #: until it looks again
+    at: int = 0
+    first: int = 0  #: the epoch of the last step
+    life: int = 0
+
+    def __post_init__(self) -> None:
+        self.life = self.world.lives
+
+    def go_on(self) -> None:
+        if self.world.lives != self.life or self.at == len(self.steps):
+            return
+        if self._committed() < self.first or self._step():
+            self.world.at(self.world.now + self.pause, self.go_on)
+
+    def _step(self) -> bool:
+        """Whether it is to go on: what has changed hands otherwise meanwhile may stand in its way for good."""
+        manager = self.world.manager
+        answer, effects = manager.move(self.operator, self.steps[self.at])
+        self.world.perform(MANAGER, effects)
+        if isinstance(answer, Refused):
+            self.at += answer.why is Refusal.NOTHING
+            return answer.why in (Refusal.BUSY, Refusal.NO_NODE, Refusal.NOTHING)
+        self.at, self.first = self.at + 1, manager.moves[answer.plan].first
+        self.world.tally.count("step" if self.at < len(self.steps) else "migrated")
+        return True
+
+    def _committed(self) -> int:
+        placed = self.world.manager.placement
+        sinks = [instance for instance in placed if self.world.query.graph.kind(instance.operator) is Kind.SINK]
+        return min(self.world.manager.safe.of(sink) for sink in sinks)
 
 
 def _blind_move(world: World, rng: random.Random, delay: int) -> None:
@@ -116,7 +181,7 @@ def _drain(world: World, rng: random.Random, _: int) -> None:
     indexes = _indexes(world, operator)
     if len(indexes) > 1:
         origin, target = rng.sample(indexes, 2)
-        slots = world.manager.topology.history[operator][-1].assignment.slots_of(origin)
+        slots = _latest(world, operator).slots_of(origin)
         effects = world.manager.move(operator, {target: slots})[1]
         world.perform(MANAGER, effects)
 
@@ -128,7 +193,7 @@ def _leave(world: World, rng: random.Random, delay: int) -> None:
     victim = rng.choice(nodes)
     world.perform(MANAGER, world.manager.node_leaving(victim))
     for instance in [i for i, seat in world.manager.placement.items() if seat.node == victim]:
-        slots = world.manager.topology.history[instance.operator][-1].assignment.slots_of(instance.index)
+        slots = _latest(world, instance.operator).slots_of(instance.index)
         fresh = world.manager.fresh_index(instance.operator)
         world.perform(MANAGER, world.manager.move(instance.operator, {fresh: slots})[1])
     if rng.random() < 0.5:
@@ -161,7 +226,7 @@ def _any_stateful(world: World, rng: random.Random) -> InstanceId:
 def _split_up(world: World, rng: random.Random, origin: InstanceId) -> None:
     """Gives some of the slots of an instance to one or two new ones."""
     operator = origin.operator
-    owned = list(world.manager.topology.history[operator][-1].assignment.slots_of(origin.index))
+    owned = list(_latest(world, operator).slots_of(origin.index))
     rng.shuffle(owned)
     given, fresh = owned[: rng.randint(1, len(owned))], world.manager.fresh_index(operator)
     parts = {fresh: SlotSet(given[::2]), fresh + 1: SlotSet(given[1::2])}
@@ -172,6 +237,17 @@ def _split_up(world: World, rng: random.Random, origin: InstanceId) -> None:
 def _checkpoint(world: World, rng: random.Random, _: int) -> None:
     operator = rng.choice([None, *world.query.graph.of_kind(Kind.STATEFUL)])
     world.perform(MANAGER, world.manager.checkpoint(operator))
+
+
+def _replicate(world: World, rng: random.Random, _: int) -> None:
+    """Any nodes, among them those that cannot: the one that hosts the instance, and one that was lost."""
+    groups = dict(world.manager.replication.groups)
+    for instance in world.manager.placement:
+        if world.query.graph.kind(instance.operator) is Kind.STATEFUL and rng.random() < 0.7:
+            nodes = [*world.live(), "lost"]
+            group = tuple(rng.sample(nodes, min(len(nodes), rng.randint(0, 3))))
+            groups[instance] = (STORAGE,) if rng.random() < 0.2 else group
+    world.perform(MANAGER, world.manager.replicate(groups))
 
 
 def _join(world: World, _: random.Random, __: int) -> None:
@@ -191,7 +267,11 @@ def _finish(world: World, _: random.Random, __: int) -> None:
 
 
 def _indexes(world: World, operator: str) -> list[int]:
-    return list(world.manager.topology.history[operator][-1].assignment.parts)
+    return list(_latest(world, operator).parts)
+
+
+def _latest(world: World, operator: str) -> Assignment:
+    return world.manager.topology.history[operator][-1].assignment
 
 
 _STRIKES: dict[What, Callable[[World, random.Random, int], None]] = {
@@ -207,11 +287,14 @@ _STRIKES: dict[What, Callable[[World, random.Random, int], None]] = {
     What.MOVE: _move,
     What.BLIND_MOVE: _blind_move,
     What.MOVE_BACK: _move_back,
+    What.PREPARED_MOVE: _prepared_move,
+    What.MIGRATE: _migrate,
     What.DRAIN: _drain,
     What.LEAVE: _leave,
     What.SPLIT: _split,
     What.BLIND_SPLIT: _blind_split,
     What.CHECKPOINT: _checkpoint,
+    What.REPLICATE: _replicate,
     What.JOIN: _join,
     What.PERSIST: _persist,
     What.RESTART: _restart,

@@ -20,6 +20,8 @@ class What(StrEnum):
     MOVE = "move"  #: plan kind 1: some slots of an operator to another or a new instance
     BLIND_MOVE = "blind move"  #: a move is planned while a node cannot hear the manager
     MOVE_BACK = "move back"  #: plan kind 1: the latest change of an operator is undone
+    PREPARED_MOVE = "prepared move"  #: plan kind 1, announced some epochs before its effect
+    MIGRATE = "migrate"  #: plan kind 1: a random change, cut by a random strategy, each step when the last has effect
     DRAIN = "drain"  #: plan kind 1: all slots of an instance elsewhere
     LEAVE = (
         "leave"  #: a node is to go: what it hosts is moved elsewhere as far as plans allow, and it may be killed then
@@ -27,6 +29,7 @@ class What(StrEnum):
     SPLIT = "split"  #: plan kind 3
     BLIND_SPLIT = "blind split"  #: the same while the origin cannot hear the manager, and so goes on for a while
     CHECKPOINT = "checkpoint"  #: on demand
+    REPLICATE = "replicate"  #: instances with state get groups of replicas, or the storage, or none any more
     JOIN = "join"  #: a fresh node
     PERSIST = "persist"  #: a cut is announced
     RESTART = "restart"  #: everything ends, the manager too, and a new run begins from the last complete cut
@@ -55,11 +58,14 @@ _WEIGHTS = {
     What.MOVE: 7,
     What.BLIND_MOVE: 3,
     What.MOVE_BACK: 3,
+    What.PREPARED_MOVE: 3,
+    What.MIGRATE: 4,
     What.DRAIN: 2,
     What.LEAVE: 2,
     What.SPLIT: 4,
     What.BLIND_SPLIT: 3,
     What.CHECKPOINT: 4,
+    What.REPLICATE: 4,
     What.JOIN: 1,
     What.PERSIST: 4,
     What.RESTART: 1,
@@ -68,7 +74,17 @@ _WEIGHTS = {
 
 
 #: Plans that a failure of the instances concerned may well follow.
-_PLANS = (What.MOVE, What.MOVE_BACK, What.BLIND_MOVE, What.DRAIN, What.LEAVE, What.SPLIT, What.BLIND_SPLIT)
+_PLANS = (
+    What.MOVE,
+    What.MOVE_BACK,
+    What.BLIND_MOVE,
+    What.PREPARED_MOVE,
+    What.MIGRATE,
+    What.DRAIN,
+    What.LEAVE,
+    What.SPLIT,
+    What.BLIND_SPLIT,
+)
 
 
 def _sequel(rng: random.Random, step: int) -> Fault:

@@ -8,18 +8,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from policies.replicas import replica_groups
 from primitives.graph import InstanceId, Kind
 from seep.protocol.checkpointing import CheckpointSettings
 from seep.protocol.core import ManagerSettings
 from seep.protocol.courier import Courier, Frame
 from seep.protocol.cuts import CutAbandoned, CutComplete, Persist, Recall, Recalled
 from seep.protocol.effects import Commit, Effect, Event, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
+from seep.protocol.holder import Holder
 from seep.protocol.logic import Logic, SourceLogic
 from seep.protocol.manager import Manager
-from seep.protocol.messages import BackupCounted, Persisted
+from seep.protocol.messages import BackupCounted, DeleteBackup, FindBackup, Persisted, Retrieve, StoreBackup
 from seep.protocol.node import Node
 from seep.protocol.sink import CommitAccepted, CommitRefused, SinkOpened
-from seep.protocol.view import MANAGER, Incarnation
+from seep.protocol.view import MANAGER, STORAGE, Incarnation
 from seep.simulator.archive import Archive
 from seep.simulator.faults import Fault
 from seep.simulator.network import Channel, Network
@@ -44,6 +46,7 @@ class Limits:
     bite: int = 2  #: rows per partition and epoch, at most
     steps: int = 60_000
     after: int = 60  #: steps that go on after the end, to see what zombies do
+    replicas: int = 0  #: nodes that keep each backup, placed anew whenever one comes or goes; 0: as upstream
 
 
 @dataclass(slots=True)
@@ -101,6 +104,8 @@ class World:
         self._operators = Operators(query, self.rng, limits.bite)
         self._batches = query.medium.batches(query.graph)
         self.archive = Archive()
+        #: what keeps backups outside of the nodes
+        self.storage = Holder(STORAGE)
         self.lives = 0
         self._manager_settings = ManagerSettings(
             window=self.rng.choice((2, 4, 8)),
@@ -109,24 +114,28 @@ class World:
             trim_every=self.rng.choice((1, 1, 3)),
             recovery_parallelism=self.rng.choice((1, 1, 1, 2, 3)),
             cut_chain=self.rng.choice((0, 1, 3)),
+            patience=dict.fromkeys(query.graph.operators, self.rng.choice((2, 20, 1 << 30))),
         )
         self.manager = Manager(query.graph, query.parallelism, self._manager_settings)
         self._launch()
         self._plan(faults)
 
     def _checkpoint_settings(self) -> CheckpointSettings:
-        return CheckpointSettings(every=self.rng.choice((1, 2, 4, 9)), changed=self.rng.choice((None, None, 3)))
+        every, changed = self.rng.choice((1, 2, 4, 9)), self.rng.choice((None, None, 3))
+        return CheckpointSettings(every, changed, credits=self.rng.choice((1, 1, 2, 3)))
 
     def _launch(self) -> None:
         for _ in range(self.rng.randint(2, 5)):
             self.join()
         self.perform(MANAGER, self.manager.launch())
+        self.place_replicas()
 
     def restart(self) -> None:
         """All processes are gone at once, the driver too; a new run goes on from the last complete cut."""
         if self.finished is not None or self.lost is not None:
             return
         self.lives += 1
+        self.storage = Holder(STORAGE)
         self.network = Network(self.rng)
         self.nodes.clear()
         self.frozen.clear()
@@ -283,8 +292,36 @@ class World:
         self.at(self.now + self.rng.randint(1, 80), written)
 
     def _post(self, source: str, target: str, body: Any) -> None:
+        if target == STORAGE:
+            self._ask_storage(source, body)
+            return
         version = self.nodes[source].version if source in self.nodes else 0
         self.network.send(Channel(source, target, None), self._courier(source, target).post(version, body))
+
+    def _ask_storage(self, source: str, body: Any) -> None:
+        """Whoever asks works on the storage by itself, and takes a while; nobody hears of it if it ends before."""
+        life = self.lives
+        ask: dict[type, Callable[[str, Any], list[Effect]]] = {
+            StoreBackup: self.storage.on_store,
+            Retrieve: self.storage.on_retrieve,
+            DeleteBackup: lambda _, message: self.storage.on_delete(message),
+            FindBackup: lambda _, message: self.storage.on_find(message),
+        }
+
+        def done() -> None:
+            if life != self.lives or (source != MANAGER and source not in self.nodes):
+                return
+            for effect in ask[type(body)](source, body):
+                assert isinstance(effect, Post)
+                if effect.to == source == MANAGER:
+                    self.perform(MANAGER, self.manager.receive(STORAGE, effect.body))
+                elif effect.to == source:
+                    node = self.nodes[source]
+                    self.perform(source, node.receive(STORAGE, node.version, effect.body))
+                else:
+                    self._post(source, effect.to, effect.body)
+
+        self.at(self.now + self.rng.randint(1, 60), done)
 
     def _wake(self, stream: Stream) -> None:
         if stream not in self._waking:
@@ -308,6 +345,7 @@ class World:
         self.nodes[name] = Node(name, self._operators, self._batches, self._settings, self.query.medium.outbox)
         self.vms[name] = f"vm{self.rng.randint(1, 4)}"
         self.perform(MANAGER, self.manager.node_joined(name, self.vms[name]))
+        self.place_replicas()
 
     def kill(self, name: str) -> None:
         self.nodes.pop(name, None)
@@ -327,7 +365,18 @@ class World:
         """The failure detector's word; a replacement is on its way."""
         if name in self.manager.nodes:
             self.perform(MANAGER, self.manager.node_lost(name))
+            self.place_replicas()
             self.at(self.now + self.rng.randint(0, 80), self.join)
+
+    def place_replicas(self) -> None:
+        """As the runtime does, where the schedule says so."""
+        if self.limits.replicas:
+            manager = self.manager
+            stateful = [i for i in manager.placement if self.query.graph.kind(i.operator) is Kind.STATEFUL]
+            hosts = {i: seat.node for i, seat in manager.placement.items()}
+            sizes, present = dict.fromkeys(stateful, 1), manager.replication.groups
+            groups = replica_groups(sizes, hosts, list(manager.nodes), self.limits.replicas, self.vms, present)
+            self.perform(MANAGER, manager.replicate(groups))
 
     def cut(self, a: str, b: str, delay: int) -> None:
         if self.network.is_up(a, b):
@@ -348,7 +397,9 @@ class World:
 
     def has_backup(self, owner: InstanceId) -> bool:
         """Whether any live node keeps a backup of the owner that is fit for a restore."""
-        return any((self.nodes[n].holder.store.epoch(owner) or -1) >= self.manager.safe.of(owner) for n in self.live())
+        stores = [self.storage.store, *(self.nodes[n].holder.store for n in self.live())]
+        safe, void = self.manager.safe.of(owner), self.manager.replication.void_before(owner)
+        return any((store.epoch(owner) or -1) >= safe and store.order(owner) >= void for store in stores)
 
     def _state(self) -> str:
         at = {str(i): instance.processed for node in self.live() for i, instance in self.nodes[node].instances.items()}

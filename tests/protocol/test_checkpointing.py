@@ -36,7 +36,7 @@ def test_a_checkpoint_is_due_some_epochs_after_the_last_one() -> None:
     machine = checkpointing(every=10, epoch=4)
     assert [machine.is_due(epoch, changed=0) for epoch in (13, 14)] == [False, True]
     machine.taken(14)
-    machine.on_counted(Copy(HOME, 14))
+    machine.on_counted(Copy((HOME,), 14))
     assert [machine.is_due(epoch, changed=0) for epoch in (23, 24)] == [False, True]
 
 
@@ -51,7 +51,7 @@ def test_a_checkpoint_is_due_on_demand_and_once() -> None:
     machine.wanted = True
     assert machine.is_due(1, 0)
     machine.taken(1)
-    machine.on_counted(Copy(HOME, 1))
+    machine.on_counted(Copy((HOME,), 1))
     assert not machine.is_due(1, 0)
 
 
@@ -60,7 +60,7 @@ def test_only_one_checkpoint_is_under_way_at_a_time() -> None:
     machine.taken(1)
     machine.wanted = True
     assert not machine.is_due(1000, 1000)
-    machine.on_counted(Copy(HOME, 1))
+    machine.on_counted(Copy((HOME,), 1))
     assert machine.is_due(2, 0)
 
 
@@ -69,7 +69,7 @@ def test_without_another_node_there_is_nobody_to_keep_a_backup() -> None:
     machine = Checkpointing(SUM, "only node", CheckpointSettings(every=1), None, 0)
     machine.on_view(view_of(TOPOLOGY, seats=here))
     machine.wanted = True
-    assert (machine.holder, machine.is_due(100, 100)) == (None, False)
+    assert (machine.holders, machine.is_due(100, 100)) == ((), False)
 
 
 def test_checkpoints_of_an_incarnation_are_counted() -> None:
@@ -86,25 +86,24 @@ def test_the_first_checkpoint_is_full_and_the_next_builds_on_what_was_recorded()
     machine = checkpointing()
     assert machine.base is None
     machine.taken(5)
-    assert machine.base is None  # the holder may not have it
-    assert machine.on_counted(Copy(HOME, 5))
+    assert machine.on_counted(Copy((HOME,), 5))
     assert machine.base == 5
 
 
 def test_who_was_restored_builds_on_the_backup_that_it_came_from() -> None:
-    assert checkpointing(counted=Copy(HOME, 5), epoch=5).base == 5
+    assert checkpointing(counted=Copy((HOME,), 5), epoch=5).base == 5
 
 
-@pytest.mark.parametrize("other", [Copy(HOME, 4), Copy("elsewhere", 5)])
+@pytest.mark.parametrize("other", [Copy((HOME,), 4), Copy(("elsewhere",), 5)])
 def test_a_record_of_another_checkpoint_is_not_taken_for_the_one_under_way(other: Copy) -> None:
     machine = checkpointing()
     machine.taken(5)
     assert not machine.on_counted(other)
-    assert (machine.under_way, machine.base) == (Copy(HOME, 5), None)
+    assert machine.under_way == [Copy((HOME,), 5)]
 
 
 def test_a_holder_that_lacks_the_base_gets_a_full_checkpoint() -> None:
-    machine = checkpointing(counted=Copy(HOME, 5), epoch=5)
+    machine = checkpointing(counted=Copy((HOME,), 5), epoch=5)
     machine.taken(8)
     machine.on_refused(8, Stored.NEEDS_FULL)
     assert (machine.base, machine.is_due(8, 0)) == (None, True)
@@ -112,34 +111,34 @@ def test_a_holder_that_lacks_the_base_gets_a_full_checkpoint() -> None:
 
 @pytest.mark.parametrize(("epoch", "why"), [(7, Stored.NEEDS_FULL), (8, Stored.FENCED)])
 def test_other_refusals_change_nothing(epoch: int, why: Stored) -> None:
-    machine = checkpointing(counted=Copy(HOME, 5), epoch=5)
+    machine = checkpointing(counted=Copy((HOME,), 5), epoch=5)
     machine.taken(8)
     machine.on_refused(epoch, why)
-    assert (machine.under_way, machine.counted, machine.wanted) == (Copy(HOME, 8), Copy(HOME, 5), False)
+    assert (machine.under_way, machine.counted, machine.wanted) == ([Copy((HOME,), 8)], Copy((HOME,), 5), False)
 
 
 # -- at whom ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_backup_is_kept_where_an_upstream_instance_lives() -> None:
-    assert checkpointing().holder == HOME
+    assert checkpointing().holders == (HOME,)
 
 
 def test_upstream_instances_on_lost_nodes_are_not_asked() -> None:
     view = view_of(TOPOLOGY, lost=[HOME])
-    holder = checkpointing(view=view).holder
+    (holder,) = checkpointing(view=view).holders
     assert holder in view.nodes - {node_of(SUM)}
 
 
 def test_when_upstream_moves_a_full_backup_goes_to_its_new_place() -> None:
-    machine = checkpointing(counted=Copy(HOME, 5), epoch=5)
+    machine = checkpointing(counted=Copy((HOME,), 5), epoch=5)
     machine.on_view(moved_away(idle=[HOME]))
-    assert (machine.holder, machine.base, machine.is_due(6, 0)) == ("elsewhere", None, True)
-    assert machine.counted == Copy(HOME, 5)  # the old one counts until the new one is recorded
+    assert (machine.holders, machine.base, machine.is_due(6, 0)) == (("elsewhere",), None, True)
+    assert machine.counted == Copy((HOME,), 5)  # the old one counts until the new one is recorded
 
 
 def test_when_the_holder_fails_a_full_backup_is_due_elsewhere() -> None:
-    machine = checkpointing(counted=Copy(HOME, 5), epoch=5)
+    machine = checkpointing(counted=Copy((HOME,), 5), epoch=5)
     machine.on_view(moved_away(idle=[]))
     assert (machine.counted, machine.base, machine.is_due(6, 0)) == (None, None, True)
 
@@ -148,10 +147,10 @@ def test_when_the_holder_fails_while_a_checkpoint_is_under_way_another_one_is_du
     machine = checkpointing()
     machine.taken(5)
     machine.on_view(moved_away(idle=[]))
-    assert (machine.under_way, machine.is_due(6, 0)) == (None, True)
+    assert (machine.under_way, machine.is_due(6, 0)) == ([], True)
 
 
 def test_a_view_that_changes_nothing_about_the_holder_calls_for_no_checkpoint() -> None:
-    machine = checkpointing(counted=Copy(HOME, 5), epoch=5)
+    machine = checkpointing(counted=Copy((HOME,), 5), epoch=5)
     machine.on_view(view_of(TOPOLOGY, 2))
     assert not machine.is_due(6, 0)

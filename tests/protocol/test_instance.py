@@ -376,7 +376,7 @@ def test_once_a_backup_is_recorded_the_next_checkpoint_carries_only_changes() ->
     instance.start(FromNothing(0))
     feed(instance, 1, row(0, 5), row(1, 1))
     assert letters(feed(instance, 2, row(1, 1)), StoreBackup) == []  # one is under way
-    effects = instance.handle(BackupCounted(life(SUM), 1, HOLDER))
+    effects = instance.handle(BackupCounted(life(SUM), 1, (HOLDER,)))
     delta = letter(effects, StoreBackup).checkpoint
     assert (delta.epoch, delta.base, [epoch for epoch, _ in delta.buffer]) == (2, 1, [2])
     assert [dict(cells) for chunk in delta.state for cells in chunk.cells.values() if cells] == [{KEYS[1]: 2}]
@@ -393,7 +393,7 @@ def test_a_checkpoint_is_taken_when_much_has_changed_since_the_last_one() -> Non
     instance = summing(settings=CheckpointSettings(every=1000, changed=2))
     instance.start(FromNothing(0))
     instance.handle(TakeCheckpoint(life(SUM)))
-    instance.handle(BackupCounted(life(SUM), 0, HOLDER))
+    instance.handle(BackupCounted(life(SUM), 0, (HOLDER,)))
     assert letters(feed(instance, 1, row(0, 5)), StoreBackup) == []
     assert letter(feed(instance, 2, row(1, 5)), StoreBackup).checkpoint.base == 0
 
@@ -402,7 +402,7 @@ def test_a_holder_that_lacks_the_base_is_sent_the_whole() -> None:
     instance = summing(settings=CheckpointSettings(every=1))
     instance.start(FromNothing(0))
     feed(instance, 1, row(0, 5))
-    instance.handle(BackupCounted(life(SUM), 1, HOLDER))
+    instance.handle(BackupCounted(life(SUM), 1, (HOLDER,)))
     assert letter(feed(instance, 2, row(1, 6)), StoreBackup).checkpoint.base == 1
     whole = letter(instance.handle(BackupRefused(life(SUM), 2, Stored.NEEDS_FULL)), StoreBackup).checkpoint
     assert (whole.epoch, whole.base) == (2, None)
@@ -412,7 +412,7 @@ def test_when_the_holder_is_lost_the_owner_backs_up_anew_elsewhere() -> None:
     instance = summing(settings=CheckpointSettings(every=1))
     instance.start(FromNothing(0))
     feed(instance, 1, row(0, 5))
-    instance.handle(BackupCounted(life(SUM), 1, HOLDER))
+    instance.handle(BackupCounted(life(SUM), 1, (HOLDER,)))
     effects = instance.handle(view_of(ALONE, 2, {PASS: Seat("new home", 1)}))
     assert addressees(effects, StoreBackup) == ["new home"]
     assert letter(effects, StoreBackup).checkpoint.base is None
@@ -638,6 +638,21 @@ def handover(number: int = 0, total: int = 20) -> StateMoved:
     return StateMoved(life(SUM, number), life(SUM1), 3, None, tuple(chunk.select(SlotSet([1])) for chunk in state))
 
 
+def test_rows_that_had_to_wait_for_the_state_of_their_slot_are_counted() -> None:
+    target = target_at(2)
+    feed(target, 3, row(1, 1), row(1, 2), row(2, 1))
+    assert target.held_back == 0
+    target.handle(handover())
+    assert (target.processed, target.held_back) == (3, 2)
+
+
+def test_rows_whose_state_was_there_before_them_are_not_held_back() -> None:
+    target = target_at(2)
+    target.handle(handover())
+    feed(target, 3, row(1, 1), row(2, 1))
+    assert (target.processed, target.held_back) == (3, 0)
+
+
 def test_a_new_owner_asks_the_old_one_as_soon_as_it_knows_of_the_plan() -> None:
     target = summing(view_of(Topology.initial(GRAPH, {"sum": 2})), life(SUM1))
     target.start(FromNothing(0))
@@ -724,7 +739,7 @@ def test_a_target_that_is_warmed_up_asks_only_for_what_changed_since() -> None:
 def test_state_fetched_ahead_and_what_changed_since_make_the_whole() -> None:
     origin = origin_at(1)
     origin.handle(TakeCheckpoint(life(SUM)))
-    origin.handle(BackupCounted(life(SUM), 1, HOLDER))
+    origin.handle(BackupCounted(life(SUM), 1, (HOLDER,)))
     target = target_at(2)
     origin.handle(letter(target.handle(fetched(1)), Attach))
     feed(origin, 2, row(1, 5))

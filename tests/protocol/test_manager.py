@@ -248,7 +248,7 @@ def test_a_backup_counts_once_it_is_recorded_and_the_owner_is_told() -> None:
     desk = Desk()
     desk.tick(5)
     effects = desk.back_up(SUM, 4)
-    assert effects == [Post(HOME[SUM], BackupCounted(life(SUM), 4, KEEPER))]
+    assert effects == [Post(HOME[SUM], BackupCounted(life(SUM), 4, (KEEPER,)))]
     assert desk.manager.safe.of(SUM) == 4
 
 
@@ -256,8 +256,8 @@ def test_an_old_copy_is_deleted_only_when_the_new_one_is_recorded() -> None:
     desk = Desk()
     desk.back_up(SUM, 4, serial=0)
     effects = desk.back_up(SUM, 6, HOME[NUMBERS], serial=1)
-    assert effects[0] == Post(KEEPER, DeleteBackup(SUM, (0, 0)))
-    assert letter(effects, BackupCounted) == BackupCounted(life(SUM), 6, HOME[NUMBERS])
+    assert effects[0] == Post(KEEPER, DeleteBackup(SUM, (0, 1)))
+    assert letter(effects, BackupCounted) == BackupCounted(life(SUM), 6, (HOME[NUMBERS],))
 
 
 def test_a_newer_backup_at_the_same_holder_deletes_nothing() -> None:
@@ -617,7 +617,7 @@ def test_after_a_split_nothing_counts_that_the_origin_backed_up_after_the_cut() 
     desk.back_up(SUM, 6, HOME[OUT])
     desk.hear(SPARE, Restored(life(SUM1), 5, KEEPER, 1))
     effects = desk.hear("another", Restored(life(SUM, 1), 5, KEEPER, 1))
-    assert letters(effects, DeleteBackup) == [DeleteBackup(SUM, (0, 6))]
+    assert letters(effects, DeleteBackup) == [DeleteBackup(SUM, (1, -1))]  # all that is older than the parts
     assert addressees(effects, DeleteBackup) == [HOME[OUT]]
     assert desk.manager.safe.of(SUM) == 5
 

@@ -12,7 +12,7 @@ import pytest
 from primitives.graph import InstanceId
 from primitives.partition import partition_buffer_state
 from primitives.trim import safe_to_trim
-from seep.protocol import core, instance, keyed, safety, source
+from seep.protocol import instance, keyed, safety, source
 from seep.protocol.core import ManagerCore
 from seep.protocol.cuts import Beginning
 from seep.protocol.departures import Departures
@@ -21,6 +21,8 @@ from seep.protocol.instance import Instance
 from seep.protocol.manager import Manager
 from seep.protocol.messages import FromNothing, Logged
 from seep.protocol.node import Node
+from seep.protocol.recovery import RecoveringManager
+from seep.protocol.replication import BackupCopy, Replication
 from seep.simulator.cells import Cells
 from seep.simulator.faults import What
 from seep.simulator.schedule import Outcome, Plan, Verdict, minimise, run_schedule
@@ -106,20 +108,31 @@ def begin_empty_where_state_is_lost() -> AbstractContextManager[Any]:
         if self.nodes:
             self._seat(lost, self._pick_node(), FromNothing(self.safe.of(lost)))
 
-    return patch.object(core.ManagerCore, "_search", begin_empty)
+    return patch.object(RecoveringManager, "_search", begin_empty)
 
 
 def give_up_without_asking_for_unrecorded_copies() -> AbstractContextManager[Any]:
-    return patch.object(core.ManagerCore, "_search", core.ManagerCore._fail)
+    return patch.object(RecoveringManager, "_search", RecoveringManager._fail)
+
+
+def count_a_backup_as_soon_as_one_replica_has_it() -> AbstractContextManager[Any]:
+    def of_the_newest(self: Replication, owner: InstanceId, live: Any) -> Any:
+        chain = self._chains.get(owner)
+        if chain is None:
+            return None
+        order, epoch = max(chain.has.values())
+        return epoch, BackupCopy(tuple(node for node in chain.holders if node in live) or ("n1",), order)
+
+    return patch.object(Replication, "counts", of_the_newest)
 
 
 def complete_a_cut_before_the_sinks_have_committed_it() -> AbstractContextManager[Any]:
-    committed = core.ManagerCore._has_committed
+    committed = ManagerCore._has_committed
 
     def at_once(self: Any, sink: InstanceId, epoch: int) -> bool:
         return epoch != self.final or committed(self, sink, epoch)
 
-    return patch.object(core.ManagerCore, "_has_committed", at_once)
+    return patch.object(ManagerCore, "_has_committed", at_once)
 
 
 def give_a_new_life_the_incarnations_of_the_last() -> AbstractContextManager[Any]:
@@ -138,6 +151,7 @@ def forget_what_changed_since_the_last_cut() -> AbstractContextManager[Any]:
 
 
 ALL: tuple[What, ...] = ()
+REPLICAS = (What.REPLICATE, What.KILL, What.CHECKPOINT, What.JOIN)
 
 #: The rule that is broken, the kinds of fault that show it soonest, and how many schedules may pass unnoticed.
 BROKEN: dict[Callable[[], AbstractContextManager[Any]], tuple[tuple[What, ...], int]] = {
@@ -154,6 +168,7 @@ BROKEN: dict[Callable[[], AbstractContextManager[Any]], tuple[tuple[What, ...], 
     leave_departed_slots_out_of_checkpoints: (ALL, 200),
     begin_empty_where_state_is_lost: (ALL, 200),
     give_up_without_asking_for_unrecorded_copies: (ALL, 1_000),
+    count_a_backup_as_soon_as_one_replica_has_it: (REPLICAS, 1_000),
     give_a_new_life_the_incarnations_of_the_last: ((What.RESTART, What.KILL), 100),
 }
 

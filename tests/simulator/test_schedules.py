@@ -11,6 +11,7 @@ from seep.simulator.__main__ import main
 from seep.simulator.faults import Fault, What
 from seep.simulator.schedule import Outcome, Plan, Verdict, run_schedule
 from seep.simulator.soak import Summary, report, soak
+from seep.simulator.world import Limits
 
 SCHEDULES = 5_000
 
@@ -64,6 +65,20 @@ def test_the_loss_of_all_nodes_with_state_is_reported_not_papered_over() -> None
     faults = [Fault(step, What.KILL_PAIR, step, 5) for step in range(150, 600, 50)]
     verdicts = {run_schedule(seed, faults=faults).verdict for seed in range(40)}
     assert verdicts == {Verdict.EXACT, Verdict.STATE_LOST}
+
+
+def test_replicas_on_two_nodes_are_lost_far_less_often_than_one_backup_upstream() -> None:
+    """What each of many single failures hits is there twice more; only one right after another still finds nothing."""
+    faults = [Fault(step, What.KILL_CONCERNED, step, 5) for step in range(150, 900, 150)]
+    faults += [Fault(step, What.MOVE, step, 5) for step in range(100, 900, 150)]
+
+    def lost(replicas: int) -> int:
+        plan = Plan(limits=Limits(rows=30, replicas=replicas))
+        outcomes = [run_schedule(seed, plan, sorted(faults)) for seed in range(150)]
+        assert not [outcome for outcome in outcomes if outcome.verdict is Verdict.VIOLATION]
+        return sum(outcome.verdict is Verdict.STATE_LOST for outcome in outcomes)
+
+    assert lost(2) < lost(0) / 2
 
 
 def test_replay_shows_the_events_of_a_seed(capsys: pytest.CaptureFixture[str]) -> None:

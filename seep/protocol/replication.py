@@ -1,0 +1,131 @@
+"""Replication, as the manager follows it: which holders of a chain have a backup, and which of them are late."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from primitives.graph import InstanceId
+from seep.protocol.messages import BackupStored
+from seep.protocol.view import STORAGE
+
+Order = tuple[int, int]
+
+
+class BackupCopy(NamedTuple):
+    """Where the recorded backup of an instance is: all of its holders have it, or a later one."""
+
+    holders: tuple[str, ...]
+    order: Order
+
+    def nearest(self, node: str | None, turn: int) -> str:
+        """The holder on a node, if there is one; else by turns, so that several fetch from several."""
+        return node if node in self.holders else self.holders[turn % len(self.holders)]
+
+    def without(self, node: str) -> BackupCopy | None:
+        """What is left of it when a node is lost."""
+        left = tuple(holder for holder in self.holders if holder != node)
+        return BackupCopy(left, self.order) if left else None
+
+
+@dataclass(slots=True)
+class _Chain:
+    """One owner's holders, and the newest that each has told of."""
+
+    holders: tuple[str, ...]
+    has: dict[str, tuple[Order, int]] = field(default_factory=dict)
+    #: the newest that one had told of when others had not, and the pulse then
+    awaited: tuple[tuple[Order, int], int] | None = None
+
+    def wait(self, live: Collection[str], pulse: int) -> None:
+        """Begins to wait for the slower ones, or ends that, or waits for what came since."""
+        known = [self.has.get(node) for node in self.holders if is_there(node, live)]
+        slowest = None if None in known else min(told for told in known if told is not None)
+        if slowest is not None and (self.awaited is None or slowest >= self.awaited[0]):
+            self.awaited = None
+        newest = max(self.has.values())
+        if self.awaited is None and slowest != newest:
+            self.awaited = newest, pulse
+
+
+class Replication:
+    """Of every owner: the group that is to keep its backups, and how far these have come."""
+
+    def __init__(self) -> None:
+        #: by whoever places replicas; an owner that is not there chooses by itself
+        self.groups: dict[InstanceId, tuple[str, ...]] = {}
+        self._chains: dict[InstanceId, _Chain] = {}
+        self._void: dict[InstanceId, Order] = {}
+
+    def stored(self, holder: str, message: BackupStored, live: Collection[str], pulse: int) -> None:
+        """A holder has a backup."""
+        owner, told = message.owner.instance, (message.order, message.epoch)
+        chain = self._chains.setdefault(owner, _Chain(message.chain or (holder,)))
+        if (message.chain or (holder,)) != chain.holders:
+            if chain.has and told < max(chain.has.values()):
+                return  # of a chain that is no more
+            has = {node: known for node, known in chain.has.items() if node in message.chain}
+            chain = self._chains[owner] = _Chain(message.chain or (holder,), has)
+        chain.has[holder] = max(told, chain.has.get(holder, told))
+        chain.wait(live, pulse)
+
+    def counts(self, owner: InstanceId, live: Collection[str]) -> tuple[int, BackupCopy] | None:
+        """The epoch up to which all live holders have the owner's backups, if they have any; and who these are."""
+        chain = self._chains.get(owner)
+        holders = tuple(node for node in chain.holders if is_there(node, live)) if chain else ()
+        if chain is None or not holders or not all(node in chain.has for node in holders):
+            return None
+        order, epoch = min(chain.has[node] for node in holders)
+        return epoch, BackupCopy(holders, order)
+
+    def late(
+        self, pulse: int, patience: Mapping[str, int], live: Collection[str]
+    ) -> Mapping[InstanceId, tuple[str, ...]]:
+        """Holders that have been behind the others of their chain for too long."""
+        found = {}
+        for owner, chain in self._chains.items():
+            allowed = patience.get(owner.operator)
+            if chain.awaited is not None and allowed is not None and pulse - chain.awaited[1] > allowed:
+                nothing = ((-1, -1), -1)
+                behind = (n for n in chain.holders if chain.has.get(n, nothing) < chain.awaited[0])
+                found[owner] = tuple(node for node in behind if node in live)
+        return found
+
+    def chain(self, owner: InstanceId) -> tuple[str, ...]:
+        """Who is about to have the owner's next backup."""
+        return self._chains[owner].holders if owner in self._chains else ()
+
+    def regroup(self, groups: Mapping[InstanceId, tuple[str, ...]]) -> bool:
+        """From now on these are to keep backups; says whether that changes anything."""
+        before, self.groups = self.groups, {owner: group for owner, group in groups.items() if group}
+        return before != self.groups
+
+    def exclude(self, owner: InstanceId, nodes: Collection[str]) -> None:
+        """These are not to keep the owner's backups any more."""
+        left = tuple(node for node in self.groups.get(owner, ()) if node not in nodes)
+        self.regroup({**self.groups, owner: left})
+        self._chains.pop(owner, None)
+
+    def lose(self, node: str) -> list[InstanceId]:
+        """A node is gone; returns the owners in whose chain it was, for which something may count now."""
+        self.regroup({owner: tuple(n for n in group if n != node) for owner, group in self.groups.items()})
+        return [owner for owner, chain in self._chains.items() if node in chain.holders]
+
+    def void(self, owner: InstanceId, before: Order) -> None:
+        """Backups of lower order are of a past that was amended."""
+        self._chains.pop(owner, None)
+        self._void[owner] = before
+
+    def void_before(self, owner: InstanceId) -> Order:
+        """The lowest order of backups that may still be used."""
+        return self._void.get(owner, (-1, -1))
+
+    def retire(self, owner: InstanceId) -> None:
+        """The instance is no more."""
+        for record in (self.groups, self._chains, self._void):
+            record.pop(owner, None)
+
+
+def is_there(holder: str, nodes: Collection[str]) -> bool:
+    return holder == STORAGE or holder in nodes

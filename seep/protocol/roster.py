@@ -1,0 +1,99 @@
+"""The roster: which nodes are live, and which incarnation of which instance lives where."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+from primitives.graph import InstanceId
+from seep.protocol.view import Incarnation, Seat
+
+
+class Roster:
+    """The manager's record. No number is ever given twice, neither of an incarnation nor of an instance."""
+
+    def __init__(self, first_incarnation: int) -> None:
+        self._first_incarnation = first_incarnation
+        #: live nodes, and the last view that each has acknowledged
+        self.nodes: dict[str, int] = {}
+        #: where live nodes run, as far as that is known
+        self.vms: dict[str, str] = {}
+        #: live nodes that will go: nothing is put there any more
+        self.leaving: set[str] = set()
+        #: where each instance lives, or lived last if its node is lost
+        self.placement: dict[InstanceId, Seat] = {}
+        #: the number of each instance's next incarnation
+        self._next: dict[InstanceId, int] = {}
+
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    def join(self, node: str, vm: str | None) -> None:
+        self.nodes[node] = 0
+        if vm is not None:
+            self.vms[node] = vm
+
+    def lose(self, node: str) -> bool:
+        """Whether the node was live until now."""
+        self.vms.pop(node, None)
+        self.leaving.discard(node)
+        return self.nodes.pop(node, None) is not None
+
+    def acknowledged(self, node: str, version: int) -> None:
+        self.nodes[node] = version
+
+    def known_to_all(self) -> int:
+        """The last view that every live node has acknowledged."""
+        return min(self.nodes.values(), default=0)
+
+    def least_loaded(
+        self, reserved: Iterable[str], avoid: Collection[str], near: Collection[str] = (), first: bool = False
+    ) -> str | None:
+        """A node with the fewest instances and reservations; one to avoid or to be left only in need.
+
+        Of equals, one that is near; with `first`, one that is near goes before one with fewer.
+        """
+        load = Counter(seat.node for seat in self.placement.values())
+        load.update(reserved)
+
+        def rank(node: str) -> tuple[object, ...]:
+            far = node not in near
+            return node in self.leaving, node in avoid, first and far, load[node], far, node
+
+        return min(self.nodes, key=rank, default=None)
+
+    # -- instances ----------------------------------------------------------------------------------------------------
+
+    def seat(self, identity: Incarnation, node: str) -> None:
+        """From now on this incarnation is the current one."""
+        self.placement[identity.instance] = Seat(node, identity.number)
+
+    def remove(self, instance: InstanceId) -> None:
+        """It lives no more; its number stays taken."""
+        del self.placement[instance]
+
+    def next_incarnation(self, instance: InstanceId) -> Incarnation:
+        number = self._next.get(instance, self._first_incarnation)
+        self._next[instance] = number + 1
+        return Incarnation(instance, number)
+
+    def was_born(self, instance: InstanceId) -> bool:
+        """Whether there ever was such an instance."""
+        return instance in self._next
+
+    def fresh_index(self, operator: str) -> int:
+        """From this number on, no instance of the operator ever had one."""
+        return 1 + max(i.index for i in self._next if i.operator == operator)
+
+    def incarnation(self, instance: InstanceId) -> Incarnation:
+        return Incarnation(instance, self.placement[instance].incarnation)
+
+    def is_current(self, identity: Incarnation) -> bool:
+        seat = self.placement.get(identity.instance)
+        return seat is not None and seat.incarnation == identity.number
+
+    def is_live(self, instance: InstanceId) -> bool:
+        """Whether the node that it was put on is."""
+        return self.placement[instance].node in self.nodes
+
+    def living_on(self, node: str) -> list[InstanceId]:
+        return [instance for instance, seat in self.placement.items() if seat.node == node]

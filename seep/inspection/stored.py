@@ -9,8 +9,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from primitives.avro_file import Damaged
-from primitives.errors import EnvironmentFault, SeepError, UserError
+from primitives.errors import Damaged, EnvironmentFault, SeepError, UserError
 from primitives.manifest import Component, Manifest, read_manifest
 from primitives.slots import SlotSet
 from seep.inspection.container import StoredContainer

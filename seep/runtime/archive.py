@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from queue import SimpleQueue
 from typing import Any
 
 from primitives.checkpoint import Checkpoint
 from primitives.chunk import Chunk
 from primitives.errors import InternalError, SeepError
-from primitives.evolution import Migrate, resolve
+from primitives.evolution import Evolution
 from primitives.graph import InstanceId
-from primitives.manifest import Component, Manifest, read_manifest
+from primitives.manifest import Manifest, manifests_of
 from primitives.persist import persist_state, retrieve_state
 from primitives.slots import SlotSet
 from seep.protocol.cuts import Part, Persist
@@ -21,6 +22,7 @@ from seep.storage.catalogue import Catalogue
 from seep.storage.layout import blob_key
 from seep.storage.location import store_of
 from seep.storage.settings import StorageSettings
+from seep.storage.store import BlobStore
 
 Tell = Callable[[Persisted | PersistFailed], None]
 
@@ -30,7 +32,6 @@ class Archive:
 
     def __init__(self, settings: StorageSettings, query: str, begins_from: int | None) -> None:
         self._settings, self._query, self._begins_from = settings, query, begins_from
-        self._manifest: Manifest | None = None
         self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="seep archive", daemon=True)
         self._thread.start()
@@ -44,7 +45,7 @@ class Archive:
         operator: str,
         slots: SlotSet,
         declared: Sequence[Chunk],
-        migrate: Migrate | None,
+        evolution: Evolution | None,
         give: Callable[[tuple[Chunk, ...]], None],
         fail: Callable[[BaseException], None],
     ) -> None:
@@ -52,7 +53,7 @@ class Archive:
 
         def work() -> None:
             try:
-                give(self._state(operator, slots, declared, migrate))
+                give(self._state(operator, slots, declared, evolution or Evolution()))
             except BaseException as reason:
                 fail(reason)
 
@@ -79,37 +80,32 @@ class Archive:
         return Persisted(part.owner, cut.id, Part(part.slots, part.base, written.model_dump_json()))
 
     def _putter(self, owner: InstanceId, checkpoint: int) -> Callable[[str, Sequence[Any]], str]:
-        store = store_of(self._settings)
-        if store is None:
-            raise InternalError("a cut was asked for, and there is no storage")
-
         def put(name: str, parts: Sequence[Any]) -> str:
             key = blob_key(self._query, checkpoint, owner.operator, name)
-            store.put(key, parts)
+            self._store.put(key, parts)
             return key
 
         return put
 
     def _state(
-        self, operator: str, slots: SlotSet, declared: Sequence[Chunk], migrate: Migrate | None
+        self, operator: str, slots: SlotSet, declared: Sequence[Chunk], evolution: Evolution
     ) -> tuple[Chunk, ...]:
-        component = self._component(operator)
-        store = store_of(self._settings)
-        if component is None or store is None:
+        component = self._beginning.components.get(operator)
+        if component is None:
             return ()
-        stored = retrieve_state(component, slots, store.get)
-        by_name = {chunk.name: [each for each in stored if each.name == chunk.name] for chunk in stored}
-        resolved: list[Chunk] = []
-        for chunk in declared:
-            resolved += resolve(by_name.pop(chunk.name, []), chunk, migrate=migrate)
-        return (*resolved, *(chunk for chunks in by_name.values() for chunk in chunks))
+        return evolution.adapted(retrieve_state(component, slots, self._store.get), declared, slots)
 
-    def _component(self, operator: str) -> Component | None:
-        if self._manifest is None:
-            store = store_of(self._settings)
-            if store is None or self._begins_from is None:
-                raise InternalError("a run is to begin from a checkpoint, and there is none")
-            catalogue = Catalogue(store, self._query, read_manifest)
-            name = f"checkpoint {self._begins_from} of {self._query}"
-            self._manifest = read_manifest(catalogue.read_manifest(self._begins_from), name)
-        return self._manifest.components.get(operator)
+    @cached_property
+    def _store(self) -> BlobStore:
+        """Opened once: that costs, and what it has in its cache is of use for as long as it is open."""
+        store = store_of(self._settings)
+        if store is None:
+            raise InternalError("state is to be written or read, and there is no storage")
+        return store
+
+    @cached_property
+    def _beginning(self) -> Manifest:
+        """Of the checkpoint that the run begins from."""
+        if self._begins_from is None:
+            raise InternalError("a run is to begin from a checkpoint, and there is none")
+        return Catalogue(self._store, self._query, manifests_of(self._query)).standing(self._begins_from)

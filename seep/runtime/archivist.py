@@ -48,7 +48,7 @@ class Archivist:
     ) -> None:
         self._process, self._settings, self._every = process, settings, every
         self._catalogue = catalogue
-        self._writer: Writer[Manifest] | None = catalogue.enter(run) if catalogue is not None else None
+        self._writer: Writer[Manifest] | None = catalogue.enter(run, self._notes) if catalogue is not None else None
         resume = process.program.resume
         self._pin = catalogue.pin(resume.checkpoint, f"run {run}", _LEASE) if catalogue and resume else None
         self._previous: Manifest | None = None
@@ -65,8 +65,25 @@ class Archivist:
         """Counts the runs of this query that have used the storage."""
         return self._writer.generation if self._writer else 1
 
+    @property
+    def _notes(self) -> dict[str, Any]:
+        """What a later run must know of this one; before it has any checkpoint as well."""
+        return {"sinks": {name: sink.note() for name, (sink, _) in self._process.program.sinks.items()}}
+
     def start(self) -> None:
+        self._tell_beginning()
         self._thread.start()
+
+    def _tell_beginning(self) -> None:
+        """Which checkpoint the run goes on from; and whether there are later ones, as it may have fallen back."""
+        resume = self._process.program.resume
+        if resume is None or self._catalogue is None:
+            return
+        numbers = {"id": resume.checkpoint, "epoch": resume.beginning.epoch}
+        there = sorted({*(manifest.id for manifest in self._catalogue.complete()), *self._catalogue.damaged()})
+        later = ", ".join(str(id) for id in there if id > resume.checkpoint)
+        detail = f"from checkpoint {resume.checkpoint} at epoch {resume.beginning.epoch}"
+        self._process.events.add("resumed", detail=detail + f", not from {later}" * bool(later), numbers=numbers)
 
     def close(self) -> None:
         self._over.set()
@@ -181,7 +198,7 @@ class Archivist:
 
     def _is_full_wanted(self, manager: Manager) -> bool:
         """Deltas build on what is in storage, and not on a cut that did not get there; nor forever on one another."""
-        if self._previous is None or self._previous.epoch != manager.complete_cut_epoch:
+        if self._previous is None or self._previous.epoch != manager.cuts.complete_epoch:
             return True
         latest = {o: history[-1].assignment for o, history in manager.topology.history.items()}
         return any(
@@ -202,7 +219,7 @@ class Archivist:
             generation=self.generation,
             sources={o: {str(p): at for p, at in read.items()} for o, read in complete.positions.items()},
             components={each: self._component([p for p in parts if p.operator == each]) for each in operators},
-            notes={"sinks": {name: sink.note() for name, (sink, _) in self._process.program.sinks.items()}},
+            notes=self._notes,
         )
 
     def _component(self, parts: list[Part]) -> Component:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from contextlib import closing, suppress
+from dataclasses import replace
+from typing import Any
+
+from primitives.avro_file import Damaged
 from primitives.blob import empty_chunk
-from primitives.errors import UserError
-from primitives.evolution import resolve
+from primitives.errors import SeepError, UserError
+from primitives.evolution import Evolution, check_containers
 from primitives.graph import Kind
-from primitives.manifest import Component, Manifest, read_manifest
+from primitives.manifest import Component, Manifest, manifests_of
 from primitives.slots import SlotSet
+from seep.operators.base import Base
 from seep.protocol.cuts import Beginning
 from seep.query.program import Program, Resume
 from seep.runtime.options import RunOptions
+from seep.sinks.definition import SinkDefinition
 from seep.storage.catalogue import Catalogue
 from seep.storage.location import store_of
 from seep.storage.reading import NotStanding
+from seep.storage.soundness import check_content, check_files
 
 LATEST = "latest"
 #: Seconds for which a checkpoint is kept for a run that is starting, and how often the latest one is looked for.
@@ -23,78 +31,157 @@ _STARTING, _TRIES = 900.0, 5
 def catalogue_of(options: RunOptions, query: str) -> Catalogue[Manifest] | None:
     """The checkpoints of a query in the storage of a run, if it has one."""
     store = store_of(options.storage)
-    return Catalogue(store, query, read_manifest) if store is not None else None
+    return Catalogue(store, query, manifests_of(query)) if store is not None else None
+
+
+# --- which checkpoint -------------------------------------------------------------------------------------------------
 
 
 def resume_of(options: RunOptions, query: str) -> Resume | None:
-    """Where the run begins, by `restore`; None: from nothing."""
-    manifest = _pinned(options, query)
-    if manifest is None:
+    """Where the run begins, by `restore`; None: from nothing.
+
+    All files of the checkpoint are there and as long as they were; what is in them is seen when they are read.
+    """
+    return None if options.restore is None else _Shelves(options, query).resume(options.restore)
+
+
+def resume_before(program: Program, options: RunOptions) -> Program | None:
+    """The same program, but beginning from an earlier checkpoint, if the one it begins from is not as it was written.
+
+    None if it is, or if there may be no other. Reads all of it; Damaged if there is none before it.
+    """
+    if program.resume is None or not options.fall_back or options.restore != LATEST:
         return None
-    positions = {source: {int(p): at for p, at in read.items()} for source, read in manifest.sources.items()}
-    beginning = Beginning(manifest.epoch, positions, manifest.generation + 1)
-    sinks = manifest.notes.get("sinks")
-    return Resume(manifest.id, beginning, sinks if isinstance(sinks, dict) else {})
+    shelves = _Shelves(options, program.name)
+    try:
+        shelves.check_content(program.resume.checkpoint)
+    except (Damaged, NotStanding) as reason:
+        resume = shelves.resume(LATEST, before=program.resume.checkpoint, since=str(reason))
+    else:
+        return None
+    sinks = {name: (_taking_back(sink, resume), schema) for name, (sink, schema) in program.sinks.items()}
+    return replace(program, resume=resume, sinks=sinks)
+
+
+def _taking_back(sink: SinkDefinition, resume: Resume) -> SinkDefinition:
+    """What the run has written that the sink was made for goes too, if that came so far."""
+    note = sink.note()
+    return sink if note is None else sink.resumed(resume.beginning.epoch, note)
+
+
+class _Shelves:
+    """The checkpoints that a run may begin from."""
+
+    def __init__(self, options: RunOptions, query: str) -> None:
+        store = store_of(options.storage)
+        if store is None:
+            raise UserError("there is nothing to restore from: say where the checkpoints are with storage (--storage)")
+        self._store, self._catalogue = store, Catalogue(store, query, manifests_of(query))
+        self._query, self._fall_back = query, options.fall_back
+
+    def resume(self, restore: str, before: int | None = None, since: str = "") -> Resume:
+        """From the checkpoint of that number, or the latest; or from one before that, `since` it is damaged."""
+        manifest = self._latest(before, since) if restore == LATEST else self._pinned(_number(restore))
+        positions = {source: {int(p): at for p, at in read.items()} for source, read in manifest.sources.items()}
+        return Resume(manifest.id, Beginning(manifest.epoch, positions, manifest.generation + 1), self._sinks())
+
+    def check_content(self, id: int) -> None:
+        """Damaged if what is stored is not what was written."""
+        check_content(self._catalogue.standing(id), self._store)
+
+    def _latest(self, before: int | None, since: str) -> Manifest:
+        """An earlier run may still add and remove some."""
+        for _ in range(_TRIES - 1):
+            with suppress(NotStanding):
+                return self._newest(before, since)
+        return self._newest(before, since)
+
+    def _newest(self, before: int | None, since: str) -> Manifest:
+        refusals = [since] if since else []
+        for id in self._candidates(before):
+            try:
+                return self._pinned(id)
+            except Damaged as reason:
+                refusals.append(str(reason))
+        raise self._none(refusals)
+
+    def _candidates(self, before: int | None) -> list[int]:
+        """The newest; and if it may fall back, all others after it."""
+        if self._fall_back:
+            return [found.id for found in self._catalogue.complete() if before is None or found.id < before]
+        latest = self._catalogue.latest()
+        return [] if latest is None else [latest.id]
+
+    def _none(self, refusals: list[str]) -> SeepError:
+        if not self._fall_back and refusals:
+            return Damaged(f"{refusals[0]}; to begin from the one before, set fall_back (--fall-back)")
+        refusals += self._catalogue.damaged().values()
+        if refusals:
+            return Damaged(f"{refusals[0]}; there is no other that is complete")
+        return UserError(f"{self._store.name} has no complete checkpoint of query {self._query!r}")
+
+    def _pinned(self, id: int) -> Manifest:
+        """The checkpoint, which stays until the run has begun."""
+        pin = self._catalogue.pin(id, "a run that is about to begin", _STARTING)
+        try:
+            check_files(pin.info, self._store)
+        except BaseException:
+            with suppress(SeepError):  # its lease runs out by itself
+                pin.release()
+            raise
+        return pin.info
+
+    def _sinks(self) -> dict[str, Any]:
+        """What sinks have noted last: runs since the checkpoint have written too, which does not count."""
+        found: dict[str, Any] = {}
+        for notes in (
+            *(manifest.notes for manifest in reversed(self._catalogue.complete())),
+            self._catalogue.last_note(),
+        ):
+            noted = notes.get("sinks") if isinstance(notes, dict) else None
+            found |= {name: note for name, note in noted.items() if note} if isinstance(noted, dict) else {}
+        return found
+
+
+def _number(restore: str) -> int:
+    if not restore.isdecimal():
+        raise UserError(f"restore is {restore!r}; say {LATEST}, or the number of a checkpoint")
+    return int(restore)
+
+
+# --- whether the query fits it ----------------------------------------------------------------------------------------
 
 
 def check_resume(program: Program, options: RunOptions) -> None:
     """UserError if the query cannot take over what the checkpoint has, before anything starts."""
-    manifest = _manifest(options, program.name)
-    if manifest is None:
+    if program.resume is None:
         return
+    catalogue = catalogue_of(options, program.name)
+    if catalogue is None:
+        raise UserError("a run is to begin from a checkpoint: say where it is with storage (--storage)")
+    manifest = catalogue.standing(program.resume.checkpoint)
     stateful = [o for o in program.graph.order if program.graph.kind(o) is Kind.STATEFUL]
     manifest.check_operators(stateful, allow_dropped=options.allow_dropped_state)
     for operator in stateful:
         if operator in manifest.components:
-            _check_component(program, operator, manifest.components[operator])
+            _check_component(program, operator, manifest.components[operator], options.allow_dropped_state)
 
 
-def _pinned(options: RunOptions, query: str) -> Manifest | None:
-    """The checkpoint, which stays until the run has begun, even if an earlier run still adds and removes some."""
-    for attempt in range(_TRIES):
-        manifest, catalogue = _manifest(options, query), catalogue_of(options, query)
-        if manifest is None or catalogue is None:
-            return None
-        try:
-            catalogue.pin(manifest.id, "a run that is about to begin", _STARTING)
-        except NotStanding:
-            if options.restore != LATEST or attempt == _TRIES - 1:
-                raise
-        else:
-            return manifest
-    return None
-
-
-def _manifest(options: RunOptions, query: str) -> Manifest | None:
-    if options.restore is None:
-        return None
-    catalogue = catalogue_of(options, query)
-    if catalogue is None:
-        raise UserError("there is nothing to restore from: say where the checkpoints are with storage (--storage)")
-    if options.restore == LATEST:
-        latest = catalogue.latest(fall_back=options.fall_back)
-        if latest is None:
-            raise UserError(f"{options.storage.location} has no complete checkpoint of query {query!r}")
-        return latest
-    if not options.restore.isdecimal():
-        raise UserError(f"restore is {options.restore!r}; say {LATEST}, or the number of a checkpoint")
-    number = int(options.restore)
-    return read_manifest(catalogue.read_manifest(number), f"checkpoint {number} of {query}")
-
-
-def _check_component(program: Program, operator: str, component: Component) -> None:
-    """Resolves the columns of stored state without any rows: what cannot work is said now."""
+def _check_component(program: Program, operator: str, component: Component, allow_dropped: bool) -> None:
+    """Adapts stored state without any rows: what cannot work is said now."""
     bits = program.graph.operators[operator].slot_bits
     if component.slot_bits != bits:
         raise UserError(
             f"operator {operator!r} has 2^{bits} slots, and its state was stored in 2^{component.slot_bits}: "
             f"the number of slots cannot change; set slot_bits to {component.slot_bits}"
         )
+    stored = [empty_chunk(container.avro_schema) for container in component.containers.values() if container.blobs]
     logic = program.logic(operator)
-    stored = {name: empty_chunk(container.avro_schema) for name, container in component.containers.items()}
-    try:
-        for declared in logic.state.snapshot(SlotSet.empty()):
-            if declared.name in stored:
-                resolve([stored[declared.name]], declared, migrate=getattr(logic, "migrate_state", None))
-    except UserError as reason:
-        raise UserError(f"operator {operator!r}: {reason}") from reason
+    assert isinstance(logic, Base)
+    with closing(logic):
+        declared = tuple(logic.state.snapshot(SlotSet.empty()))
+        try:
+            check_containers(stored, declared, allow_dropped=allow_dropped)
+            (getattr(logic, "evolution", None) or Evolution()).adapted(stored, declared, SlotSet.empty())
+        except UserError as reason:
+            raise UserError(f"operator {operator!r}: {reason}") from reason

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from types import TracebackType
-from typing import Generic, Self
+from typing import Any, Generic, Self
 
-from primitives.avro_file import Damaged
-from primitives.errors import EnvironmentFault, InternalError, SeepError
+from primitives.errors import Damaged, EnvironmentFault, InternalError, SeepError
 from seep.storage import layout
 from seep.storage.layout import Part
 from seep.storage.reading import M, Reader
@@ -28,9 +27,9 @@ class Fenced(EnvironmentFault):
 class Writer(Generic[M]):
     """A run of a query, as long as no later one has taken over."""
 
-    def __init__(self, records: Records, reader: Reader[M], run: str) -> None:
+    def __init__(self, records: Records, reader: Reader[M], run: str, note: Any = None) -> None:
         self.run = run
-        self.generation = records.enter(run)
+        self.generation = records.enter(run, note)
         self._records, self._reader = records, reader
         #: Ids that this run may have claimed, and works on no more; not yet sealed.
         self._given_up: set[int] = set()

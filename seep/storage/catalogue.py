@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Generic
+from typing import Any, Generic
 
 from primitives.avro_file import Damaged
 from primitives.errors import UserError
@@ -45,9 +45,13 @@ class Catalogue(Generic[M]):
         self._disposal = Disposal(self._records, self._reader, clock)
         self._clock = clock
 
-    def enter(self, run: str) -> Writer[M]:
-        """A run begins. From now on no run before it can add a checkpoint."""
-        return Writer(self._records, self._reader, run)
+    def enter(self, run: str, note: Any = None) -> Writer[M]:
+        """A run begins. From now on no run before it can add a checkpoint. Later ones can read its `note`: JSON."""
+        return Writer(self._records, self._reader, run, note)
+
+    def last_note(self) -> Any:
+        """What the last run that had anything to note has noted when it began; None if nobody has."""
+        return self._records.last_note()
 
     def complete(self) -> list[M]:
         """What the manifests of all complete checkpoints say, the newest first; without damaged ones."""
@@ -58,7 +62,10 @@ class Catalogue(Generic[M]):
         return self._reader.survey().damaged
 
     def latest(self, *, fall_back: bool = False) -> M | None:
-        """The newest complete checkpoint; with `fall_back`, the newest that is not damaged, or else Damaged."""
+        """The newest complete checkpoint; if its manifest is damaged, Damaged, or with `fall_back` the one before.
+
+        That tells nothing of its blobs.
+        """
         survey = self._reader.survey()
         newest = next(iter(survey.standing()), None)
         above = [reason for id, reason in survey.damaged.items() if newest is None or id > newest.id]
@@ -66,6 +73,10 @@ class Catalogue(Generic[M]):
             instead = "there is no other" if newest is None else f"the newest one that can be read is {newest.id}"
             raise Damaged(f"{above[0]}; {instead}")
         return newest
+
+    def standing(self, id: int) -> M:
+        """What the manifest of a complete checkpoint says; Damaged, NotStanding."""
+        return self._reader.standing(id)
 
     def read_manifest(self, id: int) -> bytes:
         """The manifest of a complete checkpoint, as it was written; Damaged, NotStanding."""

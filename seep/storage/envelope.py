@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from primitives.avro_file import Damaged
+from primitives.errors import Damaged
 
 _LINE = re.compile(rb"seep-([a-z]+) 1 ([0-9a-f]{64}) (\d{1,15})\n")
 

@@ -2,7 +2,7 @@
 
 | key | what it is |
 |---|---|
-| `orders/runs/000003` | the third run of the query `orders` |
+| `orders/runs/000003` | the third run of the query `orders`, with a note |
 | `orders/000000000012.claim` | who makes checkpoint 12, and on which ones it builds |
 | `orders/000000000012/counter/0-totals` | a blob of it, of the operator `counter` |
 | `orders/000000000012.manifest` | its manifest: now it is complete; or a seal: now it never will be |

@@ -7,8 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from primitives.avro_file import Damaged
-from primitives.errors import EnvironmentFault
+from primitives.errors import Damaged, EnvironmentFault
 from seep.storage.layout import Contents
 from seep.storage.records import Records, Seal
 from seep.storage.store import NotThere

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from primitives.avro_file import Damaged
+from primitives.errors import Damaged
 from seep.storage import layout
 from seep.storage.envelope import unwrap, wrap
 from seep.storage.layout import Contents, Part, Shelf
@@ -61,10 +61,10 @@ class Records:
         """That of the newest run; 0 if there was none."""
         return max(layout.contents(self.query, self.store.list(f"{self.query}/runs/")).generations, default=0)
 
-    def enter(self, run: str) -> int:
-        """The next generation, and it is this run's."""
+    def enter(self, run: str, note: Any = None) -> int:
+        """The next generation, and it is this run's, which leaves a note for those after it."""
         generation = self.generation() + 1
-        while not self._new(layout.run_key(self.query, generation), "run", {"run": run}):
+        while not self._new(layout.run_key(self.query, generation), "run", {"run": run, "note": note}):
             generation += 1
         return generation
 
@@ -73,6 +73,15 @@ class Records:
         with suppress(NotThere, Damaged):
             return str(self._read(layout.run_key(self.query, generation), "run")["run"])
         return ""
+
+    def last_note(self) -> Any:
+        """That of the newest run which has left one that can be read; None if there is none."""
+        keys = sorted(self.store.list(f"{self.query}/runs/"), reverse=True)
+        for key in keys:
+            with suppress(NotThere, Damaged):
+                if (note := self._read(key, "run").get("note")) is not None:
+                    return note
+        return None
 
     def claim(self, id: int, claim: Claim) -> bool:
         """Whether the checkpoint is now this claim's, and was nobody's."""

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import pytest
 
 import seep
 from primitives.errors import EnvironmentFault, UserError
+from seep.inspection.listing import checkpoints
 from seep.runtime.run import Run
 from seep.spark.process import children
 from seep.spark.session import Host
@@ -153,6 +154,19 @@ def test_checkpoints_go_on_through_plans_and_recoveries(host: Host, tmp_path: Pa
     assert last_words(tmp_path) == expected(rows)
 
 
+def test_what_a_run_wrote_that_ended_before_its_first_checkpoint_does_not_come_twice(
+    host: Host, tmp_path: Path
+) -> None:
+    rows = 5 * ROWS
+    with run_of(host, tmp_path, rows) as run:
+        persisted(run, 2)
+    with run_of(host, tmp_path, rows, restore="latest", checkpoint=None) as run:
+        committed(run, 20)
+    with run_of(host, tmp_path, rows, restore="latest") as run:
+        assert run.wait(60)
+    assert last_words(tmp_path) == expected(rows)
+
+
 def test_a_savepoint_stays_and_can_be_begun_from_by_its_number(host: Host, tmp_path: Path) -> None:
     with run_of(host, tmp_path) as run:
         committed(run, 20)
@@ -217,3 +231,40 @@ def test_a_damaged_checkpoint_is_named_and_never_half_loaded(host: Host, tmp_pat
         blob.write_bytes(data)
     with pytest.raises(EnvironmentFault, match="counter"), run_of(host, tmp_path, restore="latest") as run:
         run.wait(30)
+
+
+def spoil(directory: Path, how: Callable[[bytes], bytes]) -> int:
+    """Damages what the newest checkpoint has of the counter, by itself; its number."""
+    newest = checkpoints(str(directory / "checkpoints"), "durable")[0]
+    blobs = [blob for blob in newest.components["counter"].every_blob() if blob.epoch == newest.epoch]
+    for blob in blobs:
+        path = directory / "checkpoints" / blob.key
+        path.write_bytes(how(path.read_bytes()))
+    assert blobs
+    return newest.id
+
+
+@pytest.mark.parametrize(
+    "how", [lambda data: data[:-1] + bytes([data[-1] ^ 1]), lambda data: data[:-1]], ids=["a flipped bit", "a cut"]
+)
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before_where_that_is_allowed(
+    host: Host, tmp_path: Path, how: Callable[[bytes], bytes]
+) -> None:
+    """What is cut is seen before the run begins; a bit that is flipped, only by the nodes, and then it begins anew."""
+    with run_of(host, tmp_path) as run:
+        persisted(run, 3)
+    newest = spoil(tmp_path, how)
+    with run_of(host, tmp_path, restore="latest", fall_back=True) as run:
+        assert run.wait(60)
+        [resumed] = run.events.of("resumed")
+    assert resumed.detail.endswith(f", not from {newest}")
+    assert last_words(tmp_path) == expected()
+
+
+def test_missing_bytes_are_named_before_anything_starts(host: Host, tmp_path: Path) -> None:
+    with run_of(host, tmp_path) as run:
+        persisted(run, 2)
+    newest = spoil(tmp_path, lambda data: data[:-1])
+    refusal = rf"checkpoint {newest} of durable is damaged: .*/counter/.* were written; .*--fall-back"
+    with pytest.raises(EnvironmentFault, match=refusal):
+        seep.launch(durable(tmp_path / "out"), host.context, **options(tmp_path), restore="latest")

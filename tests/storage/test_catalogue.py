@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primitives.avro_file import Damaged
-from primitives.errors import EnvironmentFault, InternalError, UserError
+from primitives.errors import Damaged, EnvironmentFault, InternalError, UserError
 from primitives.manifest import Manifest, read_manifest
 from seep.storage.attempt import Fenced
 from seep.storage.catalogue import Catalogue
@@ -396,6 +395,16 @@ def test_a_manifest_that_was_cut_is_found(end: int) -> None:
     assert catalogue(store).damaged().keys() == {1}
     with pytest.raises(Damaged, match="there is no other"):
         catalogue(store).latest()
+
+
+def test_a_run_leaves_a_note_for_later_ones(store: MemoryStore) -> None:
+    assert catalogue(store).last_note() is None
+    catalogue(store).enter("monday", {"wrote": "here"})
+    catalogue(store).enter("tuesday", {"wrote": "there"})
+    catalogue(store).enter("wednesday")
+    assert catalogue(store).last_note() == {"wrote": "there"}
+    damage(store, "orders/runs/000002", 0)
+    assert catalogue(store).last_note() == {"wrote": "here"}
 
 
 def test_an_older_damaged_checkpoint_does_not_keep_the_newest_from_being_used(store: MemoryStore) -> None:

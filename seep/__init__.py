@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from primitives.errors import EnvironmentFault, InternalError, SeepError, UserError
+    from primitives.evolution import column
     from seep import sinks, sources, testing
     from seep.operators.agg import count, first, last, max, mean, min, sum
     from seep.operators.context import Context, Inputs
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from seep.operators.windows import Tumbling as tumbling
     from seep.query.query import Query
     from seep.query.stream import Stream
-    from seep.runtime.run import Run, launch
+    from seep.runtime.falling_back import launch
+    from seep.runtime.run import Run
     from seep.sources.rate import Profile, Rate
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "Stream",
     "UserCodeFailed",
     "UserError",
+    "column",
     "count",
     "first",
     "last",
@@ -55,7 +58,9 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(("EnvironmentFault", "InternalError", "SeepError", "UserError"), "primitives.errors"),
     **dict.fromkeys(("count", "first", "last", "max", "mean", "min", "sum"), "seep.operators.agg"),
-    **dict.fromkeys(("Run", "launch"), "seep.runtime.run"),
+    "Run": "seep.runtime.run",
+    "launch": "seep.runtime.falling_back",
+    "column": "primitives.evolution",
     **dict.fromkeys(("Profile", "Rate"), "seep.sources.rate"),
     **dict.fromkeys(("Operator", "StatelessOperator"), "seep.operators.custom"),
     **dict.fromkeys(("Context", "Inputs"), "seep.operators.context"),

@@ -29,7 +29,8 @@ class Aggregate(Definition):
     Without a window, "changes" puts out, after each epoch, the key and the aggregates of every key of which a row came;
     "end" puts out all keys once, when the input has ended. With a window, the key, `window_start`, `window_end` and the
     aggregates come out when the watermark closes the window. (These two are of the type of the event time, or int64 for
-    integers.) Null is a key like any other. The order of rows put out in one epoch means nothing.
+    integers.) Null is a key like any other. The order of rows put out in one epoch means nothing. State is in memory;
+    without a window it can be `on_disk`, for more keys than fit (see `Disk`).
 
     >>> counts = Aggregate({"n": count()})
     >>> counts.output("counter", [Input(pa.schema([("word", pa.string())]), keys=("word",))])
@@ -44,12 +45,14 @@ class Aggregate(Definition):
         aggregates: Mapping[str, Agg],
         window: Window | None = None,
         emit: Literal["changes", "end"] = "changes",
+        on_disk: bool = False,
     ) -> None:
         if emit not in ("changes", "end"):
             raise UserError(f"emit={emit!r} is neither 'changes' nor 'end'")
         self.aggregates = dict(aggregates)
         self.window = window
         self.emit = emit
+        self.on_disk = on_disk
 
     def output(self, operator: str, inputs: Sequence[Input]) -> pa.Schema:
         """See `Definition.output`."""
@@ -59,7 +62,7 @@ class Aggregate(Definition):
         fields = [*keys.fields, *bounds, *aggregates.fields]
         _check_names(operator, [field.name for field in fields])
         setting = Setting(operator, 0, (stream,), pa.schema(fields), ())
-        self.logic(setting)  # which checks that there can be state of these columns
+        self.logic(setting).close()  # which checks that there can be state of these columns
         return setting.output
 
     def logic(self, setting: Setting) -> Base:
@@ -68,7 +71,7 @@ class Aggregate(Definition):
         keys, aggregates = self._parts(setting.operator, stream)
         with naming(setting.operator):
             if self.window is None:
-                return Totals(setting, keys, aggregates, at_end=self.emit == "end")
+                return Totals(setting, keys, aggregates, at_end=self.emit == "end", on_disk=self.on_disk)
             return _windowed(setting, keys, aggregates, self.window)
 
     def _parts(self, operator: str, stream: Input) -> tuple[Keys, Aggregates]:

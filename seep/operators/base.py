@@ -47,6 +47,10 @@ class Base:
         """See `Logic.changed`."""
         return self.state.changed(since)
 
+    def close(self) -> None:
+        """Lets go of what is on disk."""
+        self.state.close()
+
     def rows(self, piece: Piece[pa.RecordBatch], port: int = 0) -> pa.RecordBatch:
         """All rows of a piece at a port, perhaps none, in any order."""
         return concat(piece.inputs.get(port, ()), self.setting.inputs[port].schema)

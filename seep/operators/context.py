@@ -10,17 +10,22 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from primitives.errors import UserError
+from primitives.evolution import Columns, Hint, hints_of, types_of
 from primitives.hashing import hash_key, hash_keys
 from primitives.state.codec import Decode, Encode
 from primitives.state.container import State
+from primitives.state.disk import Disk
 from primitives.state.frame import Frame
 from primitives.state.keys import Column
 from primitives.state.rows import Rows
+from primitives.state.spilling_frame import SpillingFrame
+from primitives.state.spilling_values import SpillingValues
 from primitives.state.timers import Timers
 from primitives.state.values import Values
 from seep.operators.batches import in_sequence
 from seep.operators.definition import Input, Setting
 from seep.operators.keyed import key_types
+from seep.operators.room import Room
 from seep.protocol.logic import Piece
 from seep.protocol.messages import MAX_WATERMARK
 
@@ -28,15 +33,22 @@ Container = TypeVar("Container", bound=State)
 
 
 class Context:
-    """Where an operator stands, and containers for its state: whatever is made here is part of it."""
+    """Where an operator stands, and containers for its state: whatever is made here is part of it.
 
-    def __init__(self, operator: str, slot_bits: int, inputs: Sequence[Input], version: int) -> None:
+    Columns are given by their types, or as `seep.column`, which also says what they are in state stored earlier.
+    """
+
+    def __init__(
+        self, operator: str, slot_bits: int, inputs: Sequence[Input], version: int, room: Room | None = None
+    ) -> None:
         self.operator = operator
         self.slot_bits = slot_bits
         self.inputs = tuple(inputs)
         self.version = version
         self.keys = key_types(inputs[0])  #: names and types of the key columns, as at port 0
         self.containers: list[State] = []  #: made so far
+        self.hints: dict[str, Mapping[str, Hint]] = {}  #: what columns of containers were in stored state
+        self._room = room or Room()
 
     def values(
         self,
@@ -45,20 +57,51 @@ class Context:
         *,
         encode: Encode | None = None,
         decode: Decode | None = None,
+        spill: bool = False,
     ) -> Values:
-        """A Python object for each key; see `Values`."""
+        """A Python object for each key; see `Values`. With `spill`, cold slots go to disk; see `SpillingValues`."""
         keys = self._keys(name, "value")
-        return self._added(Values(name, keys, value=value, encode=encode, decode=decode, **self._shared))
+        options = {"value": value, "encode": encode, "decode": decode, **self._shared}
+        made = SpillingValues(name, keys, **self._spilling(name), **options) if spill else Values(name, keys, **options)
+        return self._added(made)
 
     def frame(
-        self, name: str, values: Mapping[str, pa.DataType], *, defaults: Mapping[str, Any] | None = None
+        self,
+        name: str,
+        values: Columns,
+        *,
+        defaults: Mapping[str, Any] | None = None,
+        spill: bool = False,
     ) -> Frame:
-        """A row of columns for each key, read and written in batches; see `Frame`."""
-        return self._added(Frame(name, self._keys(name), values, defaults=defaults, **self._shared))
+        """A row of columns for each key, read and written in batches; see `Frame`.
 
-    def rows(self, name: str, values: Mapping[str, pa.DataType]) -> Rows:
+        With `spill`, cold slots go to disk; see `SpillingFrame`.
+        """
+        keys, types, options = self._keys(name), self._types(name, values), {"defaults": defaults, **self._shared}
+        if spill:
+            return self._added(SpillingFrame(name, keys, types, **self._spilling(name), **options))
+        return self._added(Frame(name, keys, types, **options))
+
+    def disk(
+        self,
+        name: str,
+        values: Columns,
+        *,
+        defaults: Mapping[str, Any] | None = None,
+        memory: int | None = None,
+    ) -> Disk:
+        """A frame for more rows than fit in memory; see `Disk`.
+
+        It takes half of the node's budget for state if `memory` does not say how many bytes: say it for each where
+        there are several on a node.
+        """
+        place, share = self._room.place(self.operator, name), self._room.memory // 2
+        options = {"directory": place, "memory": memory or share, "defaults": defaults, **self._shared}
+        return self._added(Disk(name, self._keys(name), self._types(name, values), **options))
+
+    def rows(self, name: str, values: Columns) -> Rows:
         """Any number of rows for each key; see `Rows`."""
-        return self._added(Rows(name, self._keys(name), values, **self._shared))
+        return self._added(Rows(name, self._keys(name), self._types(name, values), **self._shared))
 
     def timers(self, name: str, value: pa.DataType | None = None) -> Timers:
         """Records for each key that come back when they are due; see `Timers`.
@@ -71,6 +114,13 @@ class Context:
         if not self.keys:
             raise UserError(f"operator '{self.operator}', state '{name}': unkeyed state; call key_by before it")
         return key_types(self.inputs[0], taken)
+
+    def _types(self, name: str, values: Columns) -> dict[str, pa.DataType]:
+        self.hints[name] = hints_of(values)
+        return types_of(values)
+
+    def _spilling(self, name: str) -> dict[str, Any]:
+        return {"budget": self._room.budget, "directory": self._room.place(self.operator, name)}
 
     @property
     def _shared(self) -> dict[str, Any]:

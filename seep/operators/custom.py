@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from primitives.errors import SeepError, UserError
+from primitives.evolution import Evolution
 from primitives.graph import Kind
 from primitives.hashing import hash_keys
 from primitives.slots import DEFAULT_SLOT_BITS, SlotSet, slots_of
@@ -42,6 +43,10 @@ class Operator:
     State is kept in containers that `open` asks of its context, by the columns that the stream is keyed by. Or the
     operator has `get_`, `set_` and `drop_processing_state`, as in SEEP, and keeps it as it likes; see `OwnState`. In
     either case it moves with its slots, so only state of keys that rows have come for may be read and written.
+
+    A changed operator takes over stored state: columns may be added, renamed and widened as they are declared by
+    `column`; beyond that, raise `version` and give it a `migrate_state(old_version, chunk)`, which is called for each
+    container, also with a chunk that has no rows, and returns the chunk as it is now.
 
     An operator must be a deterministic function of its state and rows: no clock, no chance but those of `Inputs`.
     Exceptions stop the run, also where rows at fault are to become dead letters: only the operator can tell which they
@@ -136,7 +141,8 @@ class Custom(Definition):
             _check_keyed(operator, inputs)
         with naming(operator):
             schema = user.output(inputs)
-            Containers(*_open(user, Context(operator, DEFAULT_SLOT_BITS, inputs, user.version)).containers)
+            context = Context(operator, DEFAULT_SLOT_BITS, inputs, user.version)
+            Containers(*_open(user, context).containers).close()
         if not isinstance(schema, pa.Schema):
             raise UserError(f"operator '{operator}': its output() returned {schema!r}; return a pyarrow.Schema")
         return schema
@@ -221,10 +227,12 @@ class _Running(Base):
     """Runs a user's operator."""
 
     def __init__(self, setting: Setting, operator: Operator) -> None:
-        context = Context(setting.operator, setting.slot_bits, setting.inputs, operator.version)
+        context = Context(setting.operator, setting.slot_bits, setting.inputs, operator.version, setting.room)
         with naming(setting.operator):
             containers, self._notifications = _open(operator, context)
         super().__init__(setting, *containers)
+        #: how its state comes from what other code has stored
+        self.evolution = Evolution(context.hints, getattr(operator, "migrate_state", None))
         if self._notifications is not None:
             self._keys = KeyColumns(self._notifications.name, setting.slot_bits, context.keys, reserved=[])
         self._operator = operator

@@ -10,6 +10,7 @@ from typing import ClassVar, NamedTuple
 import pyarrow as pa
 
 from primitives.graph import Edge, Kind
+from seep.operators.room import Room
 from seep.protocol.logic import Logic
 
 
@@ -32,6 +33,7 @@ class Setting:
     outputs: tuple[Edge, ...]  #: each of them gets everything that the operator puts out
     dead_letters: Edge | None = None  #: where rows go that user code fails on; None to stop the run instead
     epoch_seconds: float = 0.05
+    room: Room | None = None  #: of the node that the instance is on; a temporary one where none is given
 
 
 class Definition(ABC):

@@ -12,12 +12,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from primitives.errors import UserError
+from primitives.state.disk import Disk
 from primitives.state.fixed import is_span, null_mask, storage_type
 from primitives.state.frame import Frame
 from seep.operators.agg import Agg
 from seep.operators.definition import Input
 from seep.operators.expressions import no_column
 from seep.operators.keys import plain_type
+from seep.operators.room import Room
 from seep.query.times import event_times
 
 Rows = NDArray[np.int64]
@@ -36,7 +38,7 @@ class Kept(ABC):
         """What each row of the input counts for, as columns of state."""
 
     @abstractmethod
-    def fold(self, frame: Frame, rows: Rows, given: Mapping[str, pa.Array]) -> None:
+    def fold(self, frame: Frame | Disk, rows: Rows, given: Mapping[str, pa.Array]) -> None:
         """Folds columns of state into rows of a frame; the result does not depend on their order."""
 
 
@@ -58,7 +60,7 @@ class Folded(Kept):
             return pa.array(np.ones(len(batch), np.int64))
         return batch.column(self._column).cast(self._kind)
 
-    def fold(self, frame: Frame, rows: Rows, given: Mapping[str, pa.Array]) -> None:
+    def fold(self, frame: Frame | Disk, rows: Rows, given: Mapping[str, pa.Array]) -> None:
         values = given[self._name]
         if self._fold == "add" and pa.types.is_floating(self._kind):
             rows, values = _by_value(rows, values)
@@ -90,7 +92,7 @@ class AtTime(Kept):
         values = batch.column(self._column).cast(self._kind)
         return {self._name: values, self._at: pa.array(event_times(batch.column(self._time)))}
 
-    def fold(self, frame: Frame, rows: Rows, given: Mapping[str, pa.Array]) -> None:
+    def fold(self, frame: Frame | Disk, rows: Rows, given: Mapping[str, pa.Array]) -> None:
         columns = [pa.array(rows), given[self._at], given[self._name]]
         offered = _one_of_each(pa.table(columns, ["row", "time", "value"]).drop_null(), self._latest)
         rows = offered["row"].to_numpy()
@@ -156,16 +158,24 @@ class Aggregates:
         """The columns of results."""
         return [pa.field(name, self._result_type(agg)) for name, agg in self._asked.items()]
 
+    def disk(self, name: str, keys: Kinds, room: Room, **more: Any) -> Disk:
+        """The same as `frame`, for more rows than fit in memory."""
+        place = room.place(self._operator, name)
+        return Disk(name, keys, self.kinds, defaults=self._defaults, directory=place, memory=room.memory // 2, **more)
+
     def frame(self, name: str, keys: Kinds, values: Kinds | None = None, **more: Any) -> Frame:
         """A frame with the columns of state, and others."""
-        defaults = {column: None for column in self.kinds if not column.startswith("count(")}
-        return Frame(name, keys, {**(values or {}), **self.kinds}, defaults=defaults, **more)
+        return Frame(name, keys, {**(values or {}), **self.kinds}, defaults=self._defaults, **more)
+
+    @property
+    def _defaults(self) -> dict[str, None]:
+        return {column: None for column in self.kinds if not column.startswith("count(")}
 
     def of_rows(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
         """What each input row counts for, as columns of state."""
         return {name: column for kept in self._kept.values() for name, column in kept.of_rows(batch).items()}
 
-    def fold(self, frame: Frame, rows: Rows, given: Mapping[str, pa.Array]) -> None:
+    def fold(self, frame: Frame | Disk, rows: Rows, given: Mapping[str, pa.Array]) -> None:
         """Folds columns of state, of input rows or of what was folded before, into rows of a frame."""
         for kept in self._kept.values():
             kept.fold(frame, rows, given)

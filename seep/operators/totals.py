@@ -5,10 +5,13 @@ from __future__ import annotations
 import pyarrow as pa
 
 from primitives.state.bitmap import Bitmap
+from primitives.state.disk import Disk
+from primitives.state.frame import Frame
 from seep.operators.base import Base
 from seep.operators.definition import Setting
 from seep.operators.folding import Aggregates
 from seep.operators.keys import Keys
+from seep.operators.room import Room
 from seep.protocol.logic import Piece
 from seep.protocol.messages import MAX_WATERMARK
 
@@ -16,11 +19,18 @@ from seep.protocol.messages import MAX_WATERMARK
 class Totals(Base):
     """One row of state for each key."""
 
-    def __init__(self, setting: Setting, keys: Keys, aggregates: Aggregates, *, at_end: bool) -> None:
+    def __init__(
+        self, setting: Setting, keys: Keys, aggregates: Aggregates, *, at_end: bool, on_disk: bool = False
+    ) -> None:
         self._keys = keys
         self._aggregates = aggregates
         self._at_end = at_end
-        self._totals = aggregates.frame("totals", keys.kinds, slot_bits=setting.slot_bits)
+        self._totals: Frame | Disk
+        if on_disk:
+            room = setting.room or Room()
+            self._totals = aggregates.disk("totals", keys.kinds, room, slot_bits=setting.slot_bits)
+        else:
+            self._totals = aggregates.frame("totals", keys.kinds, slot_bits=setting.slot_bits)
         super().__init__(setting, self._totals)
 
     def compute(self, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch | None:

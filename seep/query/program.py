@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ import pyarrow as pa
 from primitives.arrow_batches import ArrowBatches
 from primitives.graph import Edge, QueryGraph
 from seep.operators.definition import Definition, Setting
+from seep.operators.room import Room
 from seep.protocol.cuts import Beginning
 from seep.protocol.logic import Logic, SourceLogic
 from seep.sinks.definition import SinkDefinition
@@ -46,6 +47,13 @@ class Program:
     def logic(self, operator: str) -> Logic[pa.RecordBatch]:
         definition, setting = self.operators[operator]
         return definition.logic(setting)
+
+    def in_room(self, room: Room) -> Program:
+        """The same for a node whose instances have this room for their state."""
+        operators = {
+            name: (definition, replace(setting, room=room)) for name, (definition, setting) in self.operators.items()
+        }
+        return replace(self, operators=operators)
 
     def source(self, operator: str) -> SourceLogic[pa.RecordBatch]:
         definition, setting = self.sources[operator]

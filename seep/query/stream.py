@@ -163,6 +163,7 @@ class Stream:
         name: str,
         *,
         emit: Emit = "changes",
+        on_disk: bool = False,
         parallelism: int | None = None,
         slot_bits: int | None = None,
         **aggregates: Agg,
@@ -170,9 +171,9 @@ class Stream:
         """Counts, sums and so on for each key; every keyword is a column: `n=seep.count(), total=seep.sum("price")`.
 
         With "changes", the new values of the keys that changed come out after each epoch. With "end", those of all
-        keys come out once, when the input has ended.
+        keys come out once, when the input has ended. More keys than fit in memory are kept with `on_disk`.
         """
-        return self._aggregate(name, None, emit, parallelism, slot_bits, aggregates)
+        return self._aggregate(name, None, emit, parallelism, slot_bits, aggregates, on_disk)
 
     def _aggregate(
         self,
@@ -182,6 +183,7 @@ class Stream:
         parallelism: int | None,
         slot_bits: int | None,
         aggregates: Mapping[str, Agg],
+        on_disk: bool = False,
     ) -> Stream:
         for column, aggregate in aggregates.items():
             if not isinstance(aggregate, Agg):
@@ -191,7 +193,7 @@ class Stream:
                 )
         if not aggregates:
             raise UserError(f"operator {name!r} has nothing to work out; name columns, such as n=seep.count()")
-        definition = Aggregate(aggregates, window, emit)
+        definition = Aggregate(aggregates, window, emit, on_disk)
         return self._add(name, definition, _given(parallelism, slot_bits), keeps_time=False, runs_code=False)
 
     def reduce(

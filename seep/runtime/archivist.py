@@ -5,20 +5,23 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any
 
+from primitives.compact import compact_state, stored_bytes
 from primitives.errors import EnvironmentFault, SeepError, UserError
 from primitives.manifest import Component, Manifest, Part, component_of
+from primitives.slots import SlotSet
 from seep.protocol.cuts import Cut, CutComplete
 from seep.protocol.manager import Manager
 from seep.runtime.driver import ManagerProcess
-from seep.storage.attempt import Fenced, Writer
+from seep.storage.attempt import Attempt, Fenced, Writer
 from seep.storage.catalogue import Catalogue
+from seep.storage.location import store_of
 from seep.storage.settings import StorageSettings
 
 #: Seconds between two looks whether anything is to be done.
@@ -173,6 +176,7 @@ class Archivist:
             manifest = self._manifest(attempt.id, complete, savepoint)
             attempt.commit(manifest.to_json())
         self._previous = manifest
+        self._compact_if_long()
         self._catalogue.clean(self._settings.keep)
         self._process.events.add(
             "savepoint" if savepoint else "persisted",
@@ -181,6 +185,45 @@ class Archivist:
             numbers={"id": manifest.id, "epoch": manifest.epoch},
         )
         return manifest
+
+    def _compact_if_long(self) -> None:
+        """Chains are merged here, so that no instance has to stop and write all that it has.
+
+        It is another checkpoint of the same epoch. If that fails, the next cut is a full one.
+        """
+        assert self._writer is not None
+        before = self._previous
+        assert before is not None
+        long = [o for o, component in before.components.items() if self._is_to_be_compacted(component)]
+        if not long:
+            return
+        begun = self._process.events.now
+        try:
+            with self._writer.begin([before.id]) as attempt:
+                compacted = {o: self._compacted(o, before.components[o], attempt) for o in long}
+                update = {"id": attempt.id, "savepoint": False, "components": {**before.components, **compacted}}
+                manifest = before.model_copy(update=update)
+                attempt.commit(manifest.to_json())
+        except EnvironmentFault as reason:
+            self._process.events.add("compaction failed", detail=str(reason))
+            return
+        self._previous = manifest
+        detail = f"checkpoint {manifest.id}: {', '.join(long)} in full, from checkpoint {before.id}"
+        self._process.events.add("compacted", seconds=self._process.events.now - begun, detail=detail)
+
+    def _is_to_be_compacted(self, component: Component) -> bool:
+        everything = SlotSet.full(component.slot_bits)
+        is_long = component.needs_full(everything, self._settings.chain)
+        return is_long and self._settings.chain > 0 and stored_bytes(component) <= self._settings.compact
+
+    def _compacted(self, operator: str, component: Component, attempt: Attempt[Manifest]) -> Component:
+        store = store_of(self._settings)
+        assert store is not None
+
+        def put(name: str, parts: Sequence[Any]) -> str:
+            return attempt.put_blob(operator, name, parts)
+
+        return compact_state(operator, component, store.get, put, self._settings.codec)
 
     def _cut(self, number: int, announce: Callable[[Manager], Any]) -> CutComplete:
         """Has one announced, and waits until it is complete."""

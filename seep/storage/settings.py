@@ -60,5 +60,10 @@ class StorageSettings(Section):
     chain: int = Field(
         8, ge=0, description="Most deltas that build on a full checkpoint before the next full one; 0: all are full."
     )
+    compact: ByteSize = Field(
+        ByteSize(4 << 30),
+        description="Operators with at most so much state have long chains merged in storage, by the driver; others "
+        "write all their state again.",
+    )
     cache: ByteSize = Field(ByteSize(0), description="Memory of each process for blobs it has read, such as 256MiB.")
     s3: S3Settings = Field(S3Settings(), description="How S3 is used, if location is there.")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from primitives.avro_file import Codec, Piece
 from primitives.checkpoint import Checkpoint, chain_checkpoints, checkpoint_state
+from primitives.compact import compact_state
 from primitives.errors import EnvironmentFault
 from primitives.graph import InstanceId
 from primitives.manifest import Component, Part, component_of
@@ -101,10 +102,9 @@ def test_what_was_persisted_is_shared_by_any_number_of_instances(words: list[str
     assert found == counter.content()
 
 
-@few
-@given(st.lists(st.lists(st.sampled_from(WORDS)), min_size=1, max_size=4))
-def test_deltas_are_read_after_what_they_build_on(rounds: list[list[str]]) -> None:
-    storage, counter, component = Storage(), Counter(), None
+def chained(storage: Storage, counter: Counter, rounds: list[list[str]]) -> Component:
+    """A full checkpoint, and a delta for each round after the first."""
+    component = None
     for epoch, words in enumerate(rounds):
         counter.see(*words)
         checkpoint = counter.checkpoint(epoch, base=epoch - 1 if epoch else None)
@@ -113,7 +113,36 @@ def test_deltas_are_read_after_what_they_build_on(rounds: list[list[str]]) -> No
         )
         component = component_of([part], component)
     assert component is not None
+    return component
+
+
+ROUNDS = st.lists(st.lists(st.sampled_from(WORDS)), min_size=1, max_size=4)
+
+
+@few
+@given(ROUNDS)
+def test_deltas_are_read_after_what_they_build_on(rounds: list[list[str]]) -> None:
+    storage, counter = Storage(), Counter()
+    component = chained(storage, counter, rounds)
     assert restored(storage, component) == counter.content()
+
+
+@few
+@given(ROUNDS, st.integers(1, 2000), st.sampled_from(Codec))
+def test_a_chain_that_is_compacted_has_the_same_state_and_builds_on_nothing(
+    rounds: list[list[str]], group_bytes: int, codec: Codec
+) -> None:
+    storage, counter = Storage(), Counter()
+    component = chained(storage, counter, rounds)
+
+    def put(name: str, data: Sequence[Piece]) -> str:
+        return storage.put(f"compacted-{name}", data)
+
+    compacted = compact_state("counter", component, storage.get, put, codec, group_bytes)
+    assert restored(storage, compacted) == counter.content()
+    assert (compacted.epoch, compacted.parallelism) == (component.epoch, component.parallelism)
+    assert not compacted.needs_full(ALL, 1)
+    assert not compacted.blobs & component.blobs
 
 
 def test_a_full_checkpoint_of_several_chunks_for_a_container_is_read_in_their_order(storage: Storage) -> None:

@@ -22,6 +22,7 @@ from seep.inspection.listing import checkpoints
 from seep.runtime.run import Run
 from seep.spark.process import children
 from seep.spark.session import Host
+from seep.storage.settings import StorageSettings
 from tests.runtime.counting import KEYS, committed, start, wait_until
 from tests.runtime.durable_driver import PARTITIONS, ROWS, durable, options
 
@@ -268,3 +269,16 @@ def test_missing_bytes_are_named_before_anything_starts(host: Host, tmp_path: Pa
     refusal = rf"checkpoint {newest} of durable is damaged: .*/counter/.* were written; .*--fall-back"
     with pytest.raises(EnvironmentFault, match=refusal):
         seep.launch(durable(tmp_path / "out"), host.context, **options(tmp_path), restore="latest")
+
+
+# -- long chains ------------------------------------------------------------------------------------------------------
+
+
+def test_long_chains_are_merged_in_storage_and_a_run_goes_on_from_there(host: Host, tmp_path: Path) -> None:
+    storage = StorageSettings(location=str(tmp_path / "checkpoints"), every=1, chain=2, keep=2)
+    with run_of(host, tmp_path, storage=storage, checkpoint=0.2) as run:
+        wait_until(lambda: len(run.events.of("compacted")) >= 2)
+        assert not run.events.of("compaction failed")
+    with run_of(host, tmp_path, storage=storage, restore="latest", parallelism={"counter": 2}) as run:
+        run.wait(60)
+    assert last_words(tmp_path) == expected()

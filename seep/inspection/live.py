@@ -1,0 +1,58 @@
+"""Live: the state of a running query, made a checkpoint in this process's memory, so that it is looked at like any."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
+
+from primitives.avro_file import Piece
+from primitives.checkpoint import Checkpoint
+from primitives.errors import UserError
+from primitives.manifest import Component, Manifest, component_of
+from primitives.persist import persist_state
+from seep.inspection.stored import Stored
+from seep.runtime.control import Listed, find
+from seep.storage.memory import MemoryStore
+
+#: Said instead of the number of a checkpoint.
+LIVE = "live"
+
+
+class Live(Stored):
+    """What some operators of a running query know, each after an epoch of its own a moment ago."""
+
+    @classmethod
+    def of(cls, query: str, operator: str | None = None) -> Self:
+        """Of the run of that query, or of that id, on this machine: one operator, or all that have state."""
+        run, store = find(query), MemoryStore(LIVE)
+        stateful = list(run.tell("operators")["stateful"])
+        if operator not in (None, *stateful):
+            raise UserError(
+                f"{operator!r} keeps no state in {run.query}; those that do: {', '.join(stateful) or 'none'}"
+            )
+        components = {o: _component(run, o, store) for o in ([operator] if operator else stateful)}
+        epoch = max((component.epoch for component in components.values()), default=0)
+        return cls(store, Manifest(query=run.query, id=0, epoch=epoch, created=time.time(), components=components))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __str__(self) -> str:
+        return f"the running query {self.manifest.query}"
+
+
+def _component(run: Listed, operator: str, store: MemoryStore) -> Component:
+    looked = run.tell("look", operator=operator)
+
+    def put(name: str, parts: Sequence[Piece]) -> str:
+        store.put(f"{operator}/{name}", [memoryview(part) for part in parts])
+        return f"{operator}/{name}"
+
+    checkpoints = _checkpoints(looked["epoch"], looked["parts"])
+    return component_of([persist_state(each, put, slot_bits=looked["slot_bits"]) for each in checkpoints])
+
+
+def _checkpoints(epoch: int, parts: Sequence[Sequence[Any]]) -> Iterator[Checkpoint]:
+    for instance, slots, chunks in parts:
+        yield Checkpoint(instance, 0, 0, epoch, None, slots, tuple(chunks), (), trimmed=epoch)

@@ -199,7 +199,7 @@ def test_what_cannot_be_done_is_said(call: Callable[[InProcess], None], message:
 def test_state_without_any_copy_is_reported_as_lost() -> None:
     with InProcess(query_of(totals), nodes=2, checkpoint_every=1) as process:
         pulsed(process, 6)
-        process.manager.node_lost(process.manager.backups[next(iter(process.manager.backups))].holder)
+        process.manager.node_lost(process.manager.backups[next(iter(process.manager.backups))].holders[0])
         with pytest.raises(seep.EnvironmentFault, match=r"the state of counter\[0\] after epoch \d+ is lost"):
             process.kill("counter")
 

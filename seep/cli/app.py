@@ -9,7 +9,8 @@ import typer
 
 from seep.cli import config, deploy, state
 from seep.cli.failures import told_in_one_line
-from seep.cli.flags import Flags, takes_flags
+from seep.cli.flags import Flags
+from seep.cli.options import Verbose, takes_options
 
 app = typer.Typer(
     name="seep",
@@ -41,7 +42,7 @@ def main(
 
 
 @app.command(epilog="Example: seep run examples.wordcount:query --parallelism counter=2 --report run.json")
-@takes_flags
+@takes_options
 def run(
     query: Annotated[
         str, typer.Argument(metavar="MODULE:QUERY", help="A query, as module:name or file.py:name.", show_default=False)
@@ -56,7 +57,7 @@ def run(
 
 
 @app.command(epilog="Example: seep wordcount --chaos 'kill:counter@5s,kill:splitter@8s'")
-@takes_flags
+@takes_options
 def wordcount(
     window: Annotated[str, typer.Option(metavar="TIME", help="The length of the windows, in event time.")] = "30s",
     *,
@@ -98,6 +99,29 @@ def savepoint(run: _RUN) -> None:
         take_savepoint(run, Console())
 
 
+@app.command(epilog="Example: seep migrate orders counter --strategy fluid --to 4")
+def migrate(
+    run: _RUN,
+    operator: Annotated[str, typer.Argument(metavar="OPERATOR", help="Whose slots move.", show_default=False)],
+    to: Annotated[int, typer.Option(metavar="N", min=1, help="Instances that it is to have.", show_default=False)],
+    strategy: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="all-at-once, fluid, batched or optimised; as the run says if not given."),
+    ] = None,
+    batch: Annotated[int | None, typer.Option(metavar="SLOTS", help="Slots in each step, of batched ones.")] = None,
+    gap: Annotated[str | None, typer.Option(metavar="TIME", help="Time between steps, such as 200ms.")] = None,
+    at: Annotated[str | None, typer.Option(metavar="TIME", help="When it begins, in the run's own time.")] = None,
+    wait: Annotated[bool, typer.Option(help="Wait until it is done; it goes on if you stop waiting.")] = True,
+) -> None:
+    """Have a run move an operator's slots, in steps, until it has so many instances."""
+    with told_in_one_line(verbose=False):
+        from rich.console import Console
+
+        from seep.cli.control import migrate
+
+        migrate(run, operator, to, Console(), wait=wait, strategy=strategy, batch=batch, gap=gap, at=at)
+
+
 @app.command(epilog="Example: seep stop orders --savepoint")
 def stop(
     run: _RUN,
@@ -118,7 +142,7 @@ def doctor(
         str | None, typer.Option(metavar="URL", help="Spark's master; local[64] if not given.", show_default=False)
     ] = None,
     nodes: Annotated[int, typer.Option(metavar="N", help="Nodes that there must be room for.")] = 4,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Traces of errors.")] = False,
+    verbose: Verbose = False,
 ) -> None:
     """Check whether queries can run here: Java, Spark, ports, memory. Exits with 1 if anything is missing."""
     with told_in_one_line(verbose=verbose):

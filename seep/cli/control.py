@@ -1,11 +1,21 @@
-"""`seep runs`, `seep savepoint` and `seep stop`: what is said to a run from another terminal."""
+"""`seep runs`, `savepoint`, `migrate` and `stop`: what is said to a run from another terminal."""
 
 from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from primitives.errors import UserError
+from seep.cli import figures
 from seep.runtime.control import find, listed
+from seep.runtime.migration import OVER
+
+#: Seconds between two looks at a migration.
+_LOOK = 0.2
 
 
 def show_runs(console: Console) -> None:
@@ -21,6 +31,31 @@ def show_runs(console: Console) -> None:
 def take_savepoint(name: str, console: Console) -> None:
     answer = find(name).tell("savepoint")
     console.print(f"savepoint {answer['id']} is complete; begin from it with --restore {answer['id']}", soft_wrap=True)
+
+
+def migrate(name: str, operator: str, to: int, console: Console, *, wait: bool = True, **chosen: Any) -> None:
+    """Has a run migrate an operator, and waits for it unless told not to; it goes on if nobody waits."""
+    run = find(name)
+    given = {key: value for key, value in chosen.items() if value is not None}
+    number = run.tell("migrate", operator=operator, to=to, **given)
+    if not wait:
+        console.print(f"{operator} goes to {figures.of(to, 'instance')}", soft_wrap=True)
+        return
+    while (progress := run.tell("migration", **number))["state"] not in OVER:
+        time.sleep(_LOOK)
+    if progress["state"] != "done":
+        raise UserError(f"the migration of {operator} is {progress['state']}: {progress['why']}")
+    console.print(_migrated(progress), soft_wrap=True)
+
+
+def _migrated(progress: Mapping[str, Any]) -> str:
+    """What a migration came to, in one line."""
+    slots, steps = figures.of(progress["slots_moved"], "slot"), figures.of(progress["steps"], "step")
+    return (
+        f"migrated {progress['operator']} in {figures.time(progress['seconds'])}: {slots} in {steps}, "
+        f"{figures.size(progress['bytes'])} handed over, {figures.of(progress['held_back'], 'row')} held back, "
+        f"latency {figures.latency(progress['latency'])}"
+    )
 
 
 def stop_run(name: str, savepoint: bool, console: Console) -> None:

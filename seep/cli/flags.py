@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 
@@ -85,9 +82,12 @@ class Flags:
         RateProfile | None,
         _option("--rate-profile", help="How the rate changes over each minute; steady if not given."),
     ] = None
+    balance: Annotated[bool, _option("--balance", help="Move slots away from instances that have too much to do.")] = (
+        False
+    )
     chaos: Annotated[
         str | None,
-        _option("--chaos", metavar="STRIKES", help="What to do to the nodes: 'kill:counter@5s,kill:splitter[0]@8s'."),
+        _option("--chaos", metavar="STRIKES", help="What to do to the run: 'kill:counter@5s,scale:counter=2@8s'."),
     ] = None
     tls: Annotated[bool, _option("--tls", help="Encrypt all channels, with a certificate made for the run.")] = False
     report: Annotated[
@@ -96,31 +96,3 @@ class Flags:
     ] = None
     quiet: Annotated[bool, _option("--quiet", "-q", help="No progress and no events.")] = False
     verbose: Annotated[bool, _option("--verbose", "-v", help="All events, Spark's log, traces of errors.")] = False
-
-
-def takes_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, whose parameter `flags` becomes one option for each field of `Flags`."""
-    own = inspect.signature(command, eval_str=True).parameters.values()
-
-    @wraps(command)
-    def with_options(**given: Any) -> None:
-        flags = Flags(**{each.name: given.pop(each.name) for each in fields(Flags)})
-        command(**given, flags=flags)
-
-    kept = [parameter for parameter in own if parameter.name != "flags"]
-    with_options.__signature__ = inspect.Signature([*kept, *_parameters()])  # type: ignore[attr-defined]
-    with_options.__annotations__ = {}
-    return with_options
-
-
-def _parameters() -> list[inspect.Parameter]:
-    hints = get_type_hints(Flags, include_extras=True)
-    return [
-        inspect.Parameter(
-            each.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=[] if each.name == "parallelism" else each.default,
-            annotation=hints[each.name],
-        )
-        for each in fields(Flags)
-    ]

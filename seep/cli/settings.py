@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from policies.balance.settings import BalanceSettings
 from primitives.durations import optional_seconds, seconds
 from primitives.errors import UserError
 from primitives.settings import checked
@@ -41,8 +42,9 @@ def settings_of(flags: Flags, **defaults: Any) -> Settings:
     """`defaults` are fields of `RunSection`; UserError names the flag, or the field in the file, that is wrong."""
     policy = read_policy(flags.policy) if flags.policy else PolicyFile()
     said = defaults | policy.run.given() | _said(flags)
-    said |= {"vm": _vm(policy.vm, flags), "pool": policy.pool, "scaling": policy.scaling}
-    said |= {"storage": _storage(policy.storage, flags)}
+    said |= {"vm": _vm(policy.vm, flags), "pool": policy.pool, "scaling": policy.scaling, "backup": policy.backup}
+    said |= {"storage": _storage(policy.storage, flags), "migration": policy.migration}
+    said |= {"balance": _balance(policy.balance, flags)}
     return Settings(
         master=flags.master,
         options=RunOptions(**{each.name: said[each.name] for each in fields(RunOptions) if each.name in said}),
@@ -57,6 +59,10 @@ def settings_of(flags: Flags, **defaults: Any) -> Settings:
 
 def _vm(vm: VMSettings, flags: Flags) -> VMSettings:
     return vm if flags.vm_cpu is None else checked(VMSettings, {**vm.model_dump(), "cpu": flags.vm_cpu}, "--vm-cpu")
+
+
+def _balance(balance: BalanceSettings, flags: Flags) -> BalanceSettings:
+    return balance.model_copy(update={"enabled": True}) if flags.balance else balance
 
 
 def _storage(storage: StorageSettings, flags: Flags) -> StorageSettings:

@@ -1,4 +1,4 @@
-"""`seep state`: looks inside stored checkpoints and savepoints, takes state out, and makes savepoints of others."""
+"""`seep state`: looks inside checkpoints, savepoints and running queries, takes state out, rewrites savepoints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seep.cli.options import Verbose, Yes, takes_options
 
 app = typer.Typer(
     name="state",
-    help="Look inside stored checkpoints: list, show, measure, compare, export, rewrite.",
+    help="Look inside checkpoints and running queries: list, show, measure, compare, export, rewrite.",
     epilog="Example: seep state show --storage /data/seep --query orders --operator counter --key word=be",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -27,8 +27,12 @@ Policy = Annotated[
     Path | None,
     typer.Option(metavar="FILE.yaml", help="A policy file whose storage it is, unless given.", show_default=False),
 ]
-Query = Annotated[str, typer.Option(metavar="NAME", help="The name of the query.", show_default=False)]
-Checkpoint = Annotated[str, typer.Option(metavar="latest|ID", help="Which checkpoint.")]
+Query = Annotated[
+    str, typer.Option(metavar="NAME", help="The name of the query, or of a run of it.", show_default=False)
+]
+Checkpoint = Annotated[
+    str, typer.Option(metavar="latest|ID|live", help="Which checkpoint, or live: the query that runs.")
+]
 Operator = Annotated[str | None, typer.Option(metavar="O", help="Of one operator only.", show_default=False)]
 TheOperator = Annotated[str, typer.Option(metavar="O", help="Of which operator.", show_default=False)]
 Container = Annotated[str | None, typer.Option(metavar="C", help="Of one of its containers only.", show_default=False)]
@@ -84,7 +88,7 @@ def show(
     with told_in_one_line(verbose=verbose):
         from seep.cli import state_commands as commands
 
-        with commands.stored(where, checkpoint) as found:
+        with commands.stored(where, checkpoint, operator) as found:
             if operator is None:
                 commands.show_checkpoint(found, as_json)
             else:
@@ -106,7 +110,7 @@ def stats(
     with told_in_one_line(verbose=verbose):
         from seep.cli import state_commands as commands
 
-        with commands.stored(where, checkpoint) as found:
+        with commands.stored(where, checkpoint, operator) as found:
             commands.show_stats(found, operator, container, limit, as_json)
 
 
@@ -114,7 +118,7 @@ def stats(
 @takes_options
 def diff(
     before: Annotated[str, typer.Argument(metavar="BEFORE", help="A checkpoint.", show_default=False)],
-    after: Annotated[str, typer.Argument(metavar="AFTER", help="Another one, or latest.")] = "latest",
+    after: Annotated[str, typer.Argument(metavar="AFTER", help="Another one, latest or live.")] = "latest",
     *,
     where: Where,
     operator: Operator = None,
@@ -128,8 +132,8 @@ def diff(
         from seep.cli import state_commands as commands
 
         with (
-            commands.stored(where, before) as old,
-            commands.stored(where, after) as new,
+            commands.stored(where, before, operator) as old,
+            commands.stored(where, after, operator) as new,
         ):
             commands.show_differences(old, new, operator, container, limit, as_json)
 
@@ -149,7 +153,7 @@ def export(
     with told_in_one_line(verbose=verbose):
         from seep.cli import state_commands as commands
 
-        with commands.stored(where, checkpoint) as found:
+        with commands.stored(where, checkpoint, operator) as found:
             commands.export_rows(found, operator, container, slots, path)
 
 

@@ -24,6 +24,7 @@ from seep.inspection.container import StoredContainer
 from seep.inspection.exporting import export
 from seep.inspection.filling import Filling, Skew, skew, stats
 from seep.inspection.listing import catalogue_in, nbytes, opened, queries_in
+from seep.inspection.live import LIVE, Live
 from seep.inspection.readable import plain_rows
 from seep.inspection.rewriting import rewrite
 from seep.inspection.stored import Stored
@@ -43,8 +44,10 @@ def storage_of(location: str | None, policy: Path | None) -> StorageSettings:
     return settings
 
 
-def stored(where: Where, checkpoint: str) -> Stored:
-    """A checkpoint that a command names."""
+def stored(where: Where, checkpoint: str, operator: str | None = None) -> Stored:
+    """A checkpoint that a command names, or what the running query knows (of one operator)."""
+    if checkpoint == LIVE:
+        return Live.of(where.query, operator)
     return Stored.open(storage_of(where.storage, where.policy), where.query, checkpoint)
 
 

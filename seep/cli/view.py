@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Self
@@ -35,6 +36,12 @@ _STYLES = {"killed": "red", "stopped": "red", "node lost": "red", "strike failed
     "scaling failed": "red",
     "scaled out": "green",
     "scaled in": "green",
+    "migrated": "green",
+    "migration cancelled": "yellow",
+    "migration refused": "yellow",
+    "hot slot": "yellow",
+    "balancing failed": "red",
+    "balanced": "green",
 }
 
 
@@ -146,8 +153,15 @@ def status_line(status: Status) -> str:
         f"{figures.of(status.ticked - status.committed, 'epoch')} in flight",
         f"{figures.of(len(status.instances), 'instance')} on {figures.of(status.nodes - status.idle_nodes, 'node')}"
         f" ({status.idle_nodes} idle)",
+        *_imbalances(status),
     )
     return f"{status.at:7.2f} s  " + "; ".join(parts)
+
+
+def _imbalances(status: Status) -> Iterator[str]:
+    for operator in status.balanced:
+        if operator in status.imbalance:
+            yield f"fullest {operator} {status.imbalance[operator]:.2f} times the mean"
 
 
 def instance_table(status: Status) -> Table:

@@ -16,6 +16,7 @@ class CheckpointSettings:
     every: int = 100  #: epochs
     changed: int | None = None  #: entries of state changed since the last one
     credits: int = 1  #: checkpoints that may be on their way to their holders at once
+    apart: int = 0  #: epochs after a checkpoint in which plans that wait for one have to wait for more to come
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ class Checkpointing:
         #: what the head of the chain will have, once it has all that was sent: (head, epoch)
         self._sent: tuple[str, int] | None = None
         self.wanted = False
+        #: whether a plan is complete only once there is one that has it
+        self.owed = False
         #: who is to keep the next one, as a chain
         self.holders: tuple[str, ...] = ()
         self.serial = 0
@@ -81,8 +84,9 @@ class Checkpointing:
             return False
         if self._is_kept(epoch):
             self.wanted = False
-        limit = self._settings.changed
-        return self.wanted or epoch - self._last >= self._settings.every or (limit is not None and changed >= limit)
+        limit, passed = self._settings.changed, epoch - self._last
+        is_late = passed >= self._settings.every or (self.owed and passed >= self._settings.apart)
+        return self.wanted or is_late or (limit is not None and changed >= limit)
 
     def _is_kept(self, epoch: int) -> bool:
         """Whether there is one of this very epoch, at the right places, or on its way there."""
@@ -100,7 +104,7 @@ class Checkpointing:
         self.under_way.append(Copy(self.holders, epoch))
         self._sent = (self.holders[0], epoch)
         self._last = epoch
-        self.wanted = False
+        self.wanted = self.owed = False
         self.serial += 1
 
     def on_counted(self, copy: Copy) -> bool:

@@ -55,14 +55,15 @@ class Manager(RecoveringManager):
     # -- moves: plan kind 1 -------------------------------------------------------------------------------------------
 
     def move(
-        self, operator: str, parts: Mapping[int, SlotSet], first: int | None = None
+        self, operator: str, parts: Mapping[int, SlotSet], first: int | None = None, *, prepare: bool = True
     ) -> tuple[Accepted | Refused, list[Effect]]:
         """Slots go to the given instances (by index; new ones are born) at an epoch a little ahead.
 
-        Or at epoch `first`, so that it can be prepared. Later moves of the operator take effect after it.
+        Or at epoch `first`, so that it can be prepared. Later moves of the operator take effect after it. With
+        `prepare`, the last backup is fetched ahead, where the settings allow it at all.
         """
         why = self._objection_to_move(operator, parts) or self._objection_to_first(operator, first)
-        return (Refused(why) if why else self._announce_move(operator, parts, first)), self._drain()
+        return (Refused(why) if why else self._announce_move(operator, parts, first, prepare)), self._drain()
 
     def soonest(self, operator: str) -> int:
         """The epoch at which a move of the operator can be effective if it is announced now."""
@@ -107,7 +108,7 @@ class Manager(RecoveringManager):
         """From this number on, no instance of the operator ever had one."""
         return self.roster.fresh_index(operator)
 
-    def _announce_move(self, operator: str, parts: Mapping[int, SlotSet], first: int | None) -> Accepted:
+    def _announce_move(self, operator: str, parts: Mapping[int, SlotSet], first: int | None, prepare: bool) -> Accepted:
         before = self.topology.history[operator][-1]
         first = self.soonest(operator) if first is None else first
         self.topology = partition_routing_state(self.topology, operator, parts, first, Arrival.HANDOVER)
@@ -123,7 +124,8 @@ class Manager(RecoveringManager):
             self._plans, operator, first, self.version, moved, tuple(InstanceId(operator, i) for i in concerned)
         )
         self.moves[move.plan] = move
-        self._warm_up(move.concerned, first)
+        if prepare and self.settings.warm_up:
+            self._warm_up(move.concerned, first)
         self._effects.append(
             Event("move announced", operator, f"plan {self._plans} at epoch {first}: {len(moved)} slots")
         )
@@ -138,7 +140,7 @@ class Manager(RecoveringManager):
 
     def _warm_up(self, targets: tuple[InstanceId, ...], first: int) -> None:
         """Has the new owners fetch the last backup of what they will get, so that little is left to be handed over."""
-        for target in targets if self.settings.warm_up else ():
+        for target in targets:
             for origin, slots in self.topology.arrivals(target, first).items():
                 copy = self.backups.get(origin)
                 if copy is not None and self.roster.is_live(target):

@@ -132,7 +132,7 @@ class StatefulInstance(KeyedInstance[Batch]):
         super()._close(work)
         topology, me = self.view.topology, self.me.instance
         if topology.arrivals(me, work.epoch) or topology.departures(me, work.epoch):
-            self.checkpointing.wanted = True  # a plan is complete when both sides have backed up
+            self.checkpointing.owed = True  # a plan is complete when both sides have backed up
         self._persist_if_cut(work.epoch)
         self._checkpoint_if_due()
 
@@ -154,6 +154,8 @@ class StatefulInstance(KeyedInstance[Batch]):
         return () if cut is None else (cut.epoch, *(() if cut.base is None else (cut.base,)))
 
     def _checkpoint_if_due(self) -> None:
+        if self.checkpointing.owed and not self.view.topology.owns(self.me.instance, self.processed + 1):
+            self.checkpointing.wanted = True  # as there may be no later epoch
         if (
             self.phase is Phase.RUNNING
             and self.work is None

@@ -1,4 +1,4 @@
-"""Chaos: blows to a run, written as text, dealt at their times by a thread; to see the run recover."""
+"""Chaos: blows to a run, and changes of it, written as text, dealt at their times by a thread; to see it go on."""
 
 from __future__ import annotations
 
@@ -6,32 +6,56 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
+from policies.migration.settings import Strategy
 from primitives.durations import micros
 from primitives.errors import UserError
 from seep.runtime.events import Events
+from seep.runtime.goals import Target, passed_on
 
-_EXAMPLE = "write act:target@time, such as 'kill:counter@5s', 'kill:counter[0]+splitter[0]@10s' or 'stop:counter@1m'"
+_EXAMPLE = "write act:target@time, such as 'kill:counter@5s', 'kill:counter[0]+splitter[0]@10s' or 'scale:counter=3@1m'"
 _STRIKE = re.compile(r"(?P<act>[a-z]+):(?P<targets>[^@]+)@(?P<at>.+)")
-_TARGET = re.compile(r"(?P<operator>[A-Za-z0-9_][A-Za-z0-9_.-]*)(\[(?P<index>\d+)\])?")
+_OPERATOR = r"(?P<operator>[A-Za-z0-9_][A-Za-z0-9_.-]*)"
+#: How targets are written, unless an act says otherwise; and what one is that is not written so.
+_OF_NODES = (
+    re.compile(rf"{_OPERATOR}(\[(?P<index>\d+)\])?"),
+    f"neither an operator nor an instance; {_EXAMPLE}",
+)
 
 
 class Act(StrEnum):
-    """What is done to the nodes of a target."""
+    """What is done: to the nodes of a target, or to the slots of an operator."""
 
     KILL = "kill"  #: `kill -9`
     STOP = "stop"  #: frozen: there, but silent
     CONT = "cont"  #: those that were stopped go on
+    SCALE = "scale"  #: `counter=3`: to so many instances
+    MIGRATE = "migrate"  #: `counter=batched`: every slot to another owner; `counter=fluid->3`: to so many instances
+    HANDOVER = "handover"  #: all slots of one instance to a new one, on a fresh node
+    BALANCE = "balance"  #: what instances have to do is evened out
+
+
+_WRITTEN: Mapping[Act, tuple[re.Pattern[str], str]] = {
+    Act.SCALE: (re.compile(rf"{_OPERATOR}=(?P<to>[1-9]\d*)"), "no number of instances; write counter=3"),
+    Act.MIGRATE: (
+        re.compile(rf"{_OPERATOR}=(?P<strategy>{'|'.join(Strategy)})(->(?P<to>[1-9]\d*))?"),
+        f"no strategy ({', '.join(Strategy)}); write counter=batched, or counter=fluid->3",
+    ),
+    Act.BALANCE: (re.compile(_OPERATOR), "no operator; write balance:counter@5s"),
+}
+
+#: After these an operator may have instances that it did not begin with.
+_CHANGING = (Act.SCALE, Act.MIGRATE, Act.HANDOVER)
 
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """One act against operators (`counter`: all its instances) or instances (`counter[0]`), all at once."""
+    """One act on operators (`counter`: all its instances), instances (`counter[0]`) or slots, all at once."""
 
     act: Act
     targets: tuple[str, ...]
@@ -56,6 +80,19 @@ class Struck(Protocol):
 
     def signal(self, node: str, number: int) -> None: ...
 
+    def scale(self, operator: str, parallelism: int) -> None: ...
+
+    def migrate(self, operator: str, target: Target, strategy: str) -> object: ...
+
+    def handover(self, instance: str) -> object: ...
+
+
+@runtime_checkable
+class Balancing(Protocol):
+    """A run that can even out what the instances of an operator have to do."""
+
+    def balance(self, operator: str) -> object: ...
+
 
 def parse_chaos(text: str) -> tuple[Strike, ...]:
     """The strikes of a text, by time; UserError that names the part that makes no sense.
@@ -78,11 +115,16 @@ def _parse_strike(part: str) -> Strike:
         raise UserError(f"chaos {part!r} does not read as a strike; {_EXAMPLE}")
     if read["act"] not in list(Act):
         raise UserError(f"chaos {part!r}: {read['act']!r} is no act; choose from {', '.join(Act)}")
-    targets = tuple(target.strip() for target in read["targets"].split("+"))
+    act, targets = Act(read["act"]), tuple(target.strip() for target in read["targets"].split("+"))
     for target in targets:
-        if not _TARGET.fullmatch(target):
-            raise UserError(f"chaos {part!r}: {target!r} is neither an operator nor an instance; {_EXAMPLE}")
-    return Strike(Act(read["act"]), targets, _seconds(part, read["at"]))
+        pattern, words = _WRITTEN.get(act, _OF_NODES)
+        if not pattern.fullmatch(target):
+            raise UserError(f"chaos {part!r}: {target!r} is {words}")
+    return Strike(act, targets, _seconds(part, read["at"]))
+
+
+def _read(act: Act, target: str) -> re.Match[str] | None:
+    return _WRITTEN.get(act, _OF_NODES)[0].fullmatch(target)
 
 
 def _seconds(part: str, at: str) -> float:
@@ -103,24 +145,29 @@ def check_chaos(strikes: Sequence[Strike], parallelism: Mapping[str, int], secon
     ...
     primitives.errors.UserError: chaos 'kill:counter[2]@5s': counter has 2 instances, counter[0] to counter[1]
     """
+    changed: set[str] = set()  # operators that have other instances by then
     for strike in strikes:
         for target in strike.targets:
-            _check_target(strike, target, parallelism)
+            operator = _check_target(strike, target, parallelism, changed)
+            changed |= {operator} if strike.act in _CHANGING else set()
         if seconds is not None and strike.at >= seconds:
             raise UserError(f"chaos {str(strike)!r} comes too late: the input ends after {seconds:g} s; see --seconds")
 
 
-def _check_target(strike: Strike, target: str, parallelism: Mapping[str, int]) -> None:
-    read = _TARGET.fullmatch(target)
-    operator, index = (read["operator"], read["index"]) if read else (target, None)
+def _check_target(strike: Strike, target: str, parallelism: Mapping[str, int], changed: Container[str]) -> str:
+    """The operator of a target that the query has."""
+    read = _read(strike.act, target)
+    said = read.groupdict() if read else {}
+    operator, index = said.get("operator", target), said.get("index")
     if operator not in parallelism:
         known = ", ".join(parallelism)
         raise UserError(f"chaos {str(strike)!r}: the query has no operator {operator!r}; it has {known}")
     instances = parallelism[operator]
-    if index is not None and int(index) >= instances:
+    if index is not None and int(index) >= instances and operator not in changed:
         which = f"{operator}[0] to {operator}[{instances - 1}]" if instances > 1 else f"only {operator}[0]"
         count = f"{instances} instance{'s' if instances > 1 else ''}"
         raise UserError(f"chaos {str(strike)!r}: {operator} has {count}, {which}")
+    return operator
 
 
 class Chaos:
@@ -165,8 +212,27 @@ class Chaos:
                     self._signal("stopped", self._stopped[target], signal.SIGSTOP)
                 case Act.CONT:
                     self._signal("continued", self._stopped.pop(target, []), signal.SIGCONT)
+                case _:
+                    self._change(strike.act, target)
         except (UserError, ProcessLookupError) as reason:
             self._run.events.add("strike failed", detail=f"{strike}: {reason}")
+
+    def _change(self, act: Act, target: str) -> None:
+        read = _read(act, target)
+        assert read is not None, "it was read when it was parsed"
+        operator = read["operator"]
+        match act:
+            case Act.SCALE:
+                self._run.scale(operator, int(read["to"]))
+            case Act.MIGRATE:
+                goal = int(read["to"]) if read["to"] else passed_on(operator)
+                self._run.migrate(operator, goal, read["strategy"])
+            case Act.HANDOVER:
+                self._run.handover(target)
+            case Act.BALANCE if isinstance(self._run, Balancing):
+                self._run.balance(operator)
+            case Act.BALANCE:
+                raise UserError("this run cannot balance its operators")
 
     def _nodes_of(self, target: str) -> list[str]:
         placed = self._run.placement.items()

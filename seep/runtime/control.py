@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from primitives.errors import EnvironmentFault, UserError
-from seep.protocol.view import MANAGER, Incarnation
-from seep.runtime.links import Link
+from primitives.errors import UserError
+from seep.protocol.view import MANAGER
+from seep.runtime.links import Link, Unheard
 from seep.runtime.port import Address
 from seep.runtime.security import Security
 from seep.spark.process import Process
@@ -41,7 +41,7 @@ class Listed:
 
     def tell(self, what: str, **more: Any) -> Mapping[str, Any]:
         """Has the run do something, and returns its answer; UserError or EnvironmentFault with what it says."""
-        link = Link("control", MANAGER, self.address, self.security, _Unheard())
+        link = Link("control", MANAGER, self.address, self.security, Unheard())
         try:
             answer: Mapping[str, Any] = link.call("control", {"do": what} | more)
         finally:
@@ -98,16 +98,3 @@ def find(name: str) -> Listed:
         return found[0]
     there = ", ".join(f"{run.id} ({run.query})" for run in runs) or "none"
     raise UserError(f"{'several runs are' if found else 'no run is'} called {name!r}; running now: {there}")
-
-
-class _Unheard:
-    """Link events that nobody listens to; whoever calls sees the failure of the call."""
-
-    def on_broken(self, peer: str, refused: bool) -> None: ...
-
-    def on_restored(self, peer: str) -> None: ...
-
-    def on_stream_broken(self, sender: Incarnation, receiver: Incarnation) -> None: ...
-
-    def on_unsendable(self, peer: str, reason: Exception) -> None:
-        raise EnvironmentFault(f"{peer} cannot be told: {reason}")

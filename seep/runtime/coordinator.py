@@ -12,14 +12,19 @@ from typing import Protocol
 from policies.decision import Decision
 from policies.detector import Bottleneck, Cause, bottlenecks
 from policies.governor import Governor
+from policies.migration.settings import MigrationSettings
 from policies.observation import Change, History, Observation
 from policies.settings import ScalingSettings
 from primitives.graph import InstanceId
+from seep.runtime.balancing import Balancing
 from seep.runtime.drains import Drains
 from seep.runtime.driver import ManagerProcess
 from seep.runtime.events import Happening
+from seep.runtime.migrations import Migrations
 from seep.runtime.observer import Observer
-from seep.runtime.scaling import Scalings, WarmNodes
+from seep.runtime.replicas import Replicas
+from seep.runtime.scaling import Scalings, at_once_unless_said
+from seep.runtime.waiting import Room, WarmNodes
 
 #: Seconds between two rounds.
 _ROUND = 0.05
@@ -50,12 +55,25 @@ def recoveries(events: Iterable[Happening]) -> Iterator[Change]:
 class Coordinator:
     """Between governor, manager and pool. A policy that is slow or fails holds up nobody but itself."""
 
-    def __init__(self, process: ManagerProcess, governor: Governor, settings: ScalingSettings, vms: VMs) -> None:
+    def __init__(
+        self,
+        process: ManagerProcess,
+        governor: Governor,
+        settings: ScalingSettings,
+        steps: MigrationSettings,
+        vms: VMs,
+    ) -> None:
         self._process, self._governor, self._settings, self._vms = process, governor, settings, vms
         self._observer = Observer(process.program)
         self._observations: deque[Observation] = deque(maxlen=_REMEMBERED)
-        self._scalings = Scalings(process, settings, vms)
-        self._drains = Drains(process)
+        room = Room(vms, process.events)
+        self.migrations = Migrations(process, room)
+        steps = at_once_unless_said(steps)
+        self._scalings = Scalings(process, settings, self.migrations, steps, room)
+        self._drains = Drains(process, self.migrations, steps)
+        balance = process.options.balance
+        self.balancing = Balancing(process, balance, self.migrations, steps, lambda: self.history.changes)
+        self._replicas = Replicas(process, process.options.backup)
         self._known: set[tuple[InstanceId, Cause]] = set()  #: bottlenecks that were told
         self._complaints: set[str] = set()
         self._over = threading.Event()
@@ -64,12 +82,14 @@ class Coordinator:
     # -- any thread ---------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
+        self._replicas.place()  # before there is anything to be kept
         self._thread.start()
 
     def close(self) -> None:
         self._over.set()
         if self._thread.ident is not None:
             self._thread.join(5.0)
+        self.migrations.end()
 
     def scale(self, operator: str, parallelism: int) -> None:
         """As if a policy had decided it; policies that decide otherwise wait until it is done."""
@@ -83,7 +103,8 @@ class Coordinator:
     @property
     def history(self) -> History:
         """What policies are shown."""
-        changes = sorted([*self._scalings.changes, *recoveries(self._process.events)], key=lambda change: change.begun)
+        found = (*self._scalings.changes, *self.migrations.changes, *recoveries(self._process.events))
+        changes = sorted(found, key=lambda change: change.begun)
         return History(self._process.program.graph, tuple(self._observations), tuple(changes))
 
     @property
@@ -102,6 +123,9 @@ class Coordinator:
                 self._tolerate(self._look)
             self._tolerate(self._scalings.round)
             self._tolerate(self._drains.round)
+            self._tolerate(self.migrations.round)
+            self._tolerate(self._replicas.round)
+            self._tolerate(self.balancing.round)
 
     def _tolerate(self, step: Callable[[], None]) -> None:
         """Rather a query that is not scaled than none; each failure is told once."""

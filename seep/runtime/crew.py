@@ -72,7 +72,7 @@ class Crew:
 
     def _joined(self) -> list[str]:
         """Nodes that are there to stay, oldest first."""
-        found = self._process.ask(lambda manager: manager.nodes.keys() - manager.leaving)
+        found = self._process.ask(lambda manager: manager.nodes.keys() - manager.roster.leaving)
         return sorted(found, key=lambda name: int(name[1:]))
 
     def launched(self) -> None:

@@ -3,58 +3,75 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from dataclasses import dataclass, field
 
-from policies.assignment import relocated
-from primitives.slots import SlotSet
-from seep.protocol.effects import Effect
+from policies.migration.settings import MigrationSettings
+from primitives.graph import InstanceId
 from seep.protocol.manager import Manager
+from seep.runtime.courses import StepByStep
 from seep.runtime.driver import ManagerProcess
+from seep.runtime.goals import away_from, latest
+from seep.runtime.migration import Migration
+from seep.runtime.migrations import Migrations
 
 
 @dataclass(slots=True)
 class Drains:
-    """Moves what lives on these nodes to new instances elsewhere, in as many rounds as other plans make necessary."""
+    """Moves what lives on these nodes to new instances elsewhere, by as many migrations as others make necessary."""
 
     process: ManagerProcess
-    _nodes: set[str] = field(default_factory=set)
+    migrations: Migrations
+    steps: MigrationSettings  #: how slots move
+    #: node -> operator -> its migration under way
+    _nodes: dict[str, dict[str, Migration]] = field(default_factory=dict)
+    #: operator -> instance -> that which replaces it
+    _heirs: dict[str, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, node: str) -> None:
         """From now on nothing new is put on the node."""
         self.process.change(lambda manager: (None, manager.node_leaving(node)))
         with self._lock:
-            self._nodes.add(node)
+            self._nodes.setdefault(node, {})
 
     def round(self) -> None:
         with self._lock:
-            nodes = tuple(self._nodes)
-        for node in nodes:
-            if self.process.change(lambda manager, node=node: _relocate_all(manager, node)):  # type: ignore[misc]
+            nodes = list(self._nodes.items())
+        for node, underway in nodes:
+            owners, is_empty = self.process.ask(lambda manager, node=node: _look(manager, node))  # type: ignore[misc]
+            if is_empty:
                 self._end(node)
+            for operator in owners:
+                if operator not in underway or underway[operator].over.is_set():
+                    underway[operator] = self._relocation(operator, node)
+                    self.migrations.open(underway[operator])
+
+    def _relocation(self, operator: str, node: str) -> Migration:
+        return Migration(
+            operator,
+            StepByStep(self.steps),
+            self.process.events.now,
+            goal=away_from(operator, node, self._heirs[operator]),
+            settings=self.steps,
+            why=f"{node} is drained",
+            is_told=False,
+            is_urgent=True,
+        )
 
     def _end(self, node: str) -> None:
         with self._lock:
-            self._nodes.discard(node)
+            self._nodes.pop(node)
         if self.process.ask(lambda manager: node in manager.nodes):
             self.process.events.add("drained", node=node)
 
 
-def _relocate_all(manager: Manager, node: str) -> tuple[bool, list[Effect]]:
-    """Moves what it can now; whether nothing is left. Backups go elsewhere by themselves."""
+def _look(manager: Manager, node: str) -> tuple[list[str], bool]:
+    """The operators that will own slots there, and whether nothing is left. Backups go elsewhere by themselves."""
     hosted = [instance for instance, seat in manager.placement.items() if seat.node == node]
-    effects: list[Effect] = []
-    for operator in dict.fromkeys(instance.operator for instance in hosted):
-        if parts := _moves_of(manager, operator, [i.index for i in hosted if i.operator == operator]):
-            effects += manager.move(operator, parts)[1]
-    return node not in manager.used_nodes(), effects
+    owners = dict.fromkeys(each.operator for each in hosted if _owns(manager, each))
+    return list(owners), node not in manager.used_nodes()
 
 
-def _moves_of(manager: Manager, operator: str, indexes: list[int]) -> dict[int, SlotSet]:
-    """Each instance that owns anything is replaced by a new one."""
-    assignment, fresh = manager.topology.history[operator][-1].assignment, manager.fresh_index(operator)
-    parts: dict[int, SlotSet] = {}
-    for index in indexes:
-        if index in assignment.parts:
-            parts |= relocated(assignment, index, fresh + len(parts))
-    return parts
+def _owns(manager: Manager, instance: InstanceId) -> bool:
+    return instance.index in latest(manager, instance.operator).parts

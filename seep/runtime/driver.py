@@ -6,22 +6,23 @@ import itertools
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from primitives.errors import EnvironmentFault, InternalError, SeepError, UserError
-from primitives.graph import InstanceId, Kind
+from primitives.graph import InstanceId
 from seep.protocol.core import ManagerSettings
 from seep.protocol.courier import Frame
 from seep.protocol.cuts import Beginning, Cut, CutAbandoned, CutComplete
 from seep.protocol.effects import Effect, Event, Finished, LogOffsets, Post, StateLost
 from seep.protocol.manager import Manager
 from seep.protocol.messages import Committed, Data, Fenced, StateMoved
-from seep.protocol.view import MANAGER, Incarnation
+from seep.protocol.view import MANAGER, STORAGE, Incarnation
 from seep.query.program import Program
+from seep.runtime.backups import StorageHolder, stored_backups
+from seep.runtime.chronicle import Chronicle
+from seep.runtime.desk import Desk
 from seep.runtime.detector import SILENT, Detector
 from seep.runtime.events import Events
 from seep.runtime.failures import failure_from_json
@@ -30,7 +31,7 @@ from seep.runtime.observer import Sight
 from seep.runtime.options import RunOptions
 from seep.runtime.peers import Peers
 from seep.runtime.port import Address, Port
-from seep.runtime.recovery import Recovered, Recoveries
+from seep.runtime.readings import Readings
 from seep.runtime.report import Commits
 from seep.runtime.security import Security
 from seep.runtime.stores import DriverStores
@@ -70,23 +71,29 @@ class ManagerProcess:
         interface: str,
         host: str,
         security: Security,
+        run: str,
     ) -> None:
         self._host = host
+        self._run = run
+        self._stored: StorageHolder | None = None
         self.program, self.options = program, options
         self.events = Events()
-        self.metrics = Metrics(frozenset(program.sources))
+        self.metrics = Metrics(frozenset(program.sources), {n: o.slot_bits for n, o in program.graph.operators.items()})
         self.stores = DriverStores(program)
         #: name -> every node that has ever registered
         self.nodes: dict[str, NodeRecord] = {}
         #: source operator -> partition -> position that the source log has
         read = self._beginning.positions if self._beginning else {}
         self.positions: dict[str, dict[int, Any]] = {o: dict(read.get(o, {})) for o in program.sources}
+        self.counted: frozenset[str] = frozenset()  #: operators whose rows are counted by slot
         self.failure: SeepError | None = None
         self.ended = threading.Event()
         #: told of a node that has registered, that has joined, and that was given up (for its silence: True)
         self.on_registered: Callable[[NodeRecord], None] = lambda _: None
         self.on_joined: Callable[[NodeRecord], None] = lambda _: None
         self.on_lost: Callable[[NodeRecord, bool], None] = lambda _, __: None
+        #: told that all sinks have committed another epoch, on the manager's thread
+        self.on_commit: Callable[[], None] = lambda: None
         #: does what is asked for from outside, and answers
         self.on_control: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _: {}
         #: told of a cut that is complete, or why it never will be
@@ -94,23 +101,21 @@ class ManagerProcess:
         #: told of a node that has notice that its VM will be taken away, and the seconds until then
         self.on_notice: Callable[[str, float], None] = lambda _, __: None
         self._names = itertools.count(1)
-        self._queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._joined: set[str] = set()
-        self._running = True
-        self._why = ""
         #: whether the last pulse found the window closed; and whether a commit has opened it since
         self._late = self._overdue = False
         self._next_checkpoint: float | None = None
-        #: when an observer last looked
-        self._seen = 0.0
+        #: when the next epoch is to be opened, and the evidence to be looked at
+        self._next_tick = self._next_watch = time.monotonic()
         self._detector = Detector(options.patience)
-        self._recoveries = Recoveries()
+        self._chronicle = Chronicle(self.events, program.graph)
+        self._readings = Readings(self.events, self.metrics, self.positions)
         self.commits = Commits()
         self.manager = Manager(program.graph, program.parallelism, self._settings(), self._beginning)
+        self._desk = Desk("seep manager", self._on_time, self._on_failure)
         self._port = Port(interface, security, self)
         self._peers = Peers(MANAGER, security, self)
-        self._thread = threading.Thread(target=self._run, name="seep manager", daemon=True)
-        self._thread.start()
+        self._desk.start()
 
     @property
     def _beginning(self) -> Beginning | None:
@@ -123,21 +128,19 @@ class ManagerProcess:
 
     def _settings(self) -> ManagerSettings:
         roll = max((definition.roll for definition, _ in self.program.sinks.values()), default=1)
+        backup = self.options.backup
         return ManagerSettings(
             window=self.options.window + roll - 1,
             trim_every=max(1, round(_TRIM / self.options.epoch)),
             recovery_parallelism=self.options.recovery_parallelism,
+            patience={o: round(backup.of(o).timeout / self.options.epoch) for o in self.program.graph.operators},
         )
 
     # -- for the run: any thread --------------------------------------------------------------------------------------
 
     def ask(self, question: Callable[[Manager], T], timeout: float = 30.0) -> T:
         """The answer of the manager, given on its thread (or here, when this is it, or it has ended)."""
-        if threading.current_thread() is self._thread or not self._thread.is_alive():
-            return question(self.manager)
-        future: Future[T] = Future()
-        self._queue.put(lambda: _answer(future, lambda: question(self.manager)))
-        return future.result(timeout)
+        return self._desk.ask(lambda: question(self.manager), timeout)
 
     def change(self, change: Callable[[Manager], tuple[T, list[Effect]]]) -> T:
         """Has the manager change something, and does what follows from it."""
@@ -181,25 +184,26 @@ class ManagerProcess:
         """Spark's word: the task of a node is over."""
         for record in self.nodes.values():
             if record.order == order:
-                self._queue.put(lambda name=record.name: self._detector.ended(name, why))  # type: ignore[misc]
+                self._desk.put(lambda name=record.name: self._detector.ended(name, why))  # type: ignore[misc]
+
+    def count_slots(self, operators: Iterable[str]) -> None:
+        """From now on nodes count the rows of each slot of these operators, and of no others."""
+        self.ask(lambda manager: self._count_slots(manager, frozenset(operators)))
 
     def killed(self, name: str) -> None:
         """Somebody has killed a node on purpose; said right before."""
-        self._recoveries.killed(name, self.events.now)
-        hosted = ", ".join(str(i) for i, seat in self.manager.placement.items() if seat.node == name) or "nothing"
-        self.events.add("killed", node=name, detail=f"with {hosted}")
+        self._chronicle.killed(name, self.manager.placement)
 
     def status(self) -> Status:
-        return self.ask(self._status)
+        return self.ask(self._readings.status)
 
     def sight(self, warm_nodes: int) -> Sight:
         """What an observer is shown."""
-        return self.ask(lambda manager: self._sight(manager, warm_nodes))
+        return self.ask(lambda manager: self._readings.sight(manager, warm_nodes))
 
     def committed(self) -> int:
         """All sinks have committed this epoch; for the manager's thread."""
-        sinks = [i for i in self.manager.placement if self.program.graph.kind(i.operator) is Kind.SINK]
-        return min((self.manager.safe.of(sink) for sink in sinks), default=0)
+        return self._readings.committed(self.manager)
 
     def latencies(self, since: float) -> list[float]:
         """Of epochs that were committed after a time of this run."""
@@ -211,15 +215,13 @@ class ManagerProcess:
         self.ended.set()
         for name in list(self.manager.nodes):
             self._peers.post(name, 0, {"end": True})
-        self._queue.put(self._stop)
-        self._thread.join(5.0)
-        while not self._queue.empty():
-            self._queue.get_nowait()()  # whoever asked meanwhile is to have an answer
+        self._desk.close()
 
     def close_port(self) -> None:
         self._peers.close()
         self._port.close()
         self.stores.close()
+        self._clear_storage()
 
     # -- what the port hears ------------------------------------------------------------------------------------------
 
@@ -277,41 +279,36 @@ class ManagerProcess:
     # -- what peers say -----------------------------------------------------------------------------------------------
 
     def on_letter(self, peer: str, version: int, body: Any) -> None:  # noqa: ARG002
-        self._queue.put(lambda: self._on_letter(peer, body))
+        self._desk.put(lambda: self._on_letter(peer, body))
 
     def on_heartbeat(self, peer: str, body: Any) -> None:
-        self._queue.put(lambda: self._on_heartbeat(peer, body))
+        self._desk.put(lambda: self._on_heartbeat(peer, body))
 
     def on_link_broken(self, peer: str, refused: bool) -> None:
-        self._queue.put(lambda: self._detector.broken(peer, refused))
+        self._desk.put(lambda: self._detector.broken(peer, refused))
 
     def on_link_restored(self, peer: str) -> None:
-        self._queue.put(lambda: self._detector.restored(peer, time.monotonic()))
+        self._desk.put(lambda: self._detector.restored(peer, time.monotonic()))
 
     def on_unsendable(self, peer: str, reason: Exception) -> None:  # noqa: ARG002
         self.fail(_internal(reason))
 
     # -- on the manager's thread --------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        tick, watch = time.monotonic(), time.monotonic()
-        while self._running:
-            try:
-                self._queue.get(timeout=max(0.0, min(tick, watch) - time.monotonic()))()
-            except Empty:
-                pass
-            except Exception as reason:  # the manager itself: nothing can go on without it
-                self.fail(reason if isinstance(reason, SeepError) else _internal(reason))
-            now = time.monotonic()
-            if now >= tick or self._overdue:
-                tick = max(tick + self.options.epoch, now) if now >= tick else now + self.options.epoch
-                self._pulse(now)
-            if now >= watch:
-                watch = now + _WATCH
-                self._watch(now)
+    def _on_time(self, now: float) -> float:
+        """Does what is due; returns when something is due next."""
+        if now >= self._next_tick or self._overdue:
+            planned = self._next_tick if now >= self._next_tick else now
+            self._next_tick = max(planned + self.options.epoch, now)
+            self._pulse(now)
+        if now >= self._next_watch:
+            self._next_watch = now + _WATCH
+            self._watch(now)
+        return min(self._next_tick, self._next_watch)
 
-    def _stop(self) -> None:
-        self._running = False
+    def _on_failure(self, reason: Exception) -> None:
+        """The manager itself has failed: nothing can go on without it."""
+        self.fail(reason if isinstance(reason, SeepError) else _internal(reason))
 
     def _pulse(self, now: float) -> None:
         """Opens the next epoch; if the window does not allow it now, the next commit does."""
@@ -367,11 +364,17 @@ class ManagerProcess:
         """Nodes that have registered and not joined yet."""
         return self.nodes.keys() - self._joined
 
+    def _count_slots(self, manager: Manager, operators: frozenset[str]) -> None:
+        self.counted = operators
+        self.metrics.slots.clear()
+        for node in manager.nodes:
+            self._peers.post(node, 0, {"count": sorted(operators)})
+
     def _join(self, name: str) -> None:
         """All others learn where the new node listens before they can hear of it in a view."""
         self._joined.add(name)
         live = {node: list(self.nodes[node].address) for node in self.manager.nodes}
-        self._peers.post(name, 0, {"peers": live})
+        self._peers.post(name, 0, {"peers": live, "count": sorted(self.counted)})
         for node in live:
             self._peers.post(node, 0, {"peers": {name: list(self.nodes[name].address)}})
         self._detector.joined(name, time.monotonic())
@@ -380,10 +383,7 @@ class ManagerProcess:
         self.on_joined(self.nodes[name])
 
     def _lose(self, name: str, why: str) -> None:
-        hosted = tuple(i for i, seat in self.manager.placement.items() if seat.node == name)
-        stateful = {i for i in hosted if self.program.graph.kind(i.operator) is Kind.STATEFUL}
-        self._recoveries.lost(name, hosted, stateful, self.manager.ticked, self.events.now)
-        self._why = why
+        self._chronicle.given_up(name, why, self.manager.placement, self.manager.ticked)
         self.metrics.drop(name)
         self._perform(self.manager.node_lost(name))
         for node in self.manager.nodes:
@@ -394,29 +394,25 @@ class ManagerProcess:
         self.on_lost(self.nodes[name], silent)
 
     def _note_commit(self) -> None:
-        committed = self.committed()
+        committed, before = self.committed(), self.commits.epoch
         self.commits.note(committed, self.events.now)
-        for recovered in self._recoveries.committed(committed, self.events.now):
-            self._tell_recovered(recovered)
-
-    def _tell_recovered(self, recovered: Recovered) -> None:
-        parts = {name: getattr(recovered, name) for name in ("detected", "restored", "replayed")}
-        for instance in recovered.instances:
-            self.events.add(
-                "recovered", operator=instance.operator, instance=str(instance), seconds=recovered.total, parts=parts
-            )
+        self._chronicle.committed(committed)
+        if committed > before:
+            self.on_commit()
 
     # -- effects ------------------------------------------------------------------------------------------------------
 
     def _perform(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
+                case Post(to, body) if to == STORAGE:
+                    self._ask_storage(body)
                 case Post(to, body):
                     self._peers.post(to, 0, body)
                 case LogOffsets(source, _, positions):
                     self.positions[source.operator].update(positions)
                 case Event():
-                    self._note(effect)
+                    self._chronicle.tell(effect, self.manager.placement)
                 case Finished(epoch):
                     self.events.add("finished", detail=f"at epoch {epoch}")
                     self.ended.set()
@@ -427,56 +423,23 @@ class ManagerProcess:
                 case StateLost():
                     self.fail(EnvironmentFault(str(effect)))
 
-    def _note(self, event: Event) -> None:
-        if event.kind == "node lost":
-            self.events.add(event.kind, node=event.subject, detail=self._why)
-            return
-        instance = self._instance(event.subject)
-        if event.kind in ("restored", "split effective") and instance is not None:
-            self._recoveries.restored(instance, self.events.now)
-        operator = instance.operator if instance else event.subject
-        name = str(instance) if instance else None
-        self.events.add(event.kind, operator=operator, instance=name, detail=event.detail)
+    def _ask_storage(self, body: Any) -> None:
+        if self._stored is None:
+            self._stored = stored_backups(self.options.storage, self.program.name, self._run, self)
+        self._stored.ask(MANAGER, body)
 
-    def _sight(self, manager: Manager, warm_nodes: int) -> Sight:
-        now, since = time.monotonic(), self._seen
-        self._seen = now
-        latest = {operator: history[-1].assignment for operator, history in manager.topology.history.items()}
-        return Sight(
-            at=self.events.now,
-            clock=time.time(),
-            nodes=dict(self.metrics.nodes),
-            slots={InstanceId(o, i): len(slots) for o, a in latest.items() for i, slots in a.parts.items()},
-            positions={operator: dict(positions) for operator, positions in self.positions.items()},
-            latencies=tuple(self.metrics.latencies(since)),
-            epochs_in_flight=manager.ticked - self.committed(),
-            warm_nodes=warm_nodes,
-        )
+    def on_answer(self, to: str, body: Any) -> None:  # noqa: ARG002
+        self._desk.put(lambda: self._perform(self.manager.receive(STORAGE, body)))
 
-    def _instance(self, subject: str) -> InstanceId | None:
-        """`counter[2]` or `counter[2]#1` as an instance."""
-        return next((i for i in self.manager.placement if str(i) == subject.partition("#")[0]), None)
+    def _clear_storage(self) -> None:
+        """Backups are of no use to another run."""
+        if STORAGE in {holder for group in self.manager.replication.groups.values() for holder in group}:
+            holder = self._stored or stored_backups(self.options.storage, self.program.name, self._run, self)
+            holder.close()
+            holder.clear()
 
-    def _status(self, manager: Manager) -> Status:
-        used = {seat.node for seat in manager.placement.values()}
-        return Status(
-            at=self.events.now,
-            ticked=manager.ticked,
-            committed=self.committed(),
-            rows_read=self.metrics.rows_read,
-            rows_per_second=self.metrics.rate(time.monotonic()),
-            latency=self.metrics.latency(time.monotonic()),
-            instances=self.metrics.instances(),
-            nodes=len(manager.nodes),
-            idle_nodes=len(manager.nodes.keys() - used),
-        )
-
-
-def _answer(future: Future[T], question: Callable[[], T]) -> None:
-    try:
-        future.set_result(question())
-    except BaseException as reason:
-        future.set_exception(reason)
+    def on_storage_failed(self, reason: BaseException) -> None:
+        self.fail(reason if isinstance(reason, SeepError) else _internal(reason))
 
 
 def _internal(reason: BaseException) -> InternalError:

@@ -5,23 +5,28 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from primitives.outbox import nbytes_of
 from primitives.slots import SlotSet
+from primitives.state.processing import Containers
+from seep.operators.base import Base
+from seep.operators.room import Room
 from seep.protocol.cuts import Persist, Recall
 from seep.protocol.effects import Commit, Effect, OpenSink, Wake
 from seep.protocol.holder import Holder
 from seep.protocol.instance import Instance, Phase
 from seep.protocol.keyed import KeyedInstance
-from seep.protocol.messages import Data, StateMoved
+from seep.protocol.messages import Data, Retrieved, StateMoved
 from seep.protocol.sink import CommitAccepted, CommitRefused, SinkOpened
 from seep.protocol.view import Incarnation, View
 from seep.runtime.links import Stream
 from seep.runtime.mailbox import Mailbox
-from seep.runtime.meter import Meter, Sized
+from seep.runtime.meter import Handed, Meter, Sized
 from seep.runtime.share import CpuShare
 from seep.runtime.usage import stolen_seconds
 from seep.sinks.definition import SinkFenced, SinkStore
@@ -78,10 +83,12 @@ class HostedInstance:
         store: SinkStore | None,
         meter: Meter,
         share: CpuShare,
+        room: Room,
     ) -> None:
         self.me = instance.me
         self.meter = meter
         self._share = share
+        self._turn = Turn(room) if _shares_budget(instance) else nullcontext()
         self._look = 0.0
         self.instance = instance
         self._node = node
@@ -102,6 +109,8 @@ class HostedInstance:
             self._mailbox.stream(partial(self._take, message))
         elif isinstance(message, View):
             self._mailbox.letter(partial(self._view, message))
+        elif isinstance(message, Retrieved) and message.warm_up is not None:
+            self._mailbox.letter(partial(self._warm, message, message.warm_up.first))
         else:
             self._mailbox.letter(partial(self.instance.handle, message))
         return []
@@ -126,13 +135,13 @@ class HostedInstance:
 
     def status(self) -> dict[str, Any]:
         """What is told of it to the manager, now and then; read without a lock, so approximate."""
-        outbox = self.instance.outbox
+        outbox, processed = self.instance.outbox, self.instance.processed  # before the meter: it knows of all up to it
         return self.meter.to_json() | {
             "operator": self.me.instance.operator,
             "index": self.me.instance.index,
             "incarnation": self.me.number,
             "phase": self.instance.phase.value,
-            "epoch": self.instance.processed,
+            "epoch": processed,
             "waiting": len(self._mailbox),
             "outbox_bytes": outbox.nbytes,
             "unsent": outbox.last - min(self._cursors(), default=outbox.last),
@@ -151,10 +160,11 @@ class HostedInstance:
             while self.instance.phase is not Phase.HALTED:
                 work = self._mailbox.take()
                 begun = time.monotonic()
-                self._perform(work())
+                with self._turn:
+                    self._perform(work())
+                    self._look_closer(begun)
                 self.meter.cpu = time.thread_time()
                 self.meter.busy += time.monotonic() - begun
-                self._look_closer(begun)
                 self._share.pace()
         except BaseException as reason:
             self._node.failed(self.me, self.instance.processed + 1, reason)
@@ -173,6 +183,16 @@ class HostedInstance:
     def _take(self, message: Data | StateMoved) -> list[Effect]:
         if isinstance(message, Data):
             self.meter.rows_in += sum(batch.num_rows for batch in message.batches.values())
+            return self.instance.handle(message)
+        held = self.instance.held_back
+        effects = self.instance.handle(message)
+        nbytes = sum(nbytes_of(chunk) for chunk in message.chunks)
+        self.meter.handed.append(Handed(message.epoch, nbytes, held_back=self.instance.held_back - held))
+        return effects
+
+    def _warm(self, message: Retrieved, first: int) -> list[Effect]:
+        chunks = message.checkpoint.state if message.checkpoint is not None else ()
+        self.meter.handed.append(Handed(first, nbytes_ahead=sum(nbytes_of(chunk) for chunk in chunks)))
         return self.instance.handle(message)
 
     def _view(self, view: View) -> list[Effect]:
@@ -236,6 +256,30 @@ class HostedInstance:
             self._close_stream(receiver)
         if self._sink is not None:
             self._sink.close()
+        if isinstance(self.meter.logic, Base):
+            with self._turn:
+                self.meter.logic.close()
+
+
+def _shares_budget(instance: Instance[pa.RecordBatch]) -> bool:
+    state = getattr(instance, "state", None)
+    return isinstance(state, Containers) and state.shares_budget
+
+
+class Turn:
+    """The time in which one instance uses containers that share a budget; none of its objects is out after it."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+
+    def __enter__(self) -> None:
+        self._room.lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._room.budget.settle()
+        finally:
+            self._room.lock.release()
 
 
 class SinkHand:

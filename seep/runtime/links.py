@@ -27,7 +27,7 @@ from seep.runtime.sockets import is_refused
 from seep.runtime.stream import Ending, Stream, StreamEvents
 from seep.runtime.wire import encode, pack
 
-__all__ = ["Link", "LinkEvents", "Stream"]
+__all__ = ["Link", "LinkEvents", "Stream", "Unheard"]
 
 #: Frames that wait are sent together, up to so many.
 _TOGETHER = 64
@@ -47,6 +47,19 @@ class LinkEvents(StreamEvents, Protocol):
     def on_restored(self, peer: str) -> None:
         """Letters get through again. Frames sent from now on arrive in order, those sent in this call first of all."""
         ...
+
+
+class Unheard:
+    """Events of a link that is only made for a call, which nobody listens to: whoever calls sees that it fails."""
+
+    def on_broken(self, peer: str, refused: bool) -> None: ...
+
+    def on_restored(self, peer: str) -> None: ...
+
+    def on_stream_broken(self, sender: Incarnation, receiver: Incarnation) -> None: ...
+
+    def on_unsendable(self, peer: str, reason: Exception) -> None:
+        raise EnvironmentFault(f"{peer} cannot be told: {reason}")
 
 
 class Link:

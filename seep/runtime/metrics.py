@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import InitVar, asdict, dataclass, field
 from itertools import islice, takewhile
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from primitives.graph import InstanceId
 from seep.runtime.comparison import NodeReport, compared, identity_of
+from seep.runtime.meter import Handed
+from seep.runtime.slot_counts import SlotCounts
 
 #: Seconds that the percentiles of "now" are taken from; or so many latencies, if there is none in that time.
 _RECENT, _FEW = 5.0, 10
 #: Latencies that the summary is taken from, spread evenly over the run.
 _SAMPLE = 200_000
+#: Weight of the last report in what instances take in now.
+_WEIGHT = 0.2
+#: Handovers, by operator and epoch, that are kept for whoever asks.
+_HANDOVERS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +60,9 @@ class Status:
     idle_nodes: int
     offered: float = 0.0  #: rows per second that are due by the sources' rates; what they read, without a rate
     vms: Mapping[str, int] = field(default_factory=dict)  #: how many there are in each state
+    #: by operator with several instances: how many times the mean of them the fullest one takes in
+    imbalance: Mapping[str, float] = field(default_factory=dict)
+    balanced: tuple[str, ...] = ()  #: operators that are balanced
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -68,6 +79,7 @@ def percentiles(latencies: Any) -> dict[str, float]:
 @dataclass(slots=True)
 class _Last:
     node: str
+    instance: InstanceId
     report: Mapping[str, Any]
     utilisation: float = 0.0
 
@@ -77,29 +89,63 @@ class Metrics:
     """Takes in reports, hands out statuses; used by one thread at a time."""
 
     sources: frozenset[str]
+    slot_bits: InitVar[Mapping[str, int]] = MappingProxyType({})
+    #: rows by slot, of operators that are balanced
+    slots: SlotCounts = field(init=False)
     #: node -> its last report
     nodes: dict[str, NodeReport] = field(default_factory=dict)
+    #: node -> rows per second that go into each of its instances
+    _rates: dict[str, dict[InstanceId, float]] = field(default_factory=dict)
     _instances: dict[str, _Last] = field(default_factory=dict)
+    #: (operator, epoch) -> what was handed over
+    _handed: dict[tuple[str, int], Handed] = field(default_factory=dict)
     #: (when heard, latency) of committed epochs
     _latencies: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_SAMPLE))
     #: (time, rows read so far) of the last seconds
     _progress: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=50))
 
+    def __post_init__(self, slot_bits: Mapping[str, int]) -> None:
+        self.slots = SlotCounts(slot_bits)
+
     def take(self, node: str, report: Mapping[str, Any], now: float) -> None:
         """A node's report."""
-        used = {each.instance: each.utilisation for each in compared(node, self.nodes.get(node, {}), report)}
+        since = list(compared(node, self.nodes.get(node, {}), report))
+        used = {each.instance: each.utilisation for each in since}
+        before = self._rates.get(node, {})
+        self._rates[node] = {each.instance: _smoothed(before.get(each.instance), each.rows_in) for each in since}
         self.nodes[node] = report
         for each in report["instances"]:
             identity = identity_of(each)
-            self._instances[str(identity)] = _Last(node, each, used.get(identity.instance, 0.0))
+            last = _Last(node, identity.instance, each, used.get(identity.instance, 0.0))
+            self._instances[str(identity)] = last
+            self._note_handed(each["operator"], each["handed"])
+            if "slots" in each:
+                self.slots.take(identity, each["slots"], report["cores"])
             self._latencies.extend((now, latency) for latency in each["latencies"])
         self._progress.append((now, self.rows_read))
 
     def drop(self, node: str) -> None:
         """The node is gone; what its sources have read stays counted."""
         self.nodes.pop(node, None)
+        self._rates.pop(node, None)
         for name in [name for name, last in self._instances.items() if last.node == node]:
             self._instances.pop(name)
+
+    def _note_handed(self, operator: str, handed: list[list[int]]) -> None:
+        for part in handed:
+            known = self._handed.setdefault((operator, part[0]), Handed(part[0]))
+            sums = (a + b for a, b in zip(known[1:], part[1:], strict=True))
+            self._handed[operator, part[0]] = Handed(part[0], *sums)
+        while len(self._handed) > _HANDOVERS:
+            del self._handed[next(iter(self._handed))]
+
+    def handed(self, operator: str, epoch: int) -> Handed:
+        """What was handed over between the operator's instances at an epoch, as far as they have reported."""
+        return self._handed.get((operator, epoch), Handed(epoch))
+
+    def reported(self, instance: InstanceId) -> int:
+        """The last epoch that an instance had processed when it last reported."""
+        return max((last.report["epoch"] for last in self._instances.values() if last.instance == instance), default=0)
 
     @property
     def rows_read(self) -> int:
@@ -113,6 +159,14 @@ class Metrics:
         if len(recent) < 2 or recent[-1][0] <= recent[0][0]:
             return 0.0
         return max(0.0, (recent[-1][1] - recent[0][1]) / (recent[-1][0] - recent[0][0]))
+
+    @property
+    def imbalance(self) -> dict[str, float]:
+        """By operator: how many times the mean of its instances the fullest one takes in, now."""
+        rates: dict[str, list[float]] = {}
+        for instance, rate in (each for of_node in self._rates.values() for each in of_node.items()):
+            rates.setdefault(instance.operator, []).append(rate)
+        return {each: max(of) * len(of) / sum(of) for each, of in rates.items() if len(of) > 1 and any(of)}
 
     def latency(self, now: float) -> dict[str, float]:
         """Of the recent past."""
@@ -134,6 +188,11 @@ class Metrics:
             for name, count in last.report["counters"].items():
                 total[name] = total.get(name, 0) + int(count)
         return total
+
+
+def _smoothed(before: float | None, now: float) -> float:
+    """Between two reports an epoch more or less counts for much."""
+    return now if before is None else before + _WEIGHT * (now - before)
 
 
 def _status(name: str, last: _Last) -> InstanceStatus:

@@ -14,13 +14,16 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from policies.backup import BackupSection
 from primitives.emission import Emission
 from primitives.emission_codec import EMISSIONS
 from primitives.errors import UserError
 from primitives.graph import Kind
+from primitives.mapped import Shelf
 from primitives.outbox import Outbox
 from primitives.slots import SlotSet
 from primitives.spill import SpillStore
+from seep.operators.room import Room
 from seep.protocol.checkpointing import CheckpointSettings
 from seep.protocol.courier import Frame
 from seep.protocol.cuts import Part, Persist, Recalled
@@ -29,17 +32,20 @@ from seep.protocol.holder import Holder
 from seep.protocol.instance import Instance
 from seep.protocol.messages import Data, Fenced, Persisted, StateMoved
 from seep.protocol.node import Node
-from seep.protocol.view import MANAGER, Incarnation
+from seep.protocol.view import MANAGER, STORAGE, Incarnation
 from seep.query.program import Program
 from seep.runtime.archive import Archive
+from seep.runtime.backups import StorageHolder, stored_backups
 from seep.runtime.failures import failure_to_json
 from seep.runtime.hosted import HostedHolder, HostedInstance
-from seep.runtime.links import Link, Stream
+from seep.runtime.links import Link, Stream, Unheard
 from seep.runtime.meter import Meter
 from seep.runtime.peers import Peers
 from seep.runtime.port import Address, Port
 from seep.runtime.security import Security
 from seep.runtime.share import CpuShare, NoShare
+from seep.runtime.slot_meter import Metered, SlotMeter
+from seep.runtime.slot_meter import warm_up as warm_up_counting
 from seep.runtime.stores import RemoteStore
 from seep.sinks.definition import Place, SinkStore
 from seep.spark.order import NodeOrder
@@ -49,9 +55,13 @@ from vmpool.notices import notices_of
 from vmpool.settings import VMSettings
 
 #: Checkpoints are asked for by the manager's clock; nothing here counts epochs.
-NEVER = CheckpointSettings(every=1 << 60)
+NEVER = 1 << 60
+#: Seconds between two checkpoints that plans alone want: each step of a migration would have one otherwise.
+_APART = 1.0
 #: Threads give way after so long: between them latency is lost, not throughput.
 SWITCH_INTERVAL = 0.0005
+#: Buffers of messages and backups that are larger are in files, not in memory.
+SHELVED = 32 << 20
 #: A report goes with every so many heartbeats.
 REPORT_EVERY = 3
 
@@ -63,11 +73,14 @@ class NodeSettings:
     run: str
     driver: Address
     security: Security
+    epoch: float
     heartbeat: float
     patience: float  #: how long the manager may be out of reach
     buffer_budget: int
+    state_budget: int
     vm: VMSettings = field(default_factory=VMSettings)
     storage: StorageSettings = field(default_factory=StorageSettings)
+    backup: BackupSection = field(default_factory=BackupSection)
     begins_from: int | None = None  #: the checkpoint in storage that the run begins from
 
 
@@ -84,13 +97,22 @@ class NodeProcess:
         self._alone_since: float | None = None
         self._directory = directory
         self._share = CpuShare(settings.vm.cpu, settings.vm.credit) if settings.vm.cpu else NoShare()
+        self._stored: StorageHolder | None = None
+        self._room = Room(settings.state_budget, directory / "state")
+        self._counted: frozenset[str] = frozenset()  #: operators whose rows are counted by slot
         self._archive = Archive(settings.storage, program.name, settings.begins_from)
-        self._port = Port(host, settings.security, self)
+        self._shelf = Shelf(directory / "shelf", above=SHELVED)
+        self._port = Port(host, settings.security, self, shelf=self._shelf)
         self.name = self._register()
         self._peers = Peers(self.name, settings.security, self)
         self._peers.know(MANAGER, settings.driver)
         self.node: Node[pa.RecordBatch] = Node(
-            self.name, program, program.batches(), NEVER, self._outbox, hosting=cast(Any, self)
+            self.name,
+            Metered(program.in_room(self._room), lambda: self._counted),
+            program.batches(),
+            self._checkpoints(),
+            self._outbox,
+            hosting=cast(Any, self),
         )
         self._peers.post(MANAGER, 0, {"ready": self.name})
         self._watch_for_notice()
@@ -112,6 +134,8 @@ class NodeProcess:
         for hosted in self._hosted():
             hosted.join(1.0)
         self._archive.close()
+        if self._stored is not None:
+            self._stored.close()
         self._peers.close()
         self._port.close()
         shutil.rmtree(self._directory, ignore_errors=True)
@@ -176,6 +200,7 @@ class NodeProcess:
         for name, (host, port) in order.get("peers", {}).items():
             if name != self.name:
                 self._peers.know(name, Address(host, port))
+        self._counted = frozenset(order.get("count", self._counted))
         for name in order.get("gone", ()):
             self._peers.forget(name)
         if "end" in order:
@@ -194,6 +219,8 @@ class NodeProcess:
         match effect:
             case Post(to, body) if to == self.name:
                 self._receive(to, self.node.version, body)
+            case Post(to, body) if to == STORAGE:
+                self._ask_storage(body)
             case Post(to, body):
                 self._peers.post(to, self.node.version, body)
             case Event(kind, subject, detail):
@@ -228,10 +255,25 @@ class NodeProcess:
             operator,
             slots,
             tuple(logic.state.snapshot(SlotSet.empty())),
-            getattr(logic, "migrate_state", None),
+            getattr(logic, "evolution", None),
             lambda chunks: _ignore(hosted.handle(Recalled(chunks))),
             lambda reason: self.failed(hosted.me, 0, reason),
         )
+
+    def _ask_storage(self, body: Any) -> None:
+        """The holder that is no node: this one works on the storage itself, and answers in its place."""
+        if self._stored is None:
+            self._stored = stored_backups(self._settings.storage, self._program.name, self._settings.run, self)
+        self._stored.ask(self.name, body)
+
+    def on_answer(self, to: str, body: Any) -> None:
+        if to == self.name:
+            self._receive(STORAGE, self.node.version, body)
+        else:
+            self._peers.post(to, self.node.version, body)
+
+    def on_storage_failed(self, reason: BaseException) -> None:
+        self.failed(None, 0, reason)
 
     def failed(self, instance: Incarnation | None, epoch: int, reason: BaseException) -> None:
         self._tell({"failed": failure_to_json(self.name, instance, epoch, reason)})
@@ -244,11 +286,22 @@ class NodeProcess:
 
     def instance(self, instance: Instance[pa.RecordBatch]) -> HostedInstance:
         meter = self._meters.pop(instance.me)
-        meter.logic = getattr(instance, "_logic", None)
-        return HostedInstance(instance, self, self._store(instance.me), meter, self._share)
+        logic = getattr(instance, "_logic", None)
+        meter.slots = logic if isinstance(logic, SlotMeter) else None
+        meter.logic = logic.logic if isinstance(logic, SlotMeter) else logic
+        return HostedInstance(instance, self, self._store(instance.me), meter, self._share, self._room)
 
     def holder(self, holder: Holder) -> HostedHolder:
+        holder.store.shelf = self._shelf
         return HostedHolder(holder, self, self._share)
+
+    def _checkpoints(self) -> dict[str, CheckpointSettings]:
+        backup = self._settings.backup
+        apart = round(_APART / self._settings.epoch)
+        return {
+            o: CheckpointSettings(NEVER, credits=backup.of(o).credits, apart=apart)
+            for o in self._program.graph.operators
+        }
 
     def _store(self, me: Incarnation) -> SinkStore | None:
         operator = me.instance.operator
@@ -272,7 +325,7 @@ class NodeProcess:
 
     def _register(self) -> str:
         """Tells the driver where this node listens; its answer is this node's name."""
-        link = Link(f"order {self._order.id}", MANAGER, self._settings.driver, self._settings.security, _Unheard())
+        link = Link(f"order {self._order.id}", MANAGER, self._settings.driver, self._settings.security, Unheard())
         try:
             answer = link.call(
                 "register",
@@ -322,24 +375,13 @@ def _ignore(_: object) -> None:
     """A hosted instance answers nothing."""
 
 
-class _Unheard:
-    """Link events that nobody listens to."""
-
-    def on_broken(self, peer: str, refused: bool) -> None: ...
-
-    def on_restored(self, peer: str) -> None: ...
-
-    def on_stream_broken(self, sender: Incarnation, receiver: Incarnation) -> None: ...
-
-    def on_unsendable(self, peer: str, reason: Exception) -> None: ...
-
-
 def prepare_process() -> None:
     """Makes this process ready for many short waits: kernels loaded, no long pauses, threads that give way quickly."""
     from primitives.state import frame, rows
 
     frame.warm_up()
     rows.warm_up()
+    warm_up_counting()
     sys.setswitchinterval(SWITCH_INTERVAL)
     gc.collect()
     gc.freeze()

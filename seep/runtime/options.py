@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from policies.backup import BackupSection
+from policies.balance.settings import BalanceSettings
+from policies.migration.settings import MigrationSettings
 from policies.settings import ScalingSettings
 from primitives.errors import UserError
+from seep.operators.room import DEFAULT_MEMORY
 from seep.storage.settings import StorageSettings
 from vmpool.settings import PoolSettings, VMSettings
 
@@ -25,6 +29,7 @@ class RunOptions:
     patience: float = 3.0  #: how long a node may be silent before it is given up
     start_timeout: float = 60.0  #: how long the first nodes may take to register
     buffer_budget: int = 256 << 20  #: bytes of buffer state per instance that stay in memory
+    state_budget: int | None = None  #: bytes of state per node that stay in memory, of containers that can go to disk
     tls: bool | tuple[Path, Path] = False  #: encrypt: with a certificate made for this run, or (certificate, key) files
     seconds: float | None = None  #: end the input after so long; None to read all of it
     storage: StorageSettings = field(default_factory=StorageSettings)  #: where checkpoints outlive the run
@@ -33,6 +38,9 @@ class RunOptions:
     allow_dropped_state: bool = False  #: the checkpoint may have state of operators that the query has no more
     vm: VMSettings = field(default_factory=VMSettings)  #: what one VM is allowed
     pool: PoolSettings = field(default_factory=PoolSettings)  #: where VMs come from, and how many are kept warm
+    backup: BackupSection = field(default_factory=BackupSection)  #: who keeps checkpoints while the query runs
+    migration: MigrationSettings = field(default_factory=MigrationSettings)  #: in which steps slots move
+    balance: BalanceSettings = field(default_factory=BalanceSettings)  #: who evens out what instances have to do
     scaling: ScalingSettings = field(default_factory=ScalingSettings)  #: who decides how many instances an operator has
 
     def __post_init__(self) -> None:
@@ -46,10 +54,17 @@ class RunOptions:
         for name, least in (("window", 1), ("recovery_parallelism", 1), ("buffer_budget", 0)):
             if getattr(self, name) < least:
                 raise UserError(f"option {name!r} is {getattr(self, name)}; it must be at least {least}")
-        for name, least in (("nodes", 1), ("spare", 0)):
+        for name, least in (("nodes", 1), ("spare", 0), ("state_budget", 1 << 20)):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise UserError(f"option {name!r} is {value}; it must be at least {least}")
+
+    @property
+    def state_memory(self) -> int:
+        """The `state_budget`; half of a VM's memory where that is given, else 1 GiB."""
+        if self.state_budget is not None:
+            return self.state_budget
+        return self.vm.memory // 2 if self.vm.memory else DEFAULT_MEMORY
 
     @property
     def whole_pool(self) -> PoolSettings:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from primitives.errors import EnvironmentFault, InternalError, SeepError, UserError
+from primitives.mapped import Shelf
 from seep.protocol.courier import Frame
 from seep.protocol.messages import Data, StateMoved
 from seep.protocol.view import Incarnation
@@ -97,11 +98,20 @@ class Port:
     """Serves until closed, on exactly one interface, and there on any free port if none is given.
 
     Only streams of letters and messages (`do_exchange`) and calls (`do_action`) do anything, and nothing at all is done
-    for a client that does not send the token.
+    for a client that does not send the token. What is large of messages arrives on the `shelf`, or else in memory.
     """
 
-    def __init__(self, host: str, security: Security, receiver: Receiver, *, port: int = 0, limit: int = LIMIT) -> None:
-        self._server = _Server((host, port), security, receiver, limit)
+    def __init__(
+        self,
+        host: str,
+        security: Security,
+        receiver: Receiver,
+        *,
+        port: int = 0,
+        limit: int = LIMIT,
+        shelf: Shelf | None = None,
+    ) -> None:
+        self._server = _Server((host, port), security, receiver, limit, shelf)
         self.address = Address(host, self._server.port)
         self._closed = False
 
@@ -132,9 +142,12 @@ class _Gate(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
 
 class _Server(flight.FlightServerBase):  # type: ignore[misc]
-    def __init__(self, place: tuple[str, int], security: Security, receiver: Receiver, limit: int) -> None:
+    def __init__(
+        self, place: tuple[str, int], security: Security, receiver: Receiver, limit: int, shelf: Shelf | None
+    ) -> None:
         self._receiver = receiver
         self._limit = limit
+        self._shelf = shelf
         self.closing = False
         try:
             super().__init__(
@@ -201,7 +214,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         reason = "the stream was refused"
         self._receiver.on_letters_open(peer, session)
         try:
-            assembly = Assembly(self._limit)
+            assembly = Assembly(self._limit, self._shelf)
             for metadata, body in _chunks(reader):
                 if (parts := assembly.add(metadata, body)) is not None:
                     for frame in _frames(parts):
@@ -218,7 +231,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         clean = False
         self._receiver.on_stream_open(peer, sender, receiver, again)
         try:
-            rows, assembly = RowsReader(sender, receiver, ports), Assembly(self._limit)
+            rows, assembly = RowsReader(sender, receiver, ports), Assembly(self._limit, self._shelf)
             nbytes = 0
             for metadata, body in _chunks(reader):
                 nbytes += metadata.size + (body.nbytes if body is not None else 0)

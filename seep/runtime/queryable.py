@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 
 from primitives.chunk import Chunk, merge_chunks
 from primitives.errors import UserError
+from primitives.file_chunk import FileChunk
+from primitives.state.row_files import read_pieces
 from seep.protocol.cuts import CutComplete
 
 
@@ -25,7 +27,7 @@ class StateView:
 
     @classmethod
     def of(cls, operator: str, cut: CutComplete) -> StateView:
-        chunks = [chunk for part in cut.parts.values() for chunk in part.reference]
+        chunks = [rows for part in cut.parts.values() for chunk in part.reference for rows in _in_rows(chunk)]
         names = dict.fromkeys(chunk.name for chunk in chunks)
         tables = {name: _table([chunk for chunk in chunks if chunk.name == name]) for name in names}
         return cls(operator, cut.cut.epoch, tables, {chunk.name: chunk.keys for chunk in chunks})
@@ -54,6 +56,10 @@ class StateView:
         if container is None or container not in self.containers:
             raise UserError(f"{self.operator} has the state {', '.join(self.containers)}; say which one you want")
         return container
+
+
+def _in_rows(chunk: Chunk | FileChunk) -> Iterable[Chunk]:
+    return read_pieces(chunk) if isinstance(chunk, FileChunk) else (chunk,)
 
 
 def _table(chunks: list[Chunk]) -> pa.Table:

@@ -7,7 +7,7 @@ may count its calls.
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,8 @@ import pyarrow as pa
 from primitives.slots import SlotSet
 from primitives.topology import Assignment
 from seep.operators.aggregates import Aggregate
-from seep.operators.definition import Setting
+from seep.operators.base import Base
+from seep.operators.definition import Definition, Setting
 from seep.operators.joins import Join
 from seep.protocol.logic import Logic, Piece
 from seep.protocol.messages import MAX_WATERMARK
@@ -28,14 +29,24 @@ def rehearse(program: Program) -> None:
     """Calls what the nodes of the query will call; what fails here will fail again where it can be told properly."""
     for definition, setting in program.operators.values():
         if isinstance(definition, Aggregate | Join):
-            with suppress(Exception):
-                _play(definition.logic(setting), definition.logic(setting), setting)
+            with (
+                suppress(Exception),
+                closing(_logic(definition, setting)) as logic,
+                closing(_logic(definition, setting)) as successor,
+            ):
+                _play(logic, successor, setting)
     batches = program.batches()
     for edge, schema in program.schemas.items():
         with suppress(Exception):
             bits = program.graph.operators[edge.downstream].slot_bits
             batches.split(edge, made_up(schema), Assignment.contiguous(2, bits))
             batches.select(edge, made_up(schema), SlotSet.full(bits) - SlotSet([0]))
+
+
+def _logic(definition: Definition, setting: Setting) -> Base:
+    logic = definition.logic(setting)
+    assert isinstance(logic, Base)
+    return logic
 
 
 def _play(logic: Logic[pa.RecordBatch], successor: Logic[pa.RecordBatch], setting: Setting) -> None:

@@ -93,9 +93,10 @@ def make_report(
     epochs: int | None = None,
     counters: Mapping[str, int] | None = None,
     vm_seconds: Mapping[str, float] | None = None,
+    migrations: Sequence[Mapping[str, Any]] = (),
     failure: SeepError | None = None,
 ) -> dict[str, Any]:
-    """The report as plain data for JSON: `query`, `summary`, `events` and `series`. All times are seconds.
+    """The report as plain data for JSON: `query`, `summary`, `migrations`, `events`, `series`. All times are seconds.
 
     `rows` were read by the sources; `latency` is that of the whole run; `largest_gap` is between two commits; `epochs`
     were committed, those of the last sample if not given.
@@ -122,6 +123,7 @@ def make_report(
             "counters": dict(counters or {}),
             "failure": None if failure is None else {"kind": _kind(failure), "text": str(failure)},
         },
+        "migrations": [dict(each) for each in migrations],
         "events": [happening.to_json() for happening in happened],
         "series": [_point(sample) for sample in during],
     }
@@ -164,5 +166,6 @@ def _point(status: Status) -> dict[str, Any]:
         "nodes": status.nodes,
         "idle_nodes": status.idle_nodes,
         "vms": dict(status.vms),
+        "imbalance": dict(status.imbalance),
         "instances": {each.name: _instance(each) for each in status.instances},
     }

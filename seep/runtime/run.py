@@ -22,19 +22,26 @@ from policies.registry import make_policy
 from primitives.errors import SeepError, UserError
 from primitives.graph import InstanceId, Kind
 from primitives.slots import SlotSet
+from seep.protocol.cuts import CutComplete
 from seep.protocol.plans import Accepted, Refused
 from seep.query.program import Program
 from seep.runtime.archivist import Archivist
+from seep.runtime.balancing import check_balance
 from seep.runtime.control import Listed
 from seep.runtime.coordinator import Coordinator
 from seep.runtime.crew import Crew
 from seep.runtime.driver import ManagerProcess, NodeRecord
 from seep.runtime.events import Events
+from seep.runtime.goals import Target
 from seep.runtime.metrics import Status, percentiles
+from seep.runtime.migration import MigrationProgress
+from seep.runtime.migration_handle import MigrationHandle
+from seep.runtime.migration_requests import MigrationRequests
 from seep.runtime.node import NodeSettings
 from seep.runtime.node_main import NodeTask, serve
 from seep.runtime.options import RunOptions
 from seep.runtime.queryable import StateView
+from seep.runtime.replicas import check_backup
 from seep.runtime.report import Recorder, make_report
 from seep.runtime.resume import catalogue_of, check_resume, resume_of
 from seep.runtime.security import Security
@@ -80,6 +87,8 @@ def launch(
     chosen = _options(options)
     program = _program(query, parallelism, chosen, rate)
     check_resume(program, chosen)
+    check_balance(program.graph, chosen.balance)
+    check_backup(chosen.backup, program.graph, chosen.storage.location is not None)
     tell = progress or (lambda _: None)
     wanted = chosen.nodes or _instances(program)
     policy = make_policy(chosen.scaling)
@@ -109,13 +118,17 @@ class Run:
         self.program, self.options = program, options
         self._host = host
         self._security = _security(options, host.driver_host)
-        self._manager = ManagerProcess(program, options, host.driver_interface, host.driver_host, self._security)
+        self._manager = ManagerProcess(
+            program, options, host.driver_interface, host.driver_host, self._security, self.id
+        )
         try:
             self._furnish(host, policy)
         except BaseException:
             self._manager.close()
             self._manager.close_port()
             raise
+        #: migrations that were asked for from outside
+        self._asked: list[MigrationHandle] = []
         self._finisher: threading.Timer | None = None
         self._stopped = False
         self._stopping = threading.Lock()
@@ -129,11 +142,14 @@ class Run:
                 run=self.id,
                 driver=self._manager.address,
                 security=self._security,
+                epoch=self.options.epoch,
                 heartbeat=self.options.heartbeat,
                 patience=self.options.patience,
                 buffer_budget=self.options.buffer_budget,
+                state_budget=self.options.state_memory,
                 vm=self.options.vm,
                 storage=self.options.storage,
+                backup=self.options.backup,
                 begins_from=self.program.resume.checkpoint if self.program.resume else None,
             ),
         )
@@ -143,7 +159,9 @@ class Run:
         self._archivist = Archivist(
             self._manager, self.options.storage, catalogue_of(self.options, self.program.name), every, self.id
         )
-        self._coordinator = Coordinator(self._manager, governor, self.options.scaling, self._crew.pool)
+        steps = self.options.migration
+        self._coordinator = Coordinator(self._manager, governor, self.options.scaling, steps, self._crew.pool)
+        self._requests = MigrationRequests(self._manager, self._coordinator.migrations, self.program, steps)
         self._manager.on_notice = lambda node, _: self._coordinator.drain(node)
         self._manager.on_control = self._controlled
         self._listed = Listed(self.id, self.program.name, Process.this(), self._manager.address, self._security)
@@ -205,7 +223,8 @@ class Run:
 
     def status(self) -> Status:
         vms = {state.value: count for state, count in self._crew.pool.counts().items() if count}
-        return replace(self._manager.status(), offered=self._coordinator.offered, vms=vms)
+        balanced = tuple(sorted(self._manager.counted))
+        return replace(self._manager.status(), offered=self._coordinator.offered, vms=vms, balanced=balanced)
 
     def report(self) -> dict[str, Any]:
         """Events, time series and a summary, as plain data; while the run lasts and after it."""
@@ -221,6 +240,7 @@ class Run:
             epochs=self._manager.commits.epoch,
             counters=counters,
             vm_seconds=self._crew.pool.vm_seconds(),
+            migrations=self._coordinator.migrations.to_json(),
             failure=self.failure,
         )
 
@@ -267,19 +287,78 @@ class Run:
 
     def state(self, operator: str, timeout: float = 30.0) -> StateView:
         """What an operator knows, all of it after one epoch that is a little ahead now."""
-        stateful = [o for o in self.program.graph.order if self.program.graph.kind(o) is Kind.STATEFUL]
-        if operator not in stateful:
-            raise UserError(f"{operator!r} keeps no state; those that do: {', '.join(stateful) or 'none'}")
-        return StateView.of(operator, self._archivist.look(operator).result(timeout))
+        return StateView.of(operator, self._look(operator, timeout))
 
-    def move(self, operator: str, parts: Mapping[int, SlotSet]) -> Accepted | Refused:
-        """Hands slots over to instances, by index, while the query runs."""
-        return self._manager.change(lambda manager: manager.move(operator, parts))
+    def _look(self, operator: str, timeout: float = 30.0) -> CutComplete:
+        if operator not in self._stateful():
+            raise UserError(f"{operator!r} keeps no state; those that do: {', '.join(self._stateful()) or 'none'}")
+        return self._archivist.look(operator).result(timeout)
+
+    def _looked(self, operator: str) -> Mapping[str, Any]:
+        """The same as plain data, for another process."""
+        cut = self._look(operator)
+        return {
+            "epoch": cut.cut.epoch,
+            "slot_bits": self.program.graph.operators[operator].slot_bits,
+            "parts": [[instance, part.slots, list(part.reference)] for instance, part in cut.parts.items()],
+        }
+
+    def _stateful(self) -> list[str]:
+        return [o for o in self.program.graph.order if self.program.graph.kind(o) is Kind.STATEFUL]
+
+    def move(self, operator: str, parts: Mapping[int, SlotSet], first: int | None = None) -> Accepted | Refused:
+        """Hands slots over to instances, by index, while the query runs: one plan, effective at `first` or soon."""
+        return self._manager.change(lambda manager: manager.move(operator, parts, first))
+
+    def migrate(
+        self,
+        operator: str | Mapping[str, Target],
+        target: Target | None = None,
+        strategy: str | None = None,
+        *,
+        batch: int | None = None,
+        gap: float | str | None = None,
+        gap_epochs: int | None = None,
+        prepare: bool | None = None,
+        at: float | str | None = None,
+        epoch: int | None = None,
+    ) -> MigrationHandle:
+        """Has the slots of an operator, or of several together, go to where the target says, in steps.
+
+        A target is an `Assignment`, a number of instances, or slots by instance. What is not given is as the run's
+        option `migration` says. It begins at once; or `at` so many seconds of the run, or so that its first step is
+        effective at an `epoch`. Steps follow one another when they have taken effect, and after a gap, if any.
+        """
+        if isinstance(operator, str):
+            if target is None:
+                raise UserError(f"migrate {operator!r} to what? Give a number of instances, or slots by instance")
+            operator = {operator: target}
+        chosen = {"strategy": strategy, "batch": batch, "gap": gap, "gap_epochs": gap_epochs, "prepare": prepare}
+        return self._requests.migrate(operator, chosen, at, epoch)
+
+    def migrate_stream(self, operator: str, rows: Any) -> MigrationHandle:
+        """Has slots go to instances as rows (time or epoch, slot, instance) say, each at its moment.
+
+        Rows are a list of mappings, an Arrow table, a CSV or Parquet file, or a DataFrame of Spark's.
+        """
+        return self._requests.follow(operator, rows)
+
+    def handover(self, instance: str) -> MigrationHandle:
+        """Has an instance (`counter[1]`) hand all its slots over to a new one on another node."""
+        return self._requests.hand_over(instance)
+
+    def migrations(self) -> tuple[MigrationProgress, ...]:
+        """All that there were, oldest first, those of scaling and draining too, and how far they have come."""
+        return self._coordinator.migrations.progress()
 
     def scale(self, operator: str, parallelism: int) -> None:
         """Has an operator run with so many instances; goes on in the background, as if a policy had decided it."""
         _check_parallelism(self.program, operator, parallelism)
         self._coordinator.scale(operator, parallelism)
+
+    def balance(self, operator: str) -> None:
+        """Evens out what the instances of an operator have to do, as the settings say; goes on in the background."""
+        self._coordinator.balancing.request(operator)
 
     def drain(self, node: str) -> None:
         """Moves all that lives on a node elsewhere and gives its VM back; goes on in the background."""
@@ -310,10 +389,20 @@ class Run:
         return list(dict.fromkeys(found))
 
     def _controlled(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What `seep savepoint` and `seep stop` ask for."""
+        """What `seep savepoint`, `seep migrate`, `seep state` and `seep stop` ask for."""
         match body:
+            case {"do": "migrate", "operator": operator, "to": parallelism, **chosen}:
+                handle = self.migrate(operator, int(parallelism), **chosen)
+                self._asked.append(handle)
+                return {"migration": len(self._asked) - 1}
+            case {"do": "migration", "migration": number}:
+                return dict(self._asked[number].progress.to_json())
             case {"do": "savepoint"}:
                 return {"id": self.savepoint()}
+            case {"do": "operators"}:
+                return {"stateful": self._stateful()}
+            case {"do": "look", "operator": operator}:
+                return self._looked(operator)
             case {"do": "stop"}:
                 self._manager.halt()
                 return {}

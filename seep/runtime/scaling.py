@@ -1,4 +1,4 @@
-"""Scaling: decisions become plans on warm nodes, and stay open until their plans are complete, whatever fails.
+"""Scaling: decisions become migrations, or splits of backups, and stay open until these are over, whatever fails.
 
 Each round looks at how things are, so nothing depends on having heard of an event: a plan that is not there any more is
 over; if the operator then has the instances that it should have, it was carried out, else it was aborted and is made
@@ -8,37 +8,33 @@ again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from policies.assignment import rescaled
 from policies.decision import Decision
+from policies.migration.settings import MigrationSettings, Strategy
 from policies.observation import Change
 from policies.settings import Mechanism, ScalingSettings
 from primitives.graph import InstanceId, Kind
-from primitives.slots import SlotSet
 from seep.protocol.effects import Effect
 from seep.protocol.manager import Manager
 from seep.protocol.plans import Accepted, Refusal, Refused
+from seep.runtime.courses import StepByStep
 from seep.runtime.driver import ManagerProcess
+from seep.runtime.goals import Parts, latest
+from seep.runtime.migration import OVER, Migration, State
+from seep.runtime.migrations import Migrations
+from seep.runtime.waiting import Room
 
 #: Refusals that pass by themselves.
 _PASSING = (Refusal.BUSY, Refusal.NO_BACKUP, Refusal.NOT_RUNNING)
 
-Parts = Mapping[int, SlotSet]
 
-
-class WarmNodes(Protocol):
-    """What scaling needs of the pool."""
-
-    def available(self) -> list[str]:
-        """Warm nodes that scale-out may take."""
-        ...
-
-    def want(self, count: int) -> None:
-        """So many are needed now."""
-        ...
+def at_once_unless_said(settings: MigrationSettings) -> MigrationSettings:
+    """Scaling moves all slots in one step, unless somebody has chosen a strategy."""
+    if "strategy" in settings.model_fields_set:
+        return settings
+    return settings.model_copy(update={"strategy": Strategy.ALL_AT_ONCE})
 
 
 @dataclass(slots=True)
@@ -49,10 +45,10 @@ class Scaling:
     opened: float
     before: int  #: instances
     by_hand: bool = False
-    plan: int | None = None
-    first: int = 0  #: the epoch at which its move takes effect
+    migration: Migration | None = None
+    plan: int | None = None  #: of a split
     saved: bool = False  #: a checkpoint was asked for since
-    waits: bool = False  #: for nodes, and that was told
+    is_begun: bool = False  #: slots are on their way
 
     @property
     def operator(self) -> str:
@@ -65,7 +61,9 @@ class Scalings:
 
     process: ManagerProcess
     settings: ScalingSettings
-    nodes: WarmNodes
+    migrations: Migrations
+    steps: MigrationSettings  #: how slots move
+    room: Room
     _open: dict[str, Scaling] = field(default_factory=dict)
     _changes: list[Change] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -83,7 +81,7 @@ class Scalings:
             there = self._open.get(decision.operator)
             if there is None:
                 self._open[decision.operator] = Scaling(decision, self.process.events.now, before, by_hand)
-            elif there.plan is None and by_hand >= there.by_hand:
+            elif not there.is_begun and by_hand >= there.by_hand:
                 there.decision, there.by_hand, there.before = decision, by_hand, before
 
     def round(self) -> None:
@@ -91,23 +89,54 @@ class Scalings:
         with self._lock:
             scalings = list(self._open.values())
         for scaling in scalings:
-            if scaling.plan is None:
-                self._begin(scaling)
+            if scaling.migration is not None:
+                self._follow_migration(scaling, scaling.migration)
+            elif scaling.plan is not None:
+                self._follow_split(scaling, scaling.plan)
+            elif self.process.ask(lambda manager, scaling=scaling: self._is_split(manager, scaling.decision)):  # type: ignore[misc]
+                self._split(scaling)
             else:
-                self._follow(scaling)
+                self._migrate(scaling)
 
-    # -- from a decision to its plan ----------------------------------------------------------------------------------
+    # -- by handover --------------------------------------------------------------------------------------------------
 
-    def _begin(self, scaling: Scaling) -> None:
-        needed = self.process.ask(lambda manager: self._nodes_needed(manager, scaling.decision))
-        if needed > len(self.nodes.available()):
-            self._wait(scaling, needed)
+    def _migrate(self, scaling: Scaling) -> None:
+        scaling.migration = Migration(
+            scaling.operator,
+            StepByStep(self.steps),
+            self.process.events.now,
+            goal=lambda manager: _parts(manager, scaling.decision),  # the decision may be another one by then
+            settings=self.steps,
+            why=scaling.decision.why,
+            is_told=False,
+        )
+        self.migrations.open(scaling.migration)
+
+    def _follow_migration(self, scaling: Scaling, migration: Migration) -> None:
+        if migration.begun is not None and migration.slots and not scaling.is_begun:
+            scaling.before = migration.before
+            self._note_begun(scaling, migration.begun)
+        if migration.state not in OVER:
             return
-        self.nodes.want(0)
+        scaling.migration = None
+        if scaling.is_begun:
+            self._note_over(scaling, migration.after)
+            return
+        self._close(scaling)  # it is as it should be, or cannot be
+        if migration.state is State.REFUSED:
+            self.process.events.add("scaling refused", operator=scaling.operator, detail=migration.why)
+
+    # -- from a backup ------------------------------------------------------------------------------------------------
+
+    def _split(self, scaling: Scaling) -> None:
+        needed = self.process.ask(lambda manager: _fresh(manager, scaling.decision))
+        # the origin is replaced by a new instance, too
+        if not self.room.is_there(scaling.operator, needed + 1, scaling.decision.why):
+            return
         match self.process.change(lambda manager: self._plan(manager, scaling)):
             case Accepted(plan):
                 scaling.plan = plan
-                self._note_begun(scaling)
+                self._note_begun(scaling, self.process.events.now)
             case Refused(why) if why in _PASSING:
                 self._help(scaling, why)
             case Refused(why):
@@ -117,31 +146,11 @@ class Scalings:
             case None:
                 self._close(scaling)  # it is as it should be
 
-    def _nodes_needed(self, manager: Manager, decision: Decision) -> int:
-        """New instances get nodes of their own; a split from backup has its origin replaced by a new one, too."""
-        parts = _parts(manager, decision)
-        fresh = [index for index in parts if index >= manager.fresh_index(decision.operator)]
-        return len(fresh) + (1 if fresh and self._is_split(manager, decision) else 0)
-
-    def _wait(self, scaling: Scaling, needed: int) -> None:
-        self.nodes.want(needed)
-        if not scaling.waits:
-            scaling.waits = True
-            detail = f"{needed} needed: {scaling.decision.why}"
-            self.process.events.add("waiting for VMs", operator=scaling.operator, detail=detail)
-
     def _plan(self, manager: Manager, scaling: Scaling) -> tuple[Accepted | Refused | None, list[Effect]]:
         """Makes the plan; None if there is nothing to change."""
-        decision, scaling.before = scaling.decision, _instances(manager, scaling.operator)
-        scaling.first, scaling.saved = 0, False
-        parts = _parts(manager, decision)
-        if not parts:
-            return None, []
-        if self._is_split(manager, decision):
-            return manager.split(*_from_one_origin(manager, decision.operator, parts))
-        answer, effects = manager.move(decision.operator, parts)
-        scaling.first = manager.topology.history[decision.operator][-1].first
-        return answer, effects
+        scaling.before, scaling.saved = _instances(manager, scaling.operator), False
+        parts = _parts(manager, scaling.decision)
+        return manager.split(*_from_one_origin(manager, scaling.operator, parts)) if parts else (None, [])
 
     def _is_split(self, manager: Manager, decision: Decision) -> bool:
         bounds = self.settings.operators.get(decision.operator, self.settings.default)
@@ -157,31 +166,27 @@ class Scalings:
             scaling.saved = True
             self.process.change(lambda manager: (None, manager.checkpoint(scaling.operator)))
 
-    def _note_begun(self, scaling: Scaling) -> None:
-        before, after, now = scaling.before, scaling.decision.parallelism, self.process.events.now
+    def _follow_split(self, scaling: Scaling, plan: int) -> None:
+        operator = scaling.operator
+        is_open, instances = self.process.ask(lambda manager: (plan in manager.splits, _instances(manager, operator)))
+        if not is_open:
+            scaling.plan = None
+            self._note_over(scaling, instances)
+
+    # -- what is told -------------------------------------------------------------------------------------------------
+
+    def _note_begun(self, scaling: Scaling, at: float) -> None:
+        scaling.is_begun = True
+        before, after = scaling.before, scaling.decision.parallelism
         with self._lock:
-            self._changes.append(Change(scaling.operator, now, before, after))
+            self._changes.append(Change(scaling.operator, at, before, after))
         detail = f"{before} → {after}: {scaling.decision.why}"
         self.process.events.add(
             "scaling out" if after > before else "scaling in", operator=scaling.operator, detail=detail
         )
 
-    # -- from a plan to its end ---------------------------------------------------------------------------------------
-
-    def _follow(self, scaling: Scaling) -> None:
-        is_open, instances, committed = self.process.ask(lambda manager: self._look(manager, scaling))
-        if scaling.first and committed >= scaling.first and not scaling.saved:
-            scaling.saved = True  # the sooner both sides have a backup, the sooner the plan is complete
-            self.process.change(lambda manager: (None, manager.checkpoint(scaling.operator)))
-        if not is_open:
-            self._note_over(scaling, instances)
-
-    def _look(self, manager: Manager, scaling: Scaling) -> tuple[bool, int, int]:
-        plans = manager.moves.keys() | manager.splits.keys()
-        return scaling.plan in plans, _instances(manager, scaling.operator), self.process.committed()
-
     def _note_over(self, scaling: Scaling, instances: int) -> None:
-        scaling.plan = None
+        scaling.is_begun = False
         began = self._end_change(scaling.operator, instances)
         if instances == scaling.before:
             self.process.events.add("scaling aborted", operator=scaling.operator, detail="it is tried again")
@@ -216,19 +221,24 @@ class Scalings:
 
 
 def _instances(manager: Manager, operator: str) -> int:
-    return len(manager.topology.history[operator][-1].assignment.parts)
+    return len(latest(manager, operator).parts)
+
+
+def _fresh(manager: Manager, decision: Decision) -> int:
+    first_fresh = manager.fresh_index(decision.operator)
+    return sum(index >= first_fresh for index in _parts(manager, decision))
 
 
 def _parts(manager: Manager, decision: Decision) -> Parts:
     """What each gaining instance gets."""
-    assignment = manager.topology.history[decision.operator][-1].assignment
+    assignment = latest(manager, decision.operator)
     hot = [instance.index for instance in decision.hot if instance.index in assignment.parts]
     return rescaled(assignment, decision.parallelism, manager.fresh_index(decision.operator), hot)
 
 
 def _from_one_origin(manager: Manager, operator: str, parts: Parts) -> tuple[InstanceId, Parts]:
     """A split has one origin: that which is to lose most. What others should lose is left to the next decision."""
-    owned = manager.topology.history[operator][-1].assignment.parts
+    owned = latest(manager, operator).parts
     origin = max(owned, key=lambda index: sum(len(slots & owned[index]) for slots in parts.values()))
     lost = {index: slots & owned[origin] for index, slots in parts.items()}
     return InstanceId(operator, origin), {index: slots for index, slots in lost.items() if slots}

@@ -1,7 +1,8 @@
 """The wire format: bytes for every value that processes send each other, and back; never code, never pickle.
 
 A message is a head and any number of buffers. The head is msgpack with the checksums of everything; record batches
-(those of chunks too) are Arrow IPC streams in buffers of their own, written once and read in place.
+(those of chunks too) are Arrow IPC streams in buffers of their own, written once and read in place. Large buffers in a
+message (the files of chunks) are such as they are.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from primitives.errors import EnvironmentFault, SeepError, UserError
-from seep.runtime.wire_types import TAG_OF, TYPES, Kept
+from seep.runtime.wire_types import TAG_OF, TYPES, Kept, KeptBytes
 
 _MAGIC = b"SPW1"
 _PREFIX = struct.Struct("<4sIIQ")  # magic, checksum of the rest of the head, number of buffers, bytes of msgpack
@@ -25,6 +26,8 @@ _ENTRY = struct.Struct("<QI")  # of each buffer: size, checksum
 _ALIGNMENT = 64
 #: Bytes to begin packing with; by default it would be so many that they cost more than most messages.
 _SMALL_MESSAGE = 1024
+#: Buffers of at most so many bytes are put between the other values.
+_SMALL_BUFFER = 4096
 #: What stands for a tag in msgpack: an extension without content, first in the list of a tagged value's fields.
 _MARKS = [msgpack.ExtType(code, b"") for code in range(len(TYPES))]
 _READ = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
@@ -35,13 +38,16 @@ class WireError(EnvironmentFault):
 
 
 def pack(value: Any) -> list[pa.Buffer]:
-    """The value as a head and buffers; each batch in it is copied once."""
+    """The value as a head and buffers; each batch in it is copied once, and no large buffer at all."""
     buffers: list[pa.Buffer] = []
 
     def tagged(item: Any) -> Any:
         if isinstance(item, pa.RecordBatch):
             buffers.append(_write_batch(item))
             return [_MARKS[TAG_OF[Kept]], len(buffers) - 1]
+        if isinstance(item, pa.Buffer) and item.size > _SMALL_BUFFER:
+            buffers.append(item)
+            return [_MARKS[TAG_OF[KeptBytes]], len(buffers) - 1]
         return _tagged(item)
 
     try:
@@ -144,6 +150,8 @@ def _tagged(item: Any) -> Any:
     if code is not None:
         return [_MARKS[code], *TYPES[code].fields(item)]
     match item:
+        case pa.Buffer():
+            return item.to_pybytes()
         case np.integer() | np.floating() | np.bool_():
             return item.item()
         case Mapping():
@@ -196,7 +204,12 @@ class _Reader:
             return items
         self._loose -= 1
         made = TYPES[items[0].code].make(items[1:])
-        return _read_batch(self._buffers[made.place]) if type(made) is Kept else made
+        match made:
+            case Kept(place):
+                return _read_batch(self._buffers[place])
+            case KeptBytes(place):
+                return self._buffers[place]
+        return made
 
 
 # -- batches -----------------------------------------------------------------------------------------------------------

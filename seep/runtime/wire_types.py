@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
+import pyarrow as pa
 
 from primitives.backup import Stored
 from primitives.checkpoint import Checkpoint
 from primitives.chunk import Chunk
 from primitives.emission import Emission
+from primitives.file_chunk import FileChunk
 from primitives.graph import Edge, InstanceId, QueryGraph
 from primitives.slots import SlotSet
 from primitives.topology import Arrival, Assignment, Topology, Version
@@ -32,6 +34,12 @@ class WireType(NamedTuple):
 
 class Kept(NamedTuple):
     """Stands for a record batch: the place of its buffer among those of the message."""
+
+    place: int
+
+
+class KeptBytes(NamedTuple):
+    """Stands for a large buffer, in the same way; smaller ones arrive as bytes."""
 
     place: int
 
@@ -157,6 +165,20 @@ def _topology_made(items: list[Any]) -> Topology:
     return Topology(graph, history)
 
 
+def _file_chunk_fields(chunk: FileChunk) -> list[Any]:
+    """The links stay behind: they are to files of this process."""
+    return [chunk.like, chunk.slots, pa.py_buffer(chunk.rows_in_slot), chunk.sizes, chunk.contents]
+
+
+def _file_chunk_made(items: list[Any]) -> FileChunk:
+    like, slots, rows, sizes, contents = items
+    if not isinstance(like, Chunk) or not isinstance(slots, SlotSet) or not _SIZES(sizes) or not _CONTENTS(contents):
+        raise ValueError("a chunk of files is a chunk without rows, slots, how many rows they have, sizes and contents")
+    buffers = {name: pa.py_buffer(content) for name, content in contents.items()}
+    return FileChunk(like, slots, np.frombuffer(rows, np.int64), sizes, buffers)
+
+
+_SIZES, _CONTENTS = _check_of(Mapping[str, int]), _check_of(Mapping[str, pa.Buffer | bytes])
 _HISTORY = _check_of(Mapping[str, tuple[Version, ...]])
 
 #: All types with a tag; the tag is the place in this list, so that both ends must be of the same version of `seep`.
@@ -168,8 +190,12 @@ TYPES: list[WireType] = [
     WireType(Assignment, _assignment_fields, _assignment_made),
     WireType(Version, _version_fields, _version_made),
     WireType(QueryGraph, lambda graph: [graph.to_json()], lambda items: QueryGraph.from_json(*items)),
+    WireType(FileChunk, _file_chunk_fields, _file_chunk_made),
     WireType(Topology, lambda topology: [topology.graph, topology.history], _topology_made),
-    *map(_record, (Kept, InstanceId, Edge, Incarnation, Seat, Cut, Part, View, Frame, Chunk, Checkpoint, Emission)),
+    *map(
+        _record,
+        (Kept, KeptBytes, InstanceId, Edge, Incarnation, Seat, Cut, Part, View, Frame, Chunk, Checkpoint, Emission),
+    ),
     *(_record(kind) for kind in vars(messages).values() if getattr(kind, "__module__", "") == messages.__name__),
 ]
 TAG_OF: dict[type, int] = {kind.type: code for code, kind in enumerate(TYPES)}

@@ -122,7 +122,7 @@ class World:
 
     def _checkpoint_settings(self) -> CheckpointSettings:
         every, changed = self.rng.choice((1, 2, 4, 9)), self.rng.choice((None, None, 3))
-        return CheckpointSettings(every, changed, credits=self.rng.choice((1, 1, 2, 3)))
+        return CheckpointSettings(every, changed, credits=self.rng.choice((1, 1, 2, 3)), apart=every % 7)
 
     def _launch(self) -> None:
         for _ in range(self.rng.randint(2, 5)):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from policies.balance.settings import BalanceSettings
 from policies.settings import ScalingSettings
 from primitives.errors import UserError
 from seep.cli.flags import Flags, RateProfile
@@ -112,3 +113,12 @@ def test_a_wrong_flag_is_refused_by_its_name(flags: Flags, message: str) -> None
 
 def test_the_profiles_of_the_command_line_are_those_of_the_sources() -> None:
     assert [str(profile) for profile in RateProfile] == [str(profile) for profile in Profile]
+
+
+def test_balance_turns_on_what_the_file_describes(policy: Path) -> None:
+    assert settings_of(Flags(balance=True)).options.balance == BalanceSettings(enabled=True)
+    policy.write_text("balance: {balancer: autoflow, window: 1s}")
+    described = BalanceSettings(balancer="autoflow", window=1.0)
+    assert settings_of(Flags(policy=policy)).options.balance == described
+    turned_on = settings_of(Flags(policy=policy, balance=True)).options.balance
+    assert turned_on == described.model_copy(update={"enabled": True})

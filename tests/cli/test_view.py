@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -32,6 +33,11 @@ def test_a_status_is_one_line_of_figures() -> None:
         "  12.30 s  20,013 rows/s; latency p50 31.0 ms, p95 52.5 ms, p99 60.0 ms, max 410 ms; "
         "2 epochs in flight; 1 instance on 4 nodes (1 idle)"
     )
+
+
+def test_a_status_tells_the_imbalance_of_operators_that_are_balanced() -> None:
+    status = replace(STATUS, imbalance={"counter": 2.4, "map": 1.3}, balanced=("counter",))
+    assert status_line(status) == status_line(STATUS) + "; fullest counter 2.40 times the mean"
 
 
 def test_an_event_is_one_line_with_its_time() -> None:

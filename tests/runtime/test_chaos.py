@@ -31,6 +31,15 @@ class FakeRun:
     def signal(self, node: str, number: int) -> None:
         self._note(node, number)
 
+    def scale(self, operator: str, parallelism: int) -> None:
+        self._note("scale", (operator, parallelism))
+
+    def migrate(self, operator: str, target: object, strategy: str) -> None:
+        self._note("migrate", (operator, target if isinstance(target, int) else "another owner", strategy))
+
+    def handover(self, instance: str) -> None:
+        self._note("handover", instance)
+
     def _note(self, what: str, detail: object) -> None:
         self.done.append((what, detail))
         if len(self.done) == self._expected:
@@ -70,6 +79,12 @@ def test_a_strike_written_out_reads_back_as_itself() -> None:
         ("kill:counter[x]@5s", r"'counter\[x\]'"),
         ("kill:a++b@5s", "''"),
         ("kill:a@1s,,kill:b@2s", "''"),
+        ("scale:counter@5s", "'counter' is no number of instances; write counter=3"),
+        ("scale:counter=0@5s", "'counter=0' is no number of instances"),
+        ("migrate:counter=quick@5s", r"'counter=quick' is no strategy \(all-at-once, fluid, batched, optimised\)"),
+        ("migrate:counter=fluid->0@5s", "'counter=fluid->0' is no strategy"),
+        ("handover:counter[x]@5s", r"'counter\[x\]' is neither"),
+        ("balance:counter[0]@5s", r"'counter\[0\]' is no operator"),
         ("cont:counter@5s", "counter is not stopped by then"),
         ("cont:counter@5s,stop:counter@6s", "counter is not stopped by then"),
     ],
@@ -85,6 +100,8 @@ def test_a_text_that_makes_no_sense_is_refused_with_the_part_at_fault(text: str,
         ("kill:other@1s", "no operator 'other'; it has lines, counter"),
         ("kill:counter[2]@1s", r"counter has 2 instances, counter\[0\] to counter\[1\]"),
         ("kill:lines[1]@1s", r"lines has 1 instance, only lines\[0\]"),
+        ("scale:other=2@1s", "no operator 'other'; it has lines, counter"),
+        ("migrate:other=fluid@1s", "no operator 'other'"),
         ("kill:counter@30s", "comes too late: the input ends after 30 s"),
     ],
 )
@@ -96,6 +113,7 @@ def test_a_target_or_time_that_the_run_will_not_have_is_refused(text: str, messa
 def test_strikes_that_fit_the_query_pass() -> None:
     check_chaos(parse_chaos("kill:counter[1]+lines@29s"), {"lines": 1, "counter": 2}, 30)
     check_chaos(parse_chaos("kill:counter@1h"), {"counter": 1}, None)
+    check_chaos(parse_chaos("scale:counter=3@1s,kill:counter[2]@2s"), {"counter": 1}, None)
 
 
 def test_kills_are_dealt_in_order_and_all_targets_of_one_at_once() -> None:
@@ -103,6 +121,36 @@ def test_kills_are_dealt_in_order_and_all_targets_of_one_at_once() -> None:
     chaos = deal(run, "kill:splitter@20ms,kill:counter[0]+lines@1ms")
     assert run.done == [("kill", "counter[0]"), ("kill", "lines"), ("kill", "splitter")]
     assert chaos.pending == []
+
+
+def test_slots_are_moved_in_every_way_that_there_is() -> None:
+    run = FakeRun(expected=4)
+    deal(run, "scale:a=3@1ms,migrate:a=batched+b=fluid->3@2ms,handover:a[1]@3ms")
+    assert run.done == [
+        ("scale", ("a", 3)),
+        ("migrate", ("a", "another owner", "batched")),
+        ("migrate", ("b", 3, "fluid")),
+        ("handover", "a[1]"),
+    ]
+
+
+class Balancing(FakeRun):
+    def balance(self, operator: str) -> None:
+        self._note("balance", operator)
+
+
+def test_a_run_that_can_balance_does() -> None:
+    run = Balancing()
+    deal(run, "balance:counter@1ms")
+    assert run.done == [("balance", "counter")]
+
+
+def test_a_run_that_cannot_balance_says_so() -> None:
+    run = FakeRun()
+    deal(run, "balance:counter@1ms,kill:counter@2ms")
+    assert [str(event) for event in run.events] == [
+        "strike failed balance:counter@0.001s: this run cannot balance its operators"
+    ]
 
 
 class Recovering(FakeRun):

@@ -22,7 +22,15 @@ COUNTER, MAP = InstanceId("counter", 0), InstanceId("map", 0)
 
 def instance(operator: str = "counter", incarnation: int = 0, **more: Any) -> dict[str, Any]:
     told = {"cpu": 0.0, "busy": 0.0, "stolen": 0.0, "rows_in": 0, "rows_out": 0, "waiting": 0, "unsent": 0}
-    rest = {"outbox_bytes": 0, "state_bytes": 0, "phase": "running", "epoch": 0, "latencies": [], "counters": {}}
+    rest = {
+        "outbox_bytes": 0,
+        "state_bytes": 0,
+        "phase": "running",
+        "epoch": 0,
+        "latencies": [],
+        "handed": [],
+        "counters": {},
+    }
     return {"operator": operator, "index": 0, "incarnation": incarnation} | told | rest | more
 
 

@@ -64,6 +64,7 @@ def test_a_point_of_the_series_says_how_things_were() -> None:
             "nodes": 3,
             "idle_nodes": 1,
             "vms": {},
+            "imbalance": {},
             "instances": {
                 "counter[0]#1": {
                     "node": "n1",

@@ -6,7 +6,10 @@ import struct
 import tracemalloc
 import zlib
 from collections import OrderedDict
+from itertools import zip_longest
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import msgpack
 import numpy as np
@@ -18,7 +21,9 @@ from hypothesis import strategies as st
 from primitives.checkpoint import Checkpoint
 from primitives.chunk import Chunk
 from primitives.errors import UserError
+from primitives.file_chunk import FileChunk
 from primitives.graph import InstanceId
+from primitives.mapped import Shelf
 from primitives.slots import SlotSet
 from primitives.topology import Arrival, Assignment
 from seep.protocol.courier import Frame
@@ -26,7 +31,7 @@ from seep.protocol.messages import Data, StoreBackup, Tick, Trim
 from seep.runtime.pieces import BYTES, Aligner, Assembly, cut
 from seep.runtime.rows import RowsReader, RowsWriter
 from seep.runtime.wire import WireError, decode, encode, pack, unpack
-from seep.runtime.wire_types import TYPES
+from seep.runtime.wire_types import TAG_OF, TYPES
 from tests.runtime.values import (
     MESSAGES,
     RECEIVER,
@@ -55,7 +60,7 @@ def within(data: pa.Buffer, batch: pa.RecordBatch) -> bool:
 # -- what goes in comes out --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [*MESSAGES, Frame, Checkpoint, Chunk], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [*MESSAGES, Frame, Checkpoint, Chunk, FileChunk], ids=lambda kind: kind.__name__)
 @given(data=st.data())
 def test_every_type_of_message_comes_back_as_it_went(kind: type, data: st.DataObject) -> None:
     value = data.draw(of(kind))
@@ -125,6 +130,51 @@ def test_chunks_are_views_of_what_arrived() -> None:
     checkpoint = Checkpoint(InstanceId("count", 0), 1, 2, 3, None, SlotSet.full(3), (chunk,), (), 0)
     parts = pack(StoreBackup(checkpoint))
     assert within(parts[1], unpack(parts).checkpoint.state[0].rows)
+
+
+def file_chunk() -> FileChunk:
+    rows = BATCH.slice(0, 0)
+    like = Chunk("sums", 1, 3, SlotSet.empty(), ("k",), ("k",), rows, rows.select(["k"]))
+    contents = {"large.sst": pa.py_buffer(b"x" * 100_000), "CURRENT": pa.py_buffer(b"small"), "none": pa.py_buffer(b"")}
+    sizes = {name: content.size for name, content in contents.items()}
+    return FileChunk(like, SlotSet.full(3), np.arange(8), sizes, contents)
+
+
+def test_files_are_sent_without_a_copy_and_are_views_of_what_arrived() -> None:
+    chunk = file_chunk()
+    parts = pack(chunk)
+    assert chunk.contents["large.sst"].address in [part.address for part in parts]
+    arrived = unpack(parts)
+    assert arrived.contents["large.sst"].address in [part.address for part in parts]
+    assert arrived.contents == chunk.contents
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        (["like"], "a chunk of files is"),
+        ([None, None, None, {1: 2}], "a chunk of files is"),
+        ([None, None, None, {"a": "b"}], "a chunk of files is"),
+        ([None, None, None, {"../large.sst": 5}, {}], "cannot be in a file '../large.sst'"),
+        ([None, None, None, {"large.sst": 5}, {"large.sst": b"four"}], "file large.sst .* 4 bytes where 5 belong"),
+        ([None, None, None, {}, {"large.sst": b"four"}], "file large.sst .* 4 bytes where None belong"),
+        ([None, None, b"\0" * 56], "described in a way that makes no sense"),
+        ([None, None, b"\xff" * 64], "described in a way that makes no sense"),
+        ([None, None, b"\xff" * 63], "makes no sense"),
+        ([None, SlotSet([8])], "no sense"),
+        ([Chunk("sums", 1, 3, SlotSet.empty(), ("k",), ("k",), BATCH, BATCH.select(["k"]))], "in a way that makes no"),
+    ],
+)
+def test_files_that_are_not_as_described_raise_wire_error(fields: list[Any], text: str) -> None:
+    """As somebody would have them who forges messages."""
+    kind = TYPES[TAG_OF[FileChunk]]
+    right = kind.fields(file_chunk())
+    forged = [given if given is not None else field for given, field in zip_longest(fields, right)]
+    types = [kind._replace(fields=lambda _: forged) if each is kind else each for each in TYPES]
+    with mock.patch("seep.runtime.wire.TYPES", types):
+        data = encode(file_chunk())
+    with pytest.raises(WireError, match=text):
+        decode(data)
 
 
 def test_packing_copies_a_batch_once_and_not_through_python() -> None:
@@ -327,3 +377,28 @@ def test_data_comes_back_as_it_went_from_any_ports(
 def test_no_letter_takes_another_as_its_own(value: Any) -> None:
     """Tags do not meet: each type has its own."""
     assert type(decode(encode(value))) is type(value)
+
+
+# -- on a shelf --------------------------------------------------------------------------------------------------------
+
+
+def assembled(parts: list[pa.Buffer], shelf: Shelf) -> list[pa.Buffer]:
+    assembly = Assembly(shelf=shelf)
+    *_, last = (assembly.add(pa.py_buffer(piece.metadata), piece.body) for piece in cut(parts, Aligner(BYTES), 60_000))
+    assert last is not None
+    return last
+
+
+def test_large_parts_come_together_on_a_shelf(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path / "shelf", above=1 << 17)
+    parts = [pa.py_buffer(b"small" * 10_000), pa.py_buffer(b"large" * 100_000)]
+    arrived = assembled(parts, shelf)
+    assert arrived == parts
+    assert shelf.buffer([arrived[1]]).address == arrived[1].address
+
+
+def test_large_parts_come_together_when_there_is_no_room_on_the_shelf(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path / "shelf", above=1 << 17)
+    shelf.directory.rmdir()
+    parts = [pa.py_buffer(b"large" * 100_000)]
+    assert assembled(parts, shelf) == parts

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
 from primitives.backup import Stored
 from primitives.chunk import Chunk
 from primitives.emission import Emission
+from primitives.file_chunk import FileChunk
 from primitives.graph import Edge, InstanceId
 from primitives.slots import SlotSet
 from primitives.topology import Topology
@@ -50,6 +52,18 @@ def chunks(draw: st.DrawFn) -> Chunk:
     )
 
 
+@st.composite
+def file_chunks(draw: st.DrawFn) -> FileChunk:
+    """Small files, and some that are parts of the message of their own."""
+    like = draw(chunks())
+    like = replace(like, rows=like.rows.slice(0, 0), deleted=like.deleted.slice(0, 0))
+    contents = draw(st.dictionaries(st.from_regex(r"[a-z0-9_]{1,8}\.sst", fullmatch=True), st.binary(max_size=9)))
+    buffers = {name: pa.py_buffer(content * draw(st.sampled_from([1, 2000]))) for name, content in contents.items()}
+    sizes = {"missing.sst": 7} | {name: buffer.size for name, buffer in buffers.items()}
+    counts = np.array(draw(st.lists(st.integers(0, 99), min_size=8, max_size=8)))
+    return FileChunk(like, draw(slot_sets(3)), counts, sizes, buffers)
+
+
 #: What may stand where anything may: the plain data of calls, reports and positions.
 anything: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | numbers | st.floats(allow_nan=False) | st.text(max_size=5) | st.binary(max_size=5),
@@ -73,13 +87,14 @@ _BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     Topology: topologies,
     Stored: st.sampled_from(Stored),
     Chunk: chunks(),
+    FileChunk: file_chunks(),
     Edge: edges,
     pa.RecordBatch: batches(),
 }
 #: Fields whose annotation says less than what they hold.
 _BY_FIELD: dict[tuple[type, str], st.SearchStrategy[Any]] = {
     (Data, "batches"): st.dictionaries(st.integers(0, 3), batches(), max_size=2),
-    (StateMoved, "chunks"): st.lists(chunks(), max_size=2).map(tuple),
+    (StateMoved, "chunks"): st.lists(chunks() | file_chunks(), max_size=2).map(tuple),
     (Emission, "outputs"): st.dictionaries(edges, batches(), max_size=2),
     (Frame, "body"): st.deferred(lambda: letters | anything),
 }
@@ -128,6 +143,8 @@ def comparable(value: Any) -> Any:
         return dict, {key: comparable(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
         return type(value), [comparable(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return np.ndarray, value.dtype, value.tolist()
     if is_dataclass(value) and not isinstance(value, type):
         return type(value), [comparable(getattr(value, field.name)) for field in fields(value)]
     return type(value), value

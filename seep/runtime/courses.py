@@ -1,0 +1,114 @@
+"""Courses: when each step of a migration is due."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from policies.migration.settings import MigrationSettings
+from policies.move_stream import Clock, MoveStream
+
+#: Seconds before its moment that a migration has VMs got ready.
+_AHEAD = 60.0
+
+
+class Now(NamedTuple):
+    """How things are when a migration is looked at."""
+
+    seconds: float  #: since the query began to run
+    ticked: int
+    committed: int
+    soonest: int  #: the epoch at which a move can be effective if it is announced now
+    horizon: int  #: moves up to this epoch are to be announced now, as it may be open before the next look
+    epoch_length: float = 0.05  #: in seconds, if the query keeps up
+
+
+class Before(Protocol):
+    """What a course needs to know of the step before."""
+
+    @property
+    def first(self) -> int:
+        """The epoch at which it is effective."""
+        ...
+
+    @property
+    def effective(self) -> float | None:
+        """When all sinks had committed that epoch, if they have."""
+        ...
+
+
+class Course(Protocol):
+    """Decides when the next step is announced."""
+
+    @property
+    def name(self) -> str: ...
+
+    def may_begin(self, now: Now) -> bool: ...
+
+    def is_near(self, now: Now) -> bool:
+        """Whether it begins so soon that what it needs is to be got ready."""
+        ...
+
+    def due(self, number: int, before: Before | None, now: Now) -> int | None:
+        """The epoch at which step `number` is to be effective; None if it is not to be announced yet."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StepByStep:
+    """Each step when the one before has taken effect, and the gap after it is over."""
+
+    settings: MigrationSettings
+    at: float | None = None  #: seconds since the query began to run
+    epoch: int | None = None  #: at which the first step is effective
+
+    @property
+    def name(self) -> str:
+        return self.settings.strategy.value
+
+    def may_begin(self, now: Now) -> bool:
+        return self.due(0, None, now) is not None
+
+    def is_near(self, now: Now) -> bool:
+        to_go = ((self.epoch or 0) - now.ticked) * now.epoch_length
+        return max(to_go, (self.at or 0.0) - now.seconds) <= _AHEAD
+
+    def due(self, number: int, before: Before | None, now: Now) -> int | None:  # noqa: ARG002
+        is_time = self._may_follow(before, now) if before else self._is_its_moment(now)
+        if not is_time:
+            return None
+        soonest = max(now.soonest, now.ticked + 1 + (self.settings.lead or 0))
+        return soonest if before or self.epoch is None else max(soonest, self.epoch)
+
+    def _is_its_moment(self, now: Now) -> bool:
+        return now.seconds >= (self.at or 0.0) and now.horizon + (self.settings.lead or 0) >= (self.epoch or 0)
+
+    def _may_follow(self, before: Before, now: Now) -> bool:
+        return (
+            before.effective is not None
+            and now.committed >= before.first + self.settings.gap_epochs
+            and now.seconds >= before.effective + (self.settings.gap or 0.0)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ByTheClock:
+    """Each step at its own moment, whatever has become of those before."""
+
+    stream: MoveStream
+
+    @property
+    def name(self) -> str:
+        return "stream"
+
+    def may_begin(self, now: Now) -> bool:  # noqa: ARG002
+        return True
+
+    def is_near(self, now: Now) -> bool:  # noqa: ARG002
+        return True
+
+    def due(self, number: int, before: Before | None, now: Now) -> int | None:  # noqa: ARG002
+        moment = self.stream.moments[number]
+        if self.stream.clock is Clock.EPOCH:
+            return max(int(moment), now.soonest) if now.horizon >= moment else None
+        return now.soonest if now.seconds >= moment else None

@@ -1,0 +1,71 @@
+"""A desk: one thread that does what others put on it, in order, and between that whatever is due by the clock."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import Empty, SimpleQueue
+from typing import TypeVar
+
+T = TypeVar("T")
+
+Work = Callable[[], None]
+
+
+class Desk:
+    """Work may come from any thread, before the start too.
+
+    `on_time` is called with the time after each piece of work and whenever it is due; it returns when it is due next.
+    `on_failure` is told what a piece of work raised.
+    """
+
+    def __init__(self, name: str, on_time: Callable[[float], float], on_failure: Callable[[Exception], None]) -> None:
+        self._on_time = on_time
+        self._on_failure = on_failure
+        self._queue: SimpleQueue[Work] = SimpleQueue()
+        self._open = True
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def put(self, work: Work) -> None:
+        self._queue.put(work)
+
+    def ask(self, question: Callable[[], T], timeout: float) -> T:
+        """The answer, found on the desk's thread (or here, when this is it, or it has ended)."""
+        if threading.current_thread() is self._thread or not self._thread.is_alive():
+            return question()
+        future: Future[T] = Future()
+        self._queue.put(lambda: _answer(future, question))
+        return future.result(timeout)
+
+    def close(self) -> None:
+        """Does what is on it, and ends its thread."""
+        self._queue.put(self._stop)
+        self._thread.join(5.0)
+        while not self._queue.empty():
+            self._queue.get_nowait()()  # whoever asked meanwhile is to have an answer
+
+    def _run(self) -> None:
+        due = time.monotonic()
+        while self._open:
+            try:
+                self._queue.get(timeout=max(0.0, due - time.monotonic()))()
+            except Empty:
+                pass
+            except Exception as reason:
+                self._on_failure(reason)
+            due = self._on_time(time.monotonic())
+
+    def _stop(self) -> None:
+        self._open = False
+
+
+def _answer(future: Future[T], question: Callable[[], T]) -> None:
+    try:
+        future.set_result(question())
+    except BaseException as reason:
+        future.set_exception(reason)

@@ -1,0 +1,189 @@
+"""A migration: a change of who owns which slots of an operator, in steps, and how far it has come."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Container, Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from policies.migration.settings import MigrationSettings
+from policies.migration.steps import Steps
+from primitives.graph import InstanceId
+from primitives.slots import SlotSet
+from seep.runtime.courses import Course, Now
+from seep.runtime.goals import Goal
+from seep.runtime.meter import Handed
+
+
+class State(StrEnum):
+    WAITING = "waiting"  #: for its time, for VMs, or for another migration of the operator
+    MOVING = "moving"
+    SETTLING = "settling"  #: all that is to move has moved; both sides take backups
+    DONE = "done"
+    CANCELLED = "cancelled"  #: what has moved stays where it is
+    REFUSED = "refused"
+
+
+OVER = frozenset({State.DONE, State.CANCELLED, State.REFUSED})
+
+
+@dataclass(slots=True)
+class Step:
+    """A step that was announced."""
+
+    slots: int
+    plan: int
+    first: int  #: the epoch at which it is effective
+    targets: tuple[InstanceId, ...]
+    announced: float
+    effective: float | None = None  #: when all sinks had committed that epoch
+    complete: float | None = None  #: when both sides had a backup
+    handed: Handed = field(default_factory=lambda: Handed(0))
+
+    def to_json(self) -> dict[str, Any]:
+        times = {"announced": self.announced, "effective": self.effective, "complete": self.complete}
+        return {"epoch": self.first, "slots": self.slots} | times | _figures(self.handed)
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationProgress:
+    """How far a migration has come."""
+
+    operator: str
+    strategy: str
+    state: State
+    steps: int
+    steps_done: int  #: that have taken effect
+    slots_moved: int
+    slots_remaining: int
+    bytes: int  #: handed over between two epochs, as far as nodes have reported
+    bytes_ahead: int  #: of backups, fetched ahead
+    held_back: int  #: rows that waited for the state of their slots
+    seconds: float  #: since it began; until its end, if it is over
+    why: str = ""
+    latency: Mapping[str, float] = field(default_factory=dict)  #: p50, p95, p99 and max inside it, when it is over
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(slots=True, eq=False)
+class Migration:
+    """Opened on any thread; from its beginning on, for the manager's alone."""
+
+    operator: str
+    course: Course
+    opened: float
+    goal: Goal | None = None  #: what is to be cut into steps when it begins; None: the steps are there
+    settings: MigrationSettings = field(default_factory=MigrationSettings)  #: by which it is cut
+    steps: Steps | None = None
+    why: str = "asked for"
+    is_told: bool = True  #: has events of its own; else it is a part of something that has
+    is_urgent: bool = False  #: waits neither for other migrations nor for VMs
+    state: State = State.WAITING
+    number: int = 0  #: of the next step
+    skipped: int = 0  #: steps that had nothing to move any more
+    taken: list[Step] = field(default_factory=list)  #: the others that were announced, in order
+    begun: float | None = None
+    moved: float | None = None  #: when the last step had taken effect
+    ended: float | None = None
+    before: int = 0  #: instances at its beginning, and its end
+    after: int = 0
+    latency: Mapping[str, float] = field(default_factory=dict)
+    is_called_off: bool = False
+    over: threading.Event = field(default_factory=threading.Event)
+    _unsettled: list[Step] = field(default_factory=list)  #: taken, and not complete
+
+    @property
+    def slots(self) -> int:
+        """That change hands in all steps; 0 until they are known."""
+        return len(self.steps.slots) if self.steps is not None else 0
+
+    # -- its steps ----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether all steps are announced that ever will be."""
+        return self.is_called_off or (self.steps is not None and self.number == len(self.steps))
+
+    @property
+    def is_moved(self) -> bool:
+        return self.is_planned and all(step.effective is not None for step in self._unsettled)
+
+    @property
+    def is_settled(self) -> bool:
+        return not self._unsettled
+
+    def due(self, now: Now) -> int | None:
+        """The epoch at which the next step is to be effective, if it is to be announced now."""
+        before = self.taken[-1] if self.taken else None
+        return None if self.is_planned else self.course.due(self.number, before, now)
+
+    def took(self, step: Step) -> None:
+        self.number += 1
+        self.taken.append(step)
+        self._unsettled.append(step)
+
+    def skip(self) -> None:
+        """The next step has nothing to move."""
+        self.number += 1
+        self.skipped += 1
+
+    def note(self, now: Now, plans: Container[int]) -> None:
+        """What has become of its steps; `plans` are those that are not complete."""
+        for step in self._unsettled:
+            if step.effective is None and now.committed >= step.first:
+                step.effective = now.seconds
+            if step.effective is not None and step.plan not in plans:
+                step.complete = now.seconds
+        self._unsettled = [step for step in self._unsettled if step.complete is None]
+
+    def given(self, index: int) -> SlotSet:
+        """What the steps so far were to give to an instance."""
+        assert self.steps is not None
+        passed = slice(0, self.steps.bounds[self.number])
+        return SlotSet(self.steps.slots[passed][self.steps.targets[passed] == index])
+
+    # -- what is told of it -------------------------------------------------------------------------------------------
+
+    def progress(self, now: float) -> MigrationProgress:
+        effective = [step for step in self.taken if step.effective is not None]
+        moved, handed = sum(step.slots for step in effective), self.handed
+        whole = sum(step.slots for step in self.taken) + self._slots_to_come
+        until = self.ended if self.ended is not None else now
+        return MigrationProgress(
+            operator=self.operator,
+            strategy=self.course.name,
+            state=self.state,
+            steps=len(self.steps) if self.steps is not None else 0,
+            steps_done=len(effective) + self.skipped,
+            slots_moved=moved,
+            slots_remaining=whole - moved,
+            bytes=handed.nbytes,
+            bytes_ahead=handed.nbytes_ahead,
+            held_back=handed.held_back,
+            seconds=until - self.begun if self.begun is not None else 0.0,
+            why=self.why,
+            latency=self.latency,
+        )
+
+    @property
+    def handed(self) -> Handed:
+        """In all steps together."""
+        _, *counts = zip(*(step.handed for step in self.taken), strict=True) if self.taken else (0, (), (), ())
+        return Handed(0, *(sum(count) for count in counts))
+
+    @property
+    def _slots_to_come(self) -> int:
+        return int(self.steps.bounds[-1] - self.steps.bounds[self.number]) if self.steps is not None else 0
+
+    def to_json(self, now: float) -> dict[str, Any]:
+        """For the report, with the timeline of its steps."""
+        times = {"opened": self.opened, "begun": self.begun, "moved": self.moved, "ended": self.ended}
+        return self.progress(now).to_json() | times | {"timeline": [step.to_json() for step in self.taken]}
+
+
+def _figures(handed: Handed) -> dict[str, int]:
+    return {"bytes": handed.nbytes, "bytes_ahead": handed.nbytes_ahead, "held_back": handed.held_back}

@@ -1,0 +1,125 @@
+"""Slot counts: what instances tell of the rows of their slots, put together to the loads of a window of time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policies.balance.loads import Heaviest, SlotLoads
+from primitives.slots import SlotSet
+from primitives.topology import Assignment
+from seep.protocol.view import Incarnation
+
+#: CPU time says who has how much to do only if one instance at least is busy for such a part of its share: below that,
+#: what each epoch costs, however few its rows are, weighs more than the rows.
+_BUSY = 0.3
+
+
+def to_wire(rows: NDArray[Any]) -> dict[str, Any]:
+    """Counts that are whole numbers, one per slot, in few bytes.
+
+    >>> to_wire(np.array([0, 0, 3, 500, 0]))
+    {'first': 2, 'type': 'uint16', 'rows': b'\\x03\\x00\\xf4\\x01'}
+    """
+    (used,) = np.nonzero(rows)
+    first, end = (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 0)
+    kind = np.min_scalar_type(int(rows[first:end].max(initial=0)))
+    return {"first": first, "type": kind.name, "rows": rows[first:end].astype(kind.newbyteorder("<")).tobytes()}
+
+
+def from_wire(told: Mapping[str, Any]) -> tuple[int, NDArray[np.int64]]:
+    """The first slot of those told of, and the counts of these."""
+    kind = np.dtype(told["type"]).newbyteorder("<")
+    return told["first"], np.frombuffer(told["rows"], kind).astype(np.int64)
+
+
+@dataclass(slots=True)
+class _Part:
+    """What one instance has told since the window began."""
+
+    rows: NDArray[np.int64]
+    cores: float
+    is_new: bool  #: has told nothing before
+    cpu: float = 0.0
+    seconds: float = 0.0
+    epochs: int = 0
+
+    @property
+    def busy(self) -> float:
+        """Part of its CPU share that it has used."""
+        return self.cpu / (self.seconds * self.cores)
+
+    def scale(self, epochs: int) -> float:
+        """From the epochs that its reports are of to those of the window.
+
+        Reports come at times of their own, and whoever has no core for a while is late; by epochs all can be compared.
+        Whoever has begun in the second half of the window is taken as it is.
+        """
+        return 1.0 if self.is_new and self.epochs < epochs / 2 else epochs / self.epochs
+
+    @property
+    def cpu_by_slot(self) -> NDArray[np.float64]:
+        """Every row of an instance is taken to cost the same."""
+        total = self.rows.sum()
+        return self.rows * (self.cpu / total if total else 0.0)
+
+
+@dataclass(slots=True)
+class _Told:
+    """What all instances of one operator have told."""
+
+    parts: dict[Incarnation, _Part] = field(default_factory=dict)
+    heaviest: dict[int, Heaviest] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class SlotCounts:
+    """Of all operators, since their windows began; used by one thread at a time."""
+
+    slot_bits: Mapping[str, int]
+    _told: dict[str, _Told] = field(default_factory=dict)
+    _known: set[Incarnation] = field(default_factory=set)  #: who has ever told something
+
+    def take(self, who: Incarnation, told: Mapping[str, Any], cores: float) -> None:
+        """What an instance has counted since it last told."""
+        operator = self._told.setdefault(who.instance.operator, _Told())
+        part = operator.parts.get(who)
+        if part is None:
+            rows = np.zeros(1 << self.slot_bits[who.instance.operator], np.int64)
+            part = operator.parts[who] = _Part(rows, cores, who not in self._known)
+            self._known.add(who)
+        first, counts = from_wire(told)
+        part.rows[first : first + len(counts)] += counts
+        part.cpu += told["cpu"]
+        part.seconds += told["seconds"]
+        part.epochs += told["epochs"]
+        if "heaviest" in told:
+            slot, key, share = told["heaviest"]
+            operator.heaviest[slot] = Heaviest(key, share)
+
+    def clear(self) -> None:
+        """Whoever wanted to know does not any more."""
+        self._told.clear()
+        self._known.clear()
+
+    def is_whole(self, operator: str, assignment: Assignment) -> bool:
+        """Whether all that own slots have told of at least one epoch: else it is not known what they have to do."""
+        told = self._told.get(operator, _Told())
+        return assignment.parts.keys() <= {who.instance.index for who in told.parts}
+
+    def end_window(self, operator: str, seconds: float, assignment: Assignment, moving: SlotSet) -> SlotLoads:
+        """What was told since the last call."""
+        told = self._told.pop(operator, _Told())
+        rows, cpu = np.zeros(assignment.owners.size), np.zeros(assignment.owners.size)
+        epochs = max((part.epochs for part in told.parts.values()), default=0)
+        for part in told.parts.values():
+            rows += part.rows * part.scale(epochs)
+            cpu += part.cpu_by_slot * part.scale(epochs)
+        is_busy = any(part.busy >= _BUSY for part in told.parts.values())
+        return SlotLoads(
+            seconds, assignment, np.rint(rows).astype(np.int64), cpu if is_busy else None, moving, told.heaviest
+        )

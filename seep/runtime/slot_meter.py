@@ -1,0 +1,178 @@
+"""Slot meters: how many rows of each slot go into an operator, and its heaviest key, in a hundredth of the time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numba import njit
+from numpy.typing import NDArray
+
+from primitives.checkpoint import ProcessingState
+from primitives.graph import Edge
+from primitives.hashing import Hashes, hash_keys
+from primitives.slots import slots_of
+from seep.protocol.logic import Logic, Piece, SourceLogic
+from seep.query.program import Program
+from seep.runtime.slot_counts import to_wire
+
+#: What counting may take of the CPU time of an instance's thread; and seconds that are saved up for later at most.
+_SHARE, _SAVED = 0.01, 0.005
+#: Times that what was counted may be told later than it took to tell it the last time; and seconds, at most.
+_LATER, _LATEST = 100, 0.5
+#: Rows of a slot that its heaviest key is looked for in, and letters of the key that are told.
+_SAMPLE, _LETTERS = 4096, 80
+
+
+class _Sample(NamedTuple):
+    """Rows that were counted last."""
+
+    port: int
+    batch: pa.RecordBatch
+    hashes: Hashes
+
+
+class SlotMeter:
+    """The logic of one instance, and a count of the rows that go into it; `take` is for another thread.
+
+    It counts whole epochs. Those for which there is no time it passes over: their rows, whose number costs nothing to
+    know, are taken to be spread like those of the others. A replay counts again what was counted before a failure, as
+    only whoever follows all instances knows which that is.
+    """
+
+    def __init__(
+        self,
+        logic: Logic[pa.RecordBatch],
+        keys: Mapping[int, tuple[str, ...]],
+        slot_bits: int,
+        is_wanted: Callable[[], bool],
+        clock: Callable[[], float] = time.thread_time,  # of whichever thread it is called on
+        wall: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.logic = logic
+        self._keys = keys  #: the key columns of each input port; none: whole rows
+        self._slot_bits = slot_bits
+        self._is_wanted = is_wanted
+        self._clock, self._wall = clock, wall
+        self._lock = threading.Lock()
+        self._credit = _SAVED  #: CPU seconds that counting may take now
+        self._before = 0.0  #: what the clock said when credit was last given
+        self._epoch = 0  #: the last one that was processed, perhaps in several pieces
+        self._next = 0.0  #: when the counts may be told again
+        self._restart()
+
+    @property
+    def state(self) -> ProcessingState:
+        return self.logic.state
+
+    def changed(self, since: int) -> int:
+        """See `Logic.changed`."""
+        return self.logic.changed(since)
+
+    def process(self, piece: Piece[pa.RecordBatch]) -> Mapping[Edge, pa.RecordBatch]:
+        """See `Logic.process`."""
+        if not self._is_wanted():
+            return self.logic.process(piece)
+        begun = self._clock()
+        outputs = self.logic.process(piece)
+        now = self._clock()
+        with self._lock:  # rows and their CPU time at once, as an epoch may take longer than a window
+            self._cpu += now - begun
+            self._note(piece, now)
+        return outputs
+
+    def take(self) -> dict[str, Any] | None:
+        """What was counted since the last call, for `SlotCounts`; None if that is nothing. Each row is told once."""
+        begun, now = self._clock(), self._wall()
+        with self._lock:
+            if not self._is_wanted():
+                self._restart()
+            if not self._epochs or self._counted == 0 < self._rows or now < self._next:
+                return None
+            counts, sample = self._counts, self._sample
+            told = {"cpu": self._cpu, "seconds": now - self._since, "epochs": self._epochs}
+            scale = self._rows / max(1, self._counted)
+            self._restart()
+        told |= to_wire(np.rint(counts * scale)) | self._heaviest(sample)
+        self._next = now + min(_LATEST, _LATER * (self._clock() - begun))
+        return told
+
+    def _restart(self) -> None:
+        self._counts = np.zeros(1 << self._slot_bits, np.uint32)
+        self._rows = self._counted = self._epochs = 0
+        self._sample: _Sample | None = None
+        self._cpu, self._since = 0.0, self._wall()
+
+    # -- counting -----------------------------------------------------------------------------------------------------
+
+    def _note(self, piece: Piece[pa.RecordBatch], now: float) -> None:
+        rows = sum(batch.num_rows for batches in piece.inputs.values() for batch in batches)
+        self._rows += rows
+        self._epochs += piece.epoch != self._epoch
+        self._epoch = piece.epoch
+        self._credit = min(_SAVED, self._credit + _SHARE * (now - self._before))
+        self._before = now
+        if rows and self._credit > 0:
+            for port, batches in piece.inputs.items():
+                for batch in filter(len, batches):
+                    self._count(port, batch)
+            self._counted += rows
+            self._credit -= self._clock() - now
+
+    def _count(self, port: int, batch: pa.RecordBatch) -> None:
+        hashes = hash_keys(self._key_columns(port, batch))
+        _add_up(hashes, np.uint64(64 - self._slot_bits), self._counts)
+        self._sample = _Sample(port, batch, hashes)
+
+    def _key_columns(self, port: int, batch: pa.RecordBatch) -> list[pa.Array]:
+        return [batch.column(name) for name in self._keys[port] or batch.schema.names]
+
+    # -- the heaviest key ---------------------------------------------------------------------------------------------
+
+    def _heaviest(self, sample: _Sample | None) -> dict[str, Any]:
+        """Of the slot with the most rows of the sample: the key with the most of these, as text, and its share."""
+        if sample is None:
+            return {}
+        slots = slots_of(sample.hashes[:: max(1, len(sample.hashes) // _SAMPLE)], self._slot_bits)
+        slot = int(np.bincount(slots).argmax())
+        rows = np.flatnonzero(slots_of(sample.hashes, self._slot_bits) == slot)[:_SAMPLE]
+        _, places, counts = np.unique(sample.hashes[rows], return_index=True, return_counts=True)
+        most = int(counts.argmax())
+        row = int(rows[places[most]])
+        key = ", ".join(str(column[row].as_py()) for column in self._key_columns(sample.port, sample.batch))
+        return {"heaviest": [slot, key[:_LETTERS], float(counts[most] / len(rows))]}
+
+
+@dataclass(frozen=True, slots=True)
+class Metered:
+    """The operators of a program, with a meter for each instance whose rows can be counted by slot."""
+
+    program: Program
+    counted: Callable[[], Container[str]]  #: operators that are to be counted now
+
+    def logic(self, operator: str) -> Logic[pa.RecordBatch]:
+        logic, graph = self.program.logic(operator), self.program.graph
+        slot_bits = graph.operators[operator].slot_bits
+        if not slot_bits:  # there is nothing to be balanced
+            return logic
+        keys = {edge.port: self.program.keys[edge] for edge in graph.inputs[operator]}
+        return SlotMeter(logic, keys, slot_bits, lambda: operator in self.counted())
+
+    def source(self, operator: str) -> SourceLogic[pa.RecordBatch]:
+        return self.program.source(operator)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _add_up(hashes: Hashes, shift: np.uint64, counts: NDArray[np.uint32]) -> None:
+    for row in range(len(hashes)):
+        counts[hashes[row] >> shift] += np.uint32(1)
+
+
+def warm_up() -> None:
+    """Compiles what counting needs, or loads it from Numba's cache: that is not to count as time it takes."""
+    _add_up(np.zeros(1, np.uint64), np.uint64(63), np.zeros(2, np.uint32))

@@ -1,0 +1,79 @@
+"""Desk: one thread does all work in order, looks at the clock between, and answers everybody who asks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from seep.runtime.desk import Desk
+
+HOUR = 3600.0
+
+
+@contextmanager
+def open_desk(
+    on_time: Callable[[float], float] = lambda now: now + HOUR, on_failure: Callable[[Exception], None] = lambda _: None
+) -> Iterator[Desk]:
+    desk = Desk("desk", on_time, on_failure)
+    desk.start()
+    try:
+        yield desk
+    finally:
+        desk.close()
+
+
+def test_work_is_done_in_order_and_on_one_thread() -> None:
+    done: list[tuple[int, str]] = []
+    desk = Desk("desk", lambda now: now + HOUR, lambda _: None)
+    for number in range(20):
+        desk.put(lambda number=number: done.append((number, threading.current_thread().name)))  # type: ignore[misc]
+    desk.start()
+    assert desk.ask(lambda: len(done), 10.0) == 20
+    desk.close()
+    assert done == [(number, "desk") for number in range(20)]
+
+
+def test_who_asks_is_told_what_the_question_raised() -> None:
+    told: list[Exception] = []
+    with open_desk(on_failure=told.append) as desk, pytest.raises(ZeroDivisionError):
+        desk.ask(lambda: 1 // 0, 10.0)
+    assert told == []
+
+
+def test_a_question_on_the_desk_may_ask_another() -> None:
+    with open_desk() as desk:
+        assert desk.ask(lambda: desk.ask(lambda: "inner", 0.0), 10.0) == "inner"
+
+
+def test_work_that_fails_is_told_and_the_next_is_done() -> None:
+    told: list[Exception] = []
+    with open_desk(on_failure=told.append) as desk:
+        desk.put(lambda: [][0])
+        assert desk.ask(lambda: len(told), 10.0) == 1
+    assert isinstance(told[0], IndexError)
+
+
+def test_what_is_due_is_done_while_nobody_asks_for_anything() -> None:
+    times: list[float] = []
+    thrice = threading.Event()
+
+    def on_time(now: float) -> float:
+        times.append(now)
+        if len(times) == 3:
+            thrice.set()
+        return now
+
+    with open_desk(on_time):
+        assert thrice.wait(10.0)
+    assert times == sorted(times)
+
+
+def test_a_closed_desk_has_done_all_and_answers_where_it_is_asked() -> None:
+    done: list[int] = []
+    with open_desk() as desk:
+        desk.put(lambda: done.append(1))
+    assert done == [1]
+    assert desk.ask(threading.current_thread, 0.0) is threading.current_thread()

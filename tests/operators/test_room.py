@@ -62,7 +62,7 @@ def test_checking_a_query_leaves_no_files(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
     class Keeping(seep.Operator):
-        def output(self, inputs: object) -> pa.Schema:
+        def output(self, inputs: object) -> pa.Schema:  # noqa: ARG002
             return KEYED.schema
 
         def open(self, context: Context) -> None:

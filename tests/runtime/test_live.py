@@ -68,7 +68,7 @@ def test_the_command_line_shows_measures_compares_and_exports_it(running: tuple[
 
 def test_what_does_not_run_or_keeps_no_state_is_told(running: tuple[Run, Path]) -> None:
     wait_until(lambda: running[0].status().committed > 0)
-    with pytest.raises(UserError, match="no run is called 'orders'; running now: .* .counting."):
+    with pytest.raises(UserError, match=r"no run is called 'orders'; running now: .* .counting."):
         Live.of("orders")
     with pytest.raises(UserError, match="'map' keeps no state in counting; those that do: counter"):
         Live.of("counting", "map")

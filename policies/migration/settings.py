@@ -32,3 +32,10 @@ class MigrationSettings(Section):
         ge=1,
         description="Epochs from a step's announcement to its effect, to prepare it; the query's own if not given.",
     )
+    vertical: bool = Field(
+        False, description="Put new instances on nodes that are in use, where a replica is if any; else on warm ones."
+    )
+    prepare: bool = Field(
+        True,
+        description="Fetch the last backup of slots before they move, so that only what has changed is handed over.",
+    )

@@ -55,15 +55,22 @@ class Manager(RecoveringManager):
     # -- moves: plan kind 1 -------------------------------------------------------------------------------------------
 
     def move(
-        self, operator: str, parts: Mapping[int, SlotSet], first: int | None = None, *, prepare: bool = True
+        self,
+        operator: str,
+        parts: Mapping[int, SlotSet],
+        first: int | None = None,
+        *,
+        prepare: bool = True,
+        vertical: bool = False,
     ) -> tuple[Accepted | Refused, list[Effect]]:
         """Slots go to the given instances (by index; new ones are born) at an epoch a little ahead.
 
         Or at epoch `first`, so that it can be prepared. Later moves of the operator take effect after it. With
-        `prepare`, the last backup is fetched ahead, where the settings allow it at all.
+        `prepare`, the last backup is fetched ahead, where the settings allow it at all. If the move is `vertical`, new
+        instances live on nodes that are in use, on those with a replica of their slots rather than on others.
         """
         why = self._objection_to_move(operator, parts) or self._objection_to_first(operator, first)
-        return (Refused(why) if why else self._announce_move(operator, parts, first, prepare)), self._drain()
+        return (Refused(why) if why else self._announce_move(operator, parts, first, prepare, vertical)), self._drain()
 
     def soonest(self, operator: str) -> int:
         """The epoch at which a move of the operator can be effective if it is announced now."""
@@ -108,7 +115,9 @@ class Manager(RecoveringManager):
         """From this number on, no instance of the operator ever had one."""
         return self.roster.fresh_index(operator)
 
-    def _announce_move(self, operator: str, parts: Mapping[int, SlotSet], first: int | None, prepare: bool) -> Accepted:
+    def _announce_move(
+        self, operator: str, parts: Mapping[int, SlotSet], first: int | None, prepare: bool, vertical: bool
+    ) -> Accepted:
         before = self.topology.history[operator][-1]
         first = self.soonest(operator) if first is None else first
         self.topology = partition_routing_state(self.topology, operator, parts, first, Arrival.HANDOVER)
@@ -116,7 +125,7 @@ class Manager(RecoveringManager):
         concerned = [i for i in after.parts if before.assignment.slots_of(i) != after.slots_of(i)]
         for index in concerned:
             if index not in before.assignment.parts:
-                self._bear_at(InstanceId(operator, index), first)
+                self._bear_at(InstanceId(operator, index), first, vertical)
         self._plans += 1
         self._publish()
         moved = _union({i: slots - before.assignment.slots_of(i) for i, slots in parts.items()})
@@ -131,10 +140,12 @@ class Manager(RecoveringManager):
         )
         return Accepted(self._plans)
 
-    def _bear_at(self, instance: InstanceId, first: int) -> None:
+    def _bear_at(self, instance: InstanceId, first: int, vertical: bool) -> None:
         self._bear(instance, first - 1)
         origins = self.topology.arrivals(instance, first)
-        node = self._pick_node(near={holder for origin in origins for holder in self._holders(origin)})
+        replicas = {holder for origin in origins for holder in self._holders(origin)}
+        idle = self.nodes.keys() - self.used_nodes() if vertical else ()
+        node = self._pick_node(avoid=idle, near=replicas, first=vertical)
         assert node is not None
         self._seat(instance, node, self._origin(instance))
 

@@ -133,7 +133,8 @@ class Migrations:
             self._process.ask(lambda manager: self._begin(manager, migration, steps))
 
     def _has_room(self, migration: Migration, fresh: int) -> bool:
-        return migration.is_urgent or self._room.is_there(migration.operator, fresh, migration.why)
+        at_once = migration.is_urgent or migration.settings.vertical
+        return at_once or self._room.is_there(migration.operator, fresh, migration.why)
 
     # -- the manager's thread: its beginning --------------------------------------------------------------------------
 
@@ -216,8 +217,8 @@ class Migrations:
         """Whether the step is behind us; if not, it is tried again."""
         assert migration.steps is not None
         parts = _present(manager, migration, migration.steps[migration.number])
-        prepare = migration.settings.prepare
-        answer = self._process.change(lambda manager: manager.move(migration.operator, parts, first, prepare=prepare))
+        how = {"prepare": migration.settings.prepare, "vertical": migration.settings.vertical}
+        answer = self._process.change(lambda manager: manager.move(migration.operator, parts, first, **how))
         match answer:
             case Accepted(plan):
                 move = manager.moves[plan]

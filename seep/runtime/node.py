@@ -377,10 +377,12 @@ def _ignore(_: object) -> None:
 
 def prepare_process() -> None:
     """Makes this process ready for many short waits: kernels loaded, no long pauses, threads that give way quickly."""
+    from primitives import regroup
     from primitives.state import frame, rows
 
     frame.warm_up()
     rows.warm_up()
+    regroup.warm_up()
     warm_up_counting()
     sys.setswitchinterval(SWITCH_INTERVAL)
     gc.collect()

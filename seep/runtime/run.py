@@ -320,6 +320,7 @@ class Run:
         gap: float | str | None = None,
         gap_epochs: int | None = None,
         prepare: bool | None = None,
+        vertical: bool | None = None,
         at: float | str | None = None,
         epoch: int | None = None,
     ) -> MigrationHandle:
@@ -333,7 +334,8 @@ class Run:
             if target is None:
                 raise UserError(f"migrate {operator!r} to what? Give a number of instances, or slots by instance")
             operator = {operator: target}
-        chosen = {"strategy": strategy, "batch": batch, "gap": gap, "gap_epochs": gap_epochs, "prepare": prepare}
+        chosen = {"strategy": strategy, "batch": batch, "gap": gap, "gap_epochs": gap_epochs}
+        chosen |= {"prepare": prepare, "vertical": vertical}
         return self._requests.migrate(operator, chosen, at, epoch)
 
     def migrate_stream(self, operator: str, rows: Any) -> MigrationHandle:

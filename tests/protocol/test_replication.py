@@ -28,7 +28,7 @@ from seep.protocol.messages import (
 )
 from seep.protocol.replication import Replication
 from seep.protocol.view import MANAGER, STORAGE, View
-from tests.protocol.staging import GRAPH, PASS, SUM, SUM1, letter, letters, life, node_of, view_of
+from tests.protocol.staging import GRAPH, OUT, PASS, SUM, SUM1, letter, letters, life, node_of, view_of
 from tests.protocol.test_holder import checkpoint
 from tests.protocol.test_manager import HOME, Desk, started
 
@@ -295,6 +295,16 @@ def test_new_instances_fetch_their_slots_from_different_replicas() -> None:
         stored(made, node, 4)
     _, effects = made.manager.move("sum", {1: SlotSet([2]), 2: SlotSet([3])})
     assert {order.holder for order in letters(effects, WarmUp)} == set(NODES)
+
+
+def test_a_vertical_move_goes_to_a_replica_in_use_and_any_other_to_an_idle_node() -> None:
+    for vertical in (True, False):
+        made = Desk(spare=["idle"])
+        made.manager.replicate({SUM: (HOME[OUT],)})
+        made.acknowledge()
+        stored(made, HOME[OUT], 4, (HOME[OUT],))
+        made.manager.move("sum", {1: SlotSet([2])}, vertical=vertical)
+        assert made.current(SUM1).node == (HOME[OUT] if vertical else "idle")
 
 
 def test_a_backup_in_storage_counts_whoever_tells_of_it() -> None:

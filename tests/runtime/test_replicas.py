@@ -101,6 +101,17 @@ def test_slots_are_handed_over_to_a_replica_holder_and_on_while_nodes_die(host: 
         finished(run)
 
 
+def test_an_instance_more_lives_where_a_replica_is_and_no_vm_is_taken(host: Host) -> None:
+    with start(host, counting(), backup=REPLICAS, **options(spare=0)) as run:
+        replicated(run)
+        before, nodes = holders(run), set(run.nodes)
+        handle = run.migrate("counter", 2, "batched", batch=32, vertical=True)
+        handle.wait(30)
+        assert run.placement["counter[1]"] in before
+        assert set(run.nodes) == nodes
+        finished(run)
+
+
 def test_backups_in_storage_bring_an_instance_back_twice_and_are_cleared_away(host: Host, tmp_path: Path) -> None:
     storage = StorageSettings(location=str(tmp_path), every=1000)
     with start(host, counting(), backup=IN_STORAGE, storage=storage, **options(spare=2)) as run:

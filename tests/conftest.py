@@ -20,6 +20,12 @@ LONG = (
     "tests/vmpool/test_standalone.py",
     "tests/runtime/test_elastic.py",
     "tests/spark/test_drivers.py",
+    "tests/runtime/test_migrations.py",
+    "tests/runtime/test_balancing.py",
+    "tests/runtime/test_corruption.py",
+    "tests/runtime/test_replicas.py",
+    "tests/runtime/test_larger_than_memory.py",
+    "tests/runtime/test_evolving.py",
 )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numba import njit
 from numpy.typing import NDArray
 
 from primitives.errors import EnvironmentFault, InternalError
@@ -102,7 +103,7 @@ def merge_chunks(chunks: Sequence[Chunk]) -> Chunk:
     """One chunk with the same effect as applying `chunks` in order: the last word on each row wins.
 
     Law: restore([merge_chunks(chunks)]) = restore(chunks). Costs a filter of the rows that only one chunk mentions, and
-    a group-by of the others.
+    a look into a hash table for each of the others.
     """
     if not chunks:
         raise InternalError("there is nothing to merge: merge_chunks needs at least one chunk")
@@ -140,8 +141,43 @@ def _last_words(words: Sequence[pa.RecordBatch], identity: Sequence[str]) -> tup
 
 def _last_of_each(identities: pa.RecordBatch, lengths: Sequence[int]) -> NDArray[np.bool_]:
     """A mask of the rows that no later row equals; `lengths` are those of the parts within which rows are distinct."""
+    hashes = hash_keys(identities.columns)
+    few = 2 * max(lengths) > len(hashes)  # of them are in question, then it pays to find out which
+    disputed = np.flatnonzero(_disputed(hashes, lengths)) if few else np.arange(len(hashes))
+    heirs = disputed[_last_alike(hashes[disputed])]
+    overridden = heirs != disputed
+    if not _same_rows(identities, disputed[overridden], heirs[overridden]):  # two keys have one hash
+        return _last_of_groups(identities, disputed)
     last = np.ones(len(identities), np.bool_)
-    disputed = np.flatnonzero(_disputed(hash_keys(identities.columns), lengths))
+    last[disputed[overridden]] = False
+    return last
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _last_alike(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """For each hash, where it is for the last time."""
+    bits = 1
+    while 1 << bits < 2 * len(hashes):
+        bits += 1
+    table, mask, last = np.zeros(1 << bits, np.int64), (1 << bits) - 1, np.empty(len(hashes), np.int64)
+    for at in range(len(hashes) - 1, -1, -1):
+        place = np.int64(hashes[at] >> np.uint64(64 - bits))
+        while table[place] and hashes[table[place] - 1] != hashes[at]:
+            place = (place + 1) & mask
+        if not table[place]:
+            table[place] = at + 1
+        last[at] = table[place] - 1
+    return last
+
+
+def _same_rows(batch: pa.RecordBatch, some: NDArray[np.int64], others: NDArray[np.int64]) -> bool:
+    mine, theirs = pa.array(some), pa.array(others)
+    return all(_plain(column.take(mine)).equals(_plain(column.take(theirs))) for column in batch.columns)
+
+
+def _last_of_groups(identities: pa.RecordBatch, disputed: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """The same by the rows themselves, whatever their hashes; it takes several times as long."""
+    last = np.ones(len(identities), np.bool_)
     last[disputed] = False
     candidates = pa.table(
         [_plain(column) for column in identities.take(pa.array(disputed)).columns], names=identities.schema.names

@@ -96,6 +96,14 @@ def _move_texts(column: pa.Array, places: Ints, kind: type[np.signedinteger[Any]
     return pa.Array.from_buffers(column.type, len(column), buffers)
 
 
+def warm_up() -> None:
+    """Compiles what most batches need, or loads it from Numba's cache, so that the first one need not wait for it."""
+    kinds = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.string(), pa.large_string())
+    batch = pa.record_batch([pa.array([1, None, 2]).cast(kind) for kind in kinds], names=list(map(str, kinds)))
+    sizes_of(np.zeros(1, np.uint32), 1)
+    regrouped(batch, np.array([1, 0, 1], np.int32), np.array([1, 2]))
+
+
 # --- compiled ---------------------------------------------------------------------------------------------------------
 
 

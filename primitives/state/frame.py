@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numba import njit
 from numpy.typing import NDArray
 
 from primitives.chunk import Chunk
-from primitives.errors import UserError
+from primitives.errors import Damaged, UserError
 from primitives.slots import DEFAULT_SLOT_BITS, SlotSet, check_slot_bits, slots_of
 from primitives.state.bitmap import Bitmap, common_rows
 from primitives.state.changes import Changes, Tracked
@@ -21,6 +22,7 @@ from primitives.state.columns import DeclaredColumns
 from primitives.state.container import check_fits
 from primitives.state.fixed import Selection, row_numbers
 from primitives.state.index import Index, Located
+from primitives.state.probe import Probe
 from primitives.state.table import Table
 
 Rows = NDArray[np.int64]
@@ -31,6 +33,9 @@ _SAMPLE = 64
 
 #: A frame with more row numbers than this is compacted when most of them are free.
 _WORTH_COMPACTING = 1 << 16
+
+#: Rows that are restored at a time.
+_PART = 1 << 16
 
 _NO_ROWS = np.empty(0, np.int64)
 
@@ -161,7 +166,7 @@ class Frame(Tracked[_Log]):
         interval = self._changes.current
         if interval is not None and len(rows):
             interval.log.deleted.append(self._table.to_arrow(self._table.keys, rows))
-        np.subtract.at(self._rows_in_slot, slots_of(self._table.hashes(rows), self.slot_bits), 1)
+        self._count(self._table.hashes(rows), -1)
         self._index.remove(rows)
         return len(rows)
 
@@ -213,7 +218,34 @@ class Frame(Tracked[_Log]):
             check_fits(chunk, self, self.version, self._slot_keys, self._declared.all)
             self.drop(chunk.replaced)
             self.delete(chunk.deleted)
-            self.put(chunk.rows, **{name: chunk.rows[name] for name in self._columns})
+            self._upsert(chunk.rows)
+
+    def _upsert(self, rows: pa.RecordBatch) -> None:
+        """Puts distinct rows, some at a time, so that what is made of them stays in the cache."""
+        held = self._rows_in_slot > 0
+        self._index.make_room(len(rows))
+        for start in range(0, len(rows), _PART):
+            part = rows.slice(start, _PART)
+            probe = self._table.probe(self._declared.keys_from(part))
+            if held[slots_of(probe.hashes, self.slot_bits)].any():
+                self.put(part, **{name: part[name] for name in self._columns})
+            else:
+                self._append(part, probe)
+
+    def _append(self, part: pa.RecordBatch, probe: Probe) -> None:
+        """Adds distinct rows of slots that held none."""
+        rows = self._index.append(probe)
+        count = rows.stop - rows.start
+        self._count(probe.hashes[:count], 1)
+        for name, column in self._columns.items():
+            self._table.assign(column, rows, part[name].slice(0, count))
+        self._touch(row_numbers(rows))
+        if count < len(part):
+            key = part.select(self._declared.keys.names).slice(count, 1).to_pylist()[0]
+            raise Damaged(
+                f"what is restored into state '{self.name}' has two rows with the key {key}, so it is not what was "
+                "written; restore another copy, or an earlier checkpoint"
+            )
 
     def drop(self, slots: SlotSet) -> None:
         """See `State.drop`. Costs a hash of each key, unless the slots are empty."""
@@ -260,7 +292,7 @@ class Frame(Tracked[_Log]):
     def _number(self, rows: pa.RecordBatch) -> Rows:
         """New rows for keys that have none, without a word in the logs, where their numbers may be left over."""
         located = self._index.locate(self._declared.keys_from(rows), create=True)
-        np.add.at(self._rows_in_slot, slots_of(located.hashes[located.created], self.slot_bits), 1)
+        self._count(located.hashes[located.created], 1)
         self._unlog(located.rows)
         return located.rows
 
@@ -279,7 +311,7 @@ class Frame(Tracked[_Log]):
         located = self._index.locate(columns, create=True)
         rows = located.rows[located.created]
         if len(rows):
-            np.add.at(self._rows_in_slot, slots_of(located.hashes[located.created], self.slot_bits), 1)
+            self._count(located.hashes[located.created], 1)
             self._touch(rows)
         return located
 
@@ -317,6 +349,9 @@ class Frame(Tracked[_Log]):
     def _assign(self, name: str, rows: Rows, values: pa.Array) -> None:
         self._table.assign(self._columns[name], rows, values)
         self._table.tidy(lambda: self._index.rows)
+
+    def _count(self, hashes: NDArray[np.uint64], change: int) -> None:
+        _count(self._rows_in_slot, slots_of(hashes, self.slot_bits), change)
 
     def _touch(self, rows: Rows) -> None:
         interval = self._changes.current
@@ -441,6 +476,13 @@ class ColumnView:
         """A copy of the values of rows."""
         column = self._frame._columns[self._name]
         return self._frame._table.to_arrow([column], self._frame._checked(rows))[0]
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _count(counts: NDArray[np.int64], slots: NDArray[np.uint32], change: int) -> None:
+    """As `np.add.at`, but several times as fast."""
+    for slot in slots:
+        counts[slot] += change
 
 
 def warm_up() -> None:

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from primitives.errors import EnvironmentFault
 from primitives.state.bitmap import Bitmap
-from primitives.state.fixed import Selection
+from primitives.state.fixed import Selection, row_numbers
 from primitives.state.memory import Region
+from primitives.state.probe import Probe
 from primitives.state.segments import (
     COUNTS,
     CREATED,
@@ -20,12 +21,15 @@ from primitives.state.segments import (
     FACTS,
     FREE,
     PLACES,
+    ROOMY,
     ROWS,
     SEGMENTS,
     Segments,
+    append,
     insert_all,
     locate,
     remove,
+    spread,
 )
 from primitives.state.table import Table
 
@@ -92,6 +96,29 @@ class Index:
         self._table.set_defaults(rows[created])
         return Located(rows, created, probe.hashes)
 
+    def append(self, probe: Probe) -> slice:
+        """New rows at the end for keys, of which none has a row, in their order; several times as fast as `locate`.
+
+        If a key has a row after all, then it and those after it get none.
+        """
+        first, count = self.end, len(probe.hashes)
+        self._reserve(count, len(probe.data))
+        self._table.append(first, probe)
+        done = 0
+        while (done := append(self._segments(), self._table.stored(), probe, done)) < count and self._is_used_up:
+            self._add_segments(1)
+        self._abandon(row_numbers(slice(self.end, first + count)))
+        rows = slice(first, self.end)
+        self.live.add(row_numbers(rows))
+        return rows
+
+    def make_room(self, more: int) -> None:
+        """Makes segments for so many rows more if they are most of all, rather than to split them again and again."""
+        if more > len(self):
+            depth = ((len(self) + more - 1) // ROOMY).bit_length()
+            self._add_segments(max((1 << depth) - int(self._counts[SEGMENTS]), 0))
+            spread(self._segments(), depth)
+
     def distinct(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Those of the given numbers that are rows, each once."""
         members = self.live.discard(rows)
@@ -103,9 +130,12 @@ class Index:
         self._free.reserve(int(self._counts[FREE]) + len(rows))
         remove(self._segments(), self._table.hashes(rows), rows)
         self.live.discard(rows)
+        self._abandon(rows)
+        self._table.tidy(lambda: self.rows)
+
+    def _abandon(self, rows: NDArray[np.int64]) -> None:
         self._table.release(rows)
         self._table.clear(rows)
-        self._table.tidy(lambda: self.rows)
 
     def compact(self, without: NDArray[np.int64]) -> NDArray[np.int64]:
         """Removes rows, numbers the others anew without gaps, and gives memory back; returns their old numbers.
@@ -119,6 +149,7 @@ class Index:
         self.live.renumber(rows)
         self._free.truncate(0)
         self._clear()
+        self.make_room(len(rows))
         self._counts[ROWS] = len(rows)
         hashes, done = self._table.hashes(slice(0, len(rows))), 0
         while (done := insert_all(self._segments(), hashes, done)) < len(rows):
@@ -139,6 +170,11 @@ class Index:
     @property
     def _room(self) -> int:
         return len(self._places.array) // PLACES
+
+    @property
+    def _is_used_up(self) -> bool:
+        """Whether every segment that there is memory for is in use."""
+        return bool(self._counts[SEGMENTS] == self._room)
 
     def _segments(self) -> Segments:
         """What compiled code needs; not to be kept, as it holds views of regions."""

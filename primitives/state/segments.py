@@ -34,6 +34,9 @@ _PLACE_BITS = 10
 PLACES = 1 << _PLACE_BITS
 _FULL = PLACES * 3 // 4
 
+#: Keys that segments are made for ahead of time, on average: so few that hardly any is split for having more.
+ROOMY = _FULL * 9 // 10
+
 #: With a good hash a directory has a few entries for each segment. If it would need more, then splits do not help.
 ENTRIES = 16
 
@@ -198,14 +201,48 @@ def _create(table: Segments, stored: Stored, probe: Probe, at: Integer, place: I
     """The new row of a key, whose search ended at `place`; or -1 if another segment is needed first."""
     free = table.counts[FREE]
     row = table.free[free - 1] if free else table.counts[ROWS]
-    if _is_full(table, place >> _PLACE_BITS):
-        if not _insert(table, probe.hashes[at], row):
-            return -1
-    else:
-        _occupy(table, place, _content(probe.hashes[at], row))
+    if not _enter(table, probe.hashes[at], row, place):
+        return -1
     table.counts[FREE if free else ROWS] += -1 if free else 1
     store_key(stored, row, probe, at)
     return np.int64(row)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def append(table: Segments, stored: Stored, probe: Probe, first: Integer) -> Integer:
+    """Inserts rows at the end, which hold the keys from `first` on already; returns how far it got.
+
+    It stops where it runs out of segments, and at a key that has another row.
+    """
+    count = len(probe.hashes)
+    table, stored, probe = _pointers(table), stored_pointers(stored), probe_pointers(probe)
+    for at in range(first, count):
+        prefetch(table.places, _home(table, probe.hashes[min(at + _BLOCK, count - 1)]))
+        place = _place_of_new(table, probe.hashes[at])
+        if place >= 0:
+            _occupy(table, place, _content(probe.hashes[at], table.counts[ROWS]))
+        elif not _append_after_search(table, stored, probe, at):  # rarely, so that only this is a call
+            return at
+        table.counts[ROWS] += 1
+    return count
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _append_after_search(table: Segments, stored: Stored, probe: Probe, at: Integer) -> bool:
+    place = _search(table, stored, probe, at, _home(table, probe.hashes[at]))
+    return not table.places[place] and _enter(table, probe.hashes[at], table.counts[ROWS], place)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _place_of_new(table: Segments, key_hash: np.uint64) -> Integer:
+    """The empty place for a key if a look at tags shows that it is new, and there is room for it; otherwise -1."""
+    tag, place, is_like_another = key_hash & _TAG, _home(table, key_hash), False
+    while table.places[place]:
+        is_like_another |= table.places[place] >> _UPPER == tag  # no branch, which takes half as long again
+        place = _next(place)
+    segment = place >> _PLACE_BITS
+    overflows = table.facts[segment * FACTS + _OVERFLOW] != 0
+    return -1 if is_like_another or overflows or _is_full(table, segment) else place
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -217,6 +254,15 @@ def insert_all(table: Segments, hashes: Words, first: Integer) -> Integer:
         if not _insert(table, hashes[row], row):
             return row
     return len(hashes)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _enter(table: Segments, key_hash: np.uint64, row: Integer, place: Integer) -> bool:
+    """Inserts a row whose key was looked for up to the empty `place`; or not, if another segment is needed first."""
+    if _is_full(table, place >> _PLACE_BITS):
+        return bool(_insert(table, key_hash, row))
+    _occupy(table, place, _content(key_hash, row))
+    return True
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -253,6 +299,19 @@ def _occupy(table: Segments, place: Integer, content: np.uint64) -> None:
 
 
 # --- growing ----------------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def spread(table: Segments, depth: int) -> None:
+    """Splits segments until the tags in each share so many bits, as far as there is room and none overflows."""
+    table = _pointers(table)
+    for bits in range(depth):
+        for tag in range(1 << bits):
+            segment = _segment(table, np.uint64(tag))
+            shallow = table.facts[segment * FACTS + _LOCAL_DEPTH] == bits
+            alone = not table.facts[segment * FACTS + _OVERFLOW]
+            if shallow and alone and not _add_segment(table, segment, segment, np.uint64(tag)):
+                return
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]

@@ -167,6 +167,19 @@ class Table:
             np.uint64((1 << len(self.keys)) - 1),
         )
 
+    def append(self, first: int, probe: Probe) -> None:
+        """Writes keys as those of the rows from `first` on, for which there is room and which are not in use."""
+        rows = slice(first, first + len(probe.hashes))
+        words, matrix = probe.words.reshape(-1, self._key_width), self._matrix()
+        for word in range(self._plain):
+            matrix[rows, word] = words[:, word]
+        for column in self.keys:
+            if column.is_span:
+                pairs = words[:, column.head : column.head + 2].copy()
+                self._store_spans(column, row_numbers(rows), pairs, probe.data)
+        if probe.nullable:
+            self._nulls.array[rows] = probe.nulls
+
     def set_defaults(self, rows: Ints) -> None:
         """Gives new rows the default of each value column."""
         if self._null_bits:
@@ -213,10 +226,10 @@ class Table:
                 arrays.append(from_numbers(column.kind, _from_words(column.kind, next(words)), valid))
         return arrays
 
-    def assign(self, column: Column, rows: Ints, values: pa.Array) -> None:
+    def assign(self, column: Column, rows: Selection, values: pa.Array) -> None:
         """Writes values, in order, so the last one for a row stays."""
         if column.is_span:
-            self._assign_spans(column, rows, values)
+            self._assign_spans(column, row_numbers(rows), values)
         else:
             self._numbers(column)[rows] = _zero_where_null(to_numbers(values), values)
         self._nullable = self._nullable or values.null_count > 0
@@ -228,6 +241,9 @@ class Table:
         words = np.empty((len(rows), 2), np.uint64)
         data = _encode_spans(values, words, head=0, shift=0)
         self._heap.reserve(len(data))
+        self._store_spans(column, rows, words, data)
+
+    def _store_spans(self, column: Column, rows: Ints, words: NDArray[np.uint64], data: Bytes) -> None:
         store(self._spans(column), rows, words.reshape(-1), data, self._heap.region.array, self._heap.counts)
 
     def fold(self, column: Column, name: str, rows: Ints, values: pa.Array) -> None:

@@ -218,3 +218,29 @@ def test_a_chunk_whose_deletions_are_not_identities_is_refused() -> None:
 def test_a_chunk_whose_key_is_not_part_of_its_identity_is_refused() -> None:
     with pytest.raises(InternalError, match="must be among its identity"):
         replace(make_chunk(FULL, {}, set()), keys=("count",))
+
+
+def test_rows_that_equal_nothing_by_value_are_still_told_apart_by_what_they_are() -> None:
+    """NaN is not even itself, so what a look at equal hashes cannot confirm has to be grouped."""
+    schema = pa.schema([("x", pa.float64()), ("n", pa.int64())])
+    chunks = [
+        replace(
+            make_chunk(SlotSet.empty(), {}, set()),
+            keys=("x",),
+            identity=("x",),
+            rows=pa.RecordBatch.from_pylist([{"x": float("nan"), "n": n}, {"x": 1.0, "n": -n}], schema),
+            deleted=pa.RecordBatch.from_pylist([], pa.schema([schema.field("x")])),
+        )
+        for n in (1, 2)
+    ]
+    assert sorted(merge_chunks(chunks).rows["n"].to_pylist()) == [-2, 2]
+
+
+def test_many_changes_to_few_rows_merge_like_few_changes_to_many() -> None:
+    """How the rows in question are found depends on how many there are."""
+    base = make_chunk(FULL, {("a", seq): 0 for seq in range(500)}, set())
+    for step in (1, 50):
+        changes = [make_chunk(SlotSet.empty(), {("a", s): n for s in range(0, 500, step)}, set()) for n in (1, 2, 3)]
+        merged = merge_chunks([base, *changes])
+        expected = {("a", seq): 0 if seq % step else 3 for seq in range(500)}
+        assert {(r["word"], r["seq"]): r["count"] for r in merged.rows.to_pylist()} == expected

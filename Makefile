@@ -39,11 +39,12 @@ simulate: setup ## a narrated run of a small query, simulated: it loses a node, 
 soak: setup ## simulate SCHEDULES=100000 random schedules with faults from SEED=1 on
 	$(BIN)/python -m seep.simulator soak --schedules $(SCHEDULES) --seed $(SEED)
 
-bench: setup ## measure the primitives against plain kernels, the runtime, recovery in parallel, and state
+bench: setup ## measure the primitives against plain kernels, the runtime, recovery in parallel, state, and migration
 	$(BIN)/python benchmarks/primitives.py
 	$(BIN)/python benchmarks/runtime.py
 	$(BIN)/python benchmarks/parallel_recovery.py
 	$(BIN)/python benchmarks/state.py
+	$(BIN)/python benchmarks/migration.py
 
 lock: setup ## pin again what setup.py asks for (LOCK_ARGS=--upgrade moves every pin to its newest version)
 	CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet --extra dev --build-deps-for editable --allow-unsafe \

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import gcd
 
 import numpy as np
 from numba import njit
@@ -18,17 +19,34 @@ KEYS = 1_000_000
 #: Keys that `Drifting` draws from at any time, and by how many these move on in a second.
 DRIFT = KEYS // 20
 
-_TURN = 618_033  # has no divisor in common with KEYS
+#: Has no divisor in common with a power of ten.
+_TURN = 618_033
 
 
-def at_random(partition: int, first: int, count: int) -> dict[str, Numbers]:  # noqa: ARG001
+@dataclass(frozen=True, slots=True)
+class AtRandom:
     """Every key is as likely at every position."""
-    return {"key": _at_random(first, count)}
+
+    keys: int = KEYS
+
+    def __call__(self, partition: int, first: int, count: int) -> dict[str, Numbers]:  # noqa: ARG002
+        return {"key": _at_random(first, count, self.keys)}
 
 
-def in_turn(partition: int, first: int, count: int) -> dict[str, Numbers]:  # noqa: ARG001
-    """Every key once in any KEYS positions, neighbours far apart."""
-    return {"key": np.arange(first, first + count, dtype=np.int64) * _TURN % KEYS}
+@dataclass(frozen=True, slots=True)
+class InTurn:
+    """Every key once in any `keys` positions, neighbours far apart."""
+
+    keys: int = KEYS
+
+    def __post_init__(self) -> None:
+        assert gcd(_TURN, self.keys) == 1, "some keys would never come"
+
+    def __call__(self, partition: int, first: int, count: int) -> dict[str, Numbers]:  # noqa: ARG002
+        return {"key": np.arange(first, first + count, dtype=np.int64) * _TURN % self.keys}
+
+
+at_random, in_turn = AtRandom(), InTurn()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +68,10 @@ def counts(columns: Columns, rows: int, block: int = 1 << 22) -> Numbers:
 
 
 @njit(cache=True)  # type: ignore[untyped-decorator]
-def _at_random(first: int, count: int) -> Numbers:
+def _at_random(first: int, count: int, below: int) -> Numbers:
     keys = np.empty(count, np.int64)
     for row in range(count):
-        keys[row] = _random(first + row, KEYS)
+        keys[row] = _random(first + row, below)
     return keys
 
 

@@ -46,15 +46,16 @@ def _folded(batch: pa.RecordBatch) -> dict[str, pa.Array | Numbers]:
 
 def rows_read(run: seep.Run) -> int:
     """By what the source log says."""
-    return _rows(run.positions("source"))
+    return rows_of(run.positions("source"))
 
 
 def rows_committed(run: seep.Run) -> int:
     """Rows that were read in epochs that the sink has committed."""
-    return _rows(run.manager_process.ask(lambda manager: manager.log.after(_SOURCE, manager.safe.of(_SINK))[0]))
+    return rows_of(run.manager_process.ask(lambda manager: manager.log.after(_SOURCE, manager.safe.of(_SINK))[0]))
 
 
-def _rows(positions: Mapping[int, Any]) -> int:
+def rows_of(positions: Mapping[int, Any]) -> int:
+    """Rows up to these positions of a source."""
     return sum(Position(*position).rows for position in positions.values())
 
 

@@ -246,13 +246,15 @@ class Migrations:
             self._process.change(lambda manager: (None, manager.checkpoint(operator)))
 
     def _is_over(self, manager: Manager, migration: Migration) -> bool:
-        """When its plans are complete, and what was handed over is known."""
+        """When its plans are complete, and what was handed over is known, and the latency at the sinks."""
         if not migration.is_settled or not migration.taken:
             return migration.is_settled
         last, reported = migration.taken[-1], self._process.metrics.reported
         assert last.complete is not None
         is_late = self._process.events.now > last.complete + _REPORTS
-        return is_late or all(reported(each) > last.first for each in last.targets if each in manager.placement)
+        sinks = [each for each in manager.placement if manager.graph.kind(each.operator) is Kind.SINK]
+        those = [*sinks, *(each for each in last.targets if each in manager.placement)]
+        return is_late or all(reported(each) > last.first for each in those)
 
     def _close(self, manager: Manager, migration: Migration, state: State) -> None:
         now = self._process.events.now

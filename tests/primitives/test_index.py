@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from primitives.hashing import hash_keys
 from primitives.state import memory, segments, table
 from primitives.state.bitmap import Bitmap, common_rows
+from primitives.state.fixed import row_numbers
 from primitives.state.index import Index
 from primitives.state.memory import Region
 from primitives.state.table import Table
@@ -98,6 +100,35 @@ def test_compaction_numbers_rows_in_their_old_order() -> None:
     assert index.compact(np.array([9])).tolist() == [1, 2, 3, 5, 6, 7, 8]
     assert locate(index, np.arange(10), create=False).tolist() == [-1, 0, 1, 2, -1, 3, 4, 5, 6, -1]
     assert locate(index, np.array([4]), create=True).tolist() == [7]
+
+
+def append(index: Index, keys: NDArray[np.int64]) -> slice:
+    return index.append(index._table.probe([pa.array(keys, pa.int64())]))
+
+
+def test_new_keys_are_appended_behind_all_rows_and_numbers_that_are_free_stay_so() -> None:
+    index = new_index()
+    locate(index, np.arange(10), create=True)
+    index.remove(np.array([3, 9]))
+    assert append(index, np.arange(100, 105)) == slice(10, 15)
+    assert locate(index, np.arange(100, 105), create=False).tolist() == [10, 11, 12, 13, 14]
+    assert row_numbers(index.rows).tolist() == [0, 1, 2, 4, 5, 6, 7, 8, 10, 11, 12, 13, 14]
+    assert sorted(locate(index, np.array([7, 200, 201, 202]), create=True).tolist()) == [3, 7, 9, 15]
+
+
+@pytest.mark.parametrize("mask", [0, 0x3FF << 22, 2**64 - 1])
+def test_nothing_is_appended_from_a_key_on_that_has_a_row(mask: int) -> None:
+    """With a weak hash, keys are in one segment, where there is room again, and behind it in its overflow."""
+    with mock.patch.object(table, "hash_keys", lambda columns: hash_keys(columns) & np.uint64(mask)):
+        index = new_index()
+        locate(index, np.arange(1000), create=True)
+        index.remove(np.arange(100))
+        for there in range(990, 1000):
+            end = index.end
+            assert append(index, np.array([there + 1000, there, there + 2000])) == slice(end, end + 1)
+            assert not index._table._words.array[index.end : index.end + 2].any()
+        assert len(index) == 910
+        assert locate(index, np.array([1990, 1999, 2990, 2999]), create=False).tolist() == [1000, 1009, -1, -1]
 
 
 # --- bitmap -----------------------------------------------------------------------------------------------------------

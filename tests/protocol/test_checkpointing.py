@@ -55,6 +55,17 @@ def test_a_checkpoint_is_due_on_demand_and_once() -> None:
     assert not machine.is_due(1, 0)
 
 
+def test_plans_that_come_soon_after_a_checkpoint_share_the_next_one() -> None:
+    machine = Checkpointing(SUM, node_of(SUM), CheckpointSettings(every=1000, apart=5), None, 10)
+    machine.on_view(view_of(TOPOLOGY))
+    machine.wanted = False
+    machine.owed = True
+    assert [machine.is_due(epoch, changed=0) for epoch in (14, 15)] == [False, True]
+    machine.taken(15)
+    machine.on_counted(Copy((HOME,), 15))
+    assert not machine.is_due(999, changed=0)
+
+
 def test_only_one_checkpoint_is_under_way_at_a_time() -> None:
     machine = checkpointing()
     machine.taken(1)

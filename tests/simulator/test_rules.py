@@ -180,7 +180,7 @@ CUTS = Plan(
     only=(What.PERSIST, What.RESTART, What.CHECKPOINT, What.MOVE),
 )
 BROKEN_FOR_CUTS = {
-    complete_a_cut_before_the_sinks_have_committed_it: 100,
+    complete_a_cut_before_the_sinks_have_committed_it: 400,
     forget_what_changed_since_the_last_cut: 200,
 }
 

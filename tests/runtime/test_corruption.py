@@ -39,7 +39,7 @@ from tests.storage.damage import KINDS, WAYS, How, damaged, kind_of
 
 QUERY = "stored"
 #: For each kind of file and of damage.
-SEEDS = 6
+SEEDS = 3
 
 #: Rows by operator and container.
 State = Mapping[str, pa.Table]

@@ -13,7 +13,7 @@ from seep.simulator.schedule import Outcome, Plan, Verdict, run_schedule
 from seep.simulator.soak import Summary, report, soak
 from seep.simulator.world import Limits
 
-SCHEDULES = 5_000
+SCHEDULES = 3_000
 
 
 @pytest.fixture(scope="module")

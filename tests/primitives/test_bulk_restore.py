@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -20,8 +21,10 @@ from primitives.hashing import hash_keys
 from primitives.slots import SlotSet
 from primitives.state import frame as frame_module
 from primitives.state import segments, table
+from primitives.state.budget import MemoryBudget
 from primitives.state.frame import Frame
 from primitives.state.index import Index
+from primitives.state.spilling_frame import SpillingFrame
 from tests.primitives.frame_machine import content, texts
 from tests.primitives.two_instances import FULL, SLOT_BITS
 
@@ -170,6 +173,28 @@ def test_room_is_made_in_an_index_that_holds_keys_with_one_hash_only() -> None:
         frame = grown(0, 3000)
         frame._index.make_room(10_000)
         check_holds(frame, 0, 3000)
+
+
+def test_slots_that_are_on_disk_do_not_count_as_empty(tmp_path: Path) -> None:
+    kinds = {"id": pa.int64()}, {"n": pa.int64()}
+    with closing(SpillingFrame("counts", *kinds, budget=MemoryBudget(1 << 20), directory=tmp_path)) as frame:
+        frame.put(np.arange(1000), n=0)
+        frame.mark(0)
+        frame.put(np.arange(1000), n=np.arange(1000))
+        delta = frame.snapshot(SlotSet.full(8), since=0)
+        frame.put(np.arange(1000), n=7)
+        frame.spill(SlotSet.full(8))
+        frame.restore([delta])
+        assert len(frame) == 1000
+        check_holds(frame, 0, 1000)
+
+
+def test_what_is_restored_keeps_to_a_budget_of_memory(tmp_path: Path) -> None:
+    kinds, budget = ({"id": pa.int64()}, {"n": pa.int64()}), MemoryBudget(1 << 16)
+    with closing(SpillingFrame("counts", *kinds, budget=budget, directory=tmp_path)) as frame:
+        frame.restore([grown(0, 50_000).snapshot(SlotSet.full(8))])
+        assert frame.held().sizes.sum() <= 1 << 16
+        assert len(frame) == 50_000
 
 
 # --- damage -----------------------------------------------------------------------------------------------------------

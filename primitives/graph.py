@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import cached_property
 from types import MappingProxyType
@@ -41,6 +41,7 @@ class Operator:
     name: str
     kind: Kind
     slot_bits: int = DEFAULT_SLOT_BITS
+    keeps_extra: bool = False  #: stateless, and yet a cut has something of each of its instances
 
     def __post_init__(self) -> None:
         if not 0 <= self.slot_bits <= MAX_SLOT_BITS:
@@ -108,15 +109,13 @@ class QueryGraph:
 
     def to_json(self) -> dict[str, object]:
         return {
-            "operators": [
-                {"name": o.name, "kind": o.kind.value, "slot_bits": o.slot_bits} for o in self.operators.values()
-            ],
+            "operators": [asdict(operator) for operator in self.operators.values()],
             "edges": [list(edge) for edge in self.edges],
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, list]) -> QueryGraph:  # type: ignore[type-arg]
-        operators = [Operator(o["name"], Kind(o["kind"]), o["slot_bits"]) for o in data["operators"]]
+        operators = [Operator(**(given | {"kind": Kind(given["kind"])})) for given in data["operators"]]
         return cls(operators, [Edge(*edge) for edge in data["edges"]])
 
 

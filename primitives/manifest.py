@@ -159,7 +159,7 @@ class ContainerState(Stored):
 class Extra(Stored):
     """What one instance keeps that belongs to no slot; what it is only the operator knows."""
 
-    instance: NonNegativeInt
+    slot: NonNegativeInt  #: who gets this one of the instance's slots gets it
     key: str
     size: NonNegativeInt
     crc: NonNegativeInt
@@ -211,12 +211,12 @@ class Component(Stored):
         """For each container, what to read for the state of `slots`; see `readings`."""
         return {name: readings(container.blobs, slots) for name, container in self.containers.items()}
 
-    def extras_of(self, instance: int, parallelism: int) -> list[Extra]:
-        """What one of so many new instances takes over of what belongs to no slot; several come to be merged.
+    def extras_of(self, slots: SlotSet) -> list[Extra]:
+        """What the owner of `slots` takes over of what belongs to no slot; several come to be merged.
 
-        Law: each goes to exactly one of the new instances; to the same one if there are as many as before.
+        Law: each goes to exactly one new instance; and each to another if slots are assigned as they were.
         """
-        return [extra for extra in self.extras if extra.instance * parallelism // self.parallelism == instance]
+        return [extra for extra in self.extras if extra.slot in slots]
 
     def needs_full(self, slots: SlotSet, max_deltas: int) -> bool:
         """Whether the owner of `slots` had better write all of its state next time, and not what changed."""
@@ -320,7 +320,7 @@ class Manifest(Stored):
     def check_operators(self, stateful: Iterable[str], *, allow_dropped: bool = False) -> frozenset[str]:
         """Which of the operators begin empty, as nothing is stored for them; UserError if state of others is lost."""
         declared = frozenset(stateful)
-        stored = {name for name, component in self.components.items() if component.blobs}
+        stored = {name for name, component in self.components.items() if any(component.every_blob())}
         dropped = sorted(stored - declared)
         if dropped and not allow_dropped:
             raise UserError(

@@ -60,7 +60,7 @@ def persist_state(
         slots=mine,
         slot_bits=slot_bits,
         containers=containers,
-        extra=None if extra is None else _write_extra(owner, extra, put),
+        extra=None if extra is None else _write_extra(owner, mine, extra, put),
     )
 
 
@@ -72,9 +72,9 @@ def retrieve_state(component: Component, slots: SlotSet, get: GetRange) -> tuple
     return tuple(_read(reading, get) for readings in component.needed(slots).values() for reading in readings)
 
 
-def retrieve_extras(component: Component, instance: int, parallelism: int, get: Callable[[str], Piece]) -> list[bytes]:
-    """What a new instance takes over of what belongs to no slot: that of several if there are fewer than before."""
-    return [_read_extra(extra, get) for extra in component.extras_of(instance, parallelism)]
+def retrieve_extras(component: Component, slots: SlotSet, get: Callable[[str], Piece]) -> tuple[bytes, ...]:
+    """What the owner of `slots` takes over of what belongs to no slot: that of several, if there are fewer now."""
+    return tuple(_read_extra(extra, get) for extra in component.extras_of(slots))
 
 
 def _in_rows(checkpoint: Checkpoint, mine: SlotSet, piece: int) -> Iterator[Chunk]:
@@ -107,9 +107,9 @@ def _read(reading: Reading, get: GetRange) -> Chunk:
     return read_blob(reading.blob.index, reading.slots, pieces, key)
 
 
-def _write_extra(owner: InstanceId, data: bytes, put: Put) -> Extra:
+def _write_extra(owner: InstanceId, slots: SlotSet, data: bytes, put: Put) -> Extra:
     key = put(f"{owner.index}-extra", [data])
-    return Extra(instance=owner.index, key=key, size=len(data), crc=zlib.crc32(data))
+    return Extra(slot=min(slots), key=key, size=len(data), crc=zlib.crc32(data))
 
 
 def _read_extra(extra: Extra, get: Callable[[str], Piece]) -> bytes:

@@ -118,6 +118,16 @@ class StatelessOperator(Operator):
 
     keeps_state: ClassVar[bool] = False
 
+    def get_extra(self) -> bytes | None:
+        """Odds and ends that no output needs, like a cache: checkpoints in storage take them along. Override if so.
+
+        An instance that is restored after a failure begins without them.
+        """
+        return None
+
+    def set_extra(self, extras: Sequence[bytes]) -> None:
+        """Takes over what `get_extra` gave at the checkpoint that a run begins from: of several, if there are fewer."""
+
 
 class Custom(Definition):
     """Puts a user's operator into a query: given a subclass, another factory, or an object, of which copies are run."""
@@ -128,6 +138,7 @@ class Custom(Definition):
         self.operator = operator
         if not self._new().keeps_state:
             self.kind = Kind.STATELESS  # type: ignore[misc]  # the operator says which kind it is
+            self.keeps_extra = _keeps_extra(self._new())  # type: ignore[misc]
 
     def output(self, operator: str, inputs: Sequence[Input]) -> pa.Schema:
         """See `Definition.output`."""
@@ -156,6 +167,10 @@ class Custom(Definition):
         if not isinstance(made, Operator):
             raise UserError(f"{made!r} is no operator; make an object of a subclass of Operator")
         return made
+
+
+def _keeps_extra(operator: Operator) -> bool:
+    return isinstance(operator, StatelessOperator) and type(operator).get_extra is not StatelessOperator.get_extra
 
 
 # --- what is checked --------------------------------------------------------------------------------------------------
@@ -247,6 +262,24 @@ class _Running(Base):
             made.append(self._process(piece))
         made += self._notify(piece)
         return concat([batch for batch in made if batch is not None], self.setting.output)
+
+    def extra(self) -> bytes | None:
+        """See `Logic.extra`."""
+        return self._said(self._operator.get_extra) if isinstance(self._operator, StatelessOperator) else None
+
+    def take_over(self, extras: Sequence[bytes]) -> None:
+        """See `Logic.take_over`."""
+        if isinstance(self._operator, StatelessOperator):
+            self._said(partial(self._operator.set_extra, extras))
+
+    def _said(self, function: Callable[[], bytes | None]) -> bytes | None:
+        try:
+            extra = function()
+        except Exception as error:
+            raise UserError(f"operator '{self.setting.operator}', odds and ends: {describe(error)}") from error
+        if extra is not None and not isinstance(extra, bytes):
+            raise UserError(f"operator '{self.setting.operator}': its get_extra() returned {extra!r}; return bytes")
+        return extra
 
     def _process(self, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch | None:
         if self._operator.keeps_state or len(self._inputs) > 1:

@@ -40,6 +40,7 @@ class Definition(ABC):
     """An operator between sources and sinks. It travels to the nodes with the query, so it holds no open resources."""
 
     kind: ClassVar[Kind]
+    keeps_extra: ClassVar[bool] = False  #: its instances, though stateless, give something to cuts
 
     @abstractmethod
     def output(self, operator: str, inputs: Sequence[Input]) -> pa.Schema:

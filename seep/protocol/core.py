@@ -378,14 +378,15 @@ class ManagerCore:
             case Kind.SINK:
                 return FromCommits(self.safe.of(instance))
             case Kind.STATELESS:
-                return FromNothing(self.safe.of(instance))
+                return self._from_beginning(instance, self.graph.operators[instance.operator].keeps_extra)
         if instance in self.backups:
             return self._from_backup(instance, node)
-        if instance not in self._unsaved:
-            return None
+        return self._from_beginning(instance) if instance in self._unsaved else None
+
+    def _from_beginning(self, instance: InstanceId, has_part: bool = True) -> FromCut | FromNothing:
         epoch = self.safe.of(instance)
         is_first = instance in self._first and epoch == self.beginning.epoch > 0
-        return FromCut(epoch) if is_first else FromNothing(epoch)
+        return FromCut(epoch) if is_first and has_part else FromNothing(epoch)
 
     def _from_backup(self, instance: InstanceId, node: str | None) -> FromBackup:
         copy = self.backups[instance]
@@ -398,6 +399,7 @@ class ManagerCore:
         assert origin is not None
         identity = self.roster.next_incarnation(instance)
         self.roster.seat(identity, node)
+        self.replication.begin(instance)
         self._starts.setdefault(node, []).append(StartInstance(identity, origin, self.safe.trimmed[instance]))
         self._view_is_old = True
 

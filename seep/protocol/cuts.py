@@ -52,6 +52,7 @@ class Persist(NamedTuple):
     slots: SlotSet
     base: int | None
     chunks: tuple[Any, ...]
+    extra: bytes | None = None  #: what belongs to no slot
 
 
 class Recall(NamedTuple):
@@ -62,9 +63,10 @@ class Recall(NamedTuple):
 
 
 class Recalled(NamedTuple):
-    """To the instance: chunks to restore in order."""
+    """To the instance: chunks to restore in order, and what earlier owners of its slots kept that belongs to none."""
 
     chunks: tuple[Any, ...]
+    extras: tuple[bytes, ...] = ()
 
 
 class CutComplete(NamedTuple):

@@ -12,7 +12,7 @@ class Cutting:
     """Cuts one after another, at most one under way; each builds on the last complete one, up to `chain` in a row."""
 
     def __init__(self, graph: QueryGraph, chain: int) -> None:
-        self._graph = graph
+        self._with_parts = [o for o in graph.order if graph.kind(o) is Kind.STATEFUL or graph.operators[o].keeps_extra]
         self._longest = chain
         #: the cut that was announced last, and the one that is not complete yet
         self.announced: Cut | None = None
@@ -55,13 +55,13 @@ class Cutting:
             self.underway.positions.setdefault(operator, {}).update(message.positions)
 
     def persisted(self, message: Persisted, topology: Topology) -> bool:
-        """Takes a part, if it is one, whichever incarnation wrote it: after an epoch, slots have only one state."""
+        """Takes a part, if it is one, of the first incarnation that told: after an epoch, slots have only one state."""
         owner, underway = message.owner.instance, self.underway
         if underway is None or message.cut != underway.cut.id:
             return False
         if message.part.slots != topology.slots(owner, underway.cut.epoch):
             return False
-        underway.parts[owner] = message.part
+        underway.parts.setdefault(owner, message.part)
         return True
 
     def is_owed_by(self, instance: InstanceId, topology: Topology) -> bool:
@@ -72,7 +72,7 @@ class Cutting:
     def _wanted(self, underway: CutUnderWay, topology: Topology) -> list[InstanceId]:
         """Those that a cut has to have a part of."""
         epoch, only = underway.cut.epoch, underway.cut.only
-        operators = self._graph.of_kind(Kind.STATEFUL) if only is None else (only,)
+        operators = self._with_parts if only is None else (only,)
         return [i for o in operators for i in topology.instances(o, epoch)]
 
     # -- a cut ends ---------------------------------------------------------------------------------------------------

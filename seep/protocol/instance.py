@@ -21,8 +21,8 @@ from primitives.slots import SlotSet
 from primitives.trim import trim
 from seep.protocol.effects import Effect, Post, Wake
 from seep.protocol.inbox import Inbox
-from seep.protocol.logic import Logic, Piece
-from seep.protocol.messages import MAX_WATERMARK, Attach, Data, FromNothing, StateMoved, Trim
+from seep.protocol.logic import Piece
+from seep.protocol.messages import MAX_WATERMARK, Attach, Data, StateMoved, Trim
 from seep.protocol.view import Incarnation, View
 
 Batch = TypeVar("Batch")
@@ -298,29 +298,6 @@ class Instance(ABC, Generic[Batch]):
     def _drain(self) -> list[Effect]:
         effects, self._effects = self._effects, []
         return effects
-
-
-class StatelessInstance(Instance[Batch]):
-    """Keeps nothing; safe up to what all its receivers are safe up to, healed by replay alone."""
-
-    def __init__(self, me: Incarnation, given: Surroundings[Batch], logic: Logic[Batch]) -> None:
-        super().__init__(me, given)
-        self._logic = logic
-
-    def start(self, origin: FromNothing, trimmed: int = 0) -> list[Effect]:
-        self.outbox.trim(trimmed)
-        self._begin(origin.epoch)
-        return self._drain()
-
-    def _compute(self, piece: Piece[Batch]) -> Mapping[Edge, Batch]:
-        return self._logic.process(piece)
-
-    def _on_trim(self, message: Trim) -> None:
-        """A replay need not go on to what all receivers have by now; its senders may not have it any more."""
-        super()._on_trim(message)
-        if self.phase is Phase.RUNNING and message.epoch > self.processed:
-            self.inbox.skip_to(message.epoch)
-            self._advance()
 
 
 def _union(messages: Sequence[Data]) -> tuple[dict[int, tuple[Any, ...]], int, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from primitives.checkpoint import ProcessingState
@@ -44,6 +44,14 @@ class Logic(Protocol[Batch]):
 
     def changed(self, since: int) -> int:
         """How many entries of the state changed since a marked epoch."""
+        ...
+
+    def extra(self) -> bytes | None:
+        """What a stateless one has to say at a cut, for whoever begins from it."""
+        ...
+
+    def take_over(self, extras: Sequence[bytes]) -> None:
+        """What those had that owned its slots at the cut it begins from."""
         ...
 
 

@@ -12,7 +12,7 @@ from primitives.outbox import Outbox
 from seep.protocol.checkpointing import CheckpointSettings
 from seep.protocol.effects import Effect, Post
 from seep.protocol.holder import Holder
-from seep.protocol.instance import Instance, StatelessInstance, Surroundings
+from seep.protocol.instance import Instance, Surroundings
 from seep.protocol.logic import Logic, SourceLogic
 from seep.protocol.messages import (
     AdoptParts,
@@ -43,6 +43,7 @@ from seep.protocol.messages import (
 from seep.protocol.sink import SinkInstance
 from seep.protocol.source import SourceInstance
 from seep.protocol.stateful import StatefulInstance
+from seep.protocol.stateless import StatelessInstance
 from seep.protocol.view import MANAGER, Incarnation, View
 
 Batch = TypeVar("Batch")

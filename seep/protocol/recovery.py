@@ -8,7 +8,7 @@ from primitives.graph import InstanceId, QueryGraph
 from seep.protocol.core import Handler, ManagerCore, ManagerSettings, Phase
 from seep.protocol.cuts import Beginning
 from seep.protocol.effects import Effect, Event, StateLost
-from seep.protocol.messages import BackupFound, FindBackup, Restored, RestoreFailed
+from seep.protocol.messages import BackupFound, FindBackup, FromNothing, Restored, RestoreFailed
 from seep.protocol.replication import BackupCopy, is_there
 from seep.protocol.view import STORAGE
 
@@ -98,6 +98,8 @@ class RecoveringManager(ManagerCore):
         else:
             self._seat(instance, node, origin)
             self._effects.append(Event("rebound", str(instance), f"to {node}"))
+            if isinstance(origin, FromNothing):
+                self._tell(self.cuts.restored(instance, origin.epoch, self.topology))
 
     def _retire(self, instance: InstanceId) -> None:
         super()._retire(instance)

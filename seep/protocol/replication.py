@@ -112,6 +112,11 @@ class Replication:
         self.regroup({owner: tuple(n for n in group if n != node) for owner, group in self.groups.items()})
         return [owner for owner, chain in self._chains.items() if node in chain.holders]
 
+    def begin(self, owner: InstanceId) -> None:
+        """Its next incarnation begins from what is recorded: what single holders have beyond that does not count."""
+        if owner in self._chains:
+            self._chains[owner] = _Chain(self._chains[owner].holders)
+
     def void(self, owner: InstanceId, before: Order) -> None:
         """Backups of lower order are of a past that was amended."""
         self._chains.pop(owner, None)

@@ -98,7 +98,10 @@ class Compiler:
 
     @cached_property
     def _graph(self) -> QueryGraph:
-        operators = [Operator(v.name, _kind(v), self._slot_bits(v)) for v in self._query.vertices.values()]
+        operators = [
+            Operator(v.name, _kind(v), self._slot_bits(v), getattr(v.definition, "keeps_extra", False))
+            for v in self._query.vertices.values()
+        ]
         if self._failing:
             operators.append(Operator(DEAD_LETTERS_SINK, Kind.SINK, self._query.slot_bits))
         return QueryGraph(operators, [*self._streams, *self._letter_edges.values()])

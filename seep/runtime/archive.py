@@ -12,12 +12,12 @@ from primitives.checkpoint import Checkpoint
 from primitives.chunk import Chunk
 from primitives.errors import InternalError, SeepError
 from primitives.evolution import Evolution
-from primitives.graph import InstanceId
 from primitives.manifest import Manifest, manifests_of
-from primitives.persist import persist_state, retrieve_state
+from primitives.persist import persist_state, retrieve_extras, retrieve_state
 from primitives.slots import SlotSet
-from seep.protocol.cuts import Part, Persist
+from seep.protocol.cuts import Part, Persist, Recalled
 from seep.protocol.messages import Persisted, PersistFailed
+from seep.protocol.view import Incarnation
 from seep.storage.catalogue import Catalogue
 from seep.storage.layout import blob_key
 from seep.storage.location import store_of
@@ -46,7 +46,7 @@ class Archive:
         slots: SlotSet,
         declared: Sequence[Chunk],
         evolution: Evolution | None,
-        give: Callable[[tuple[Chunk, ...]], None],
+        give: Callable[[Recalled], None],
         fail: Callable[[BaseException], None],
     ) -> None:
         """Gives what the checkpoint has of these slots, as the operator declares its state now."""
@@ -74,26 +74,28 @@ class Archive:
             owner, part.owner.number, 0, cut.epoch, part.base, part.slots, part.chunks, (), trimmed=cut.epoch
         )
         try:
-            written = persist_state(checkpoint, self._putter(owner, cut.id), self._settings.codec, slot_bits=slot_bits)
+            put = self._putter(part.owner, cut.id)
+            written = persist_state(checkpoint, put, self._settings.codec, slot_bits=slot_bits, extra=part.extra)
         except SeepError as reason:
             return PersistFailed(part.owner, cut.id, str(reason))
         return Persisted(part.owner, cut.id, Part(part.slots, part.base, written.model_dump_json()))
 
-    def _putter(self, owner: InstanceId, checkpoint: int) -> Callable[[str, Sequence[Any]], str]:
+    def _putter(self, owner: Incarnation, checkpoint: int) -> Callable[[str, Sequence[Any]], str]:
+        """Each incarnation writes under names of its own: one that was given up may still be about it."""
+
         def put(name: str, parts: Sequence[Any]) -> str:
-            key = blob_key(self._query, checkpoint, owner.operator, name)
+            key = blob_key(self._query, checkpoint, owner.instance.operator, f"{name}-{owner.number}")
             self._store.put(key, parts)
             return key
 
         return put
 
-    def _state(
-        self, operator: str, slots: SlotSet, declared: Sequence[Chunk], evolution: Evolution
-    ) -> tuple[Chunk, ...]:
+    def _state(self, operator: str, slots: SlotSet, declared: Sequence[Chunk], evolution: Evolution) -> Recalled:
         component = self._beginning.components.get(operator)
         if component is None:
-            return ()
-        return evolution.adapted(retrieve_state(component, slots, self._store.get), declared, slots)
+            return Recalled(())
+        extras = retrieve_extras(component, slots, self._store.get)
+        return Recalled(evolution.adapted(retrieve_state(component, slots, self._store.get), declared, slots), extras)
 
     @cached_property
     def _store(self) -> BlobStore:

@@ -26,7 +26,7 @@ from primitives.spill import SpillStore
 from seep.operators.room import Room
 from seep.protocol.checkpointing import CheckpointSettings
 from seep.protocol.courier import Frame
-from seep.protocol.cuts import Part, Persist, Recalled
+from seep.protocol.cuts import Part, Persist
 from seep.protocol.effects import Effect, Event, Post
 from seep.protocol.holder import Holder
 from seep.protocol.instance import Instance
@@ -256,7 +256,7 @@ class NodeProcess:
             slots,
             tuple(logic.state.snapshot(SlotSet.empty())),
             getattr(logic, "evolution", None),
-            lambda chunks: _ignore(hosted.handle(Recalled(chunks))),
+            lambda recalled: _ignore(hosted.handle(recalled)),
             lambda reason: self.failed(hosted.me, 0, reason),
         )
 

@@ -162,7 +162,7 @@ def check_resume(program: Program, options: RunOptions) -> None:
     manifest = catalogue.standing(program.resume.checkpoint)
     stateful = [o for o in program.graph.order if program.graph.kind(o) is Kind.STATEFUL]
     manifest.check_operators(stateful, allow_dropped=options.allow_dropped_state)
-    for operator in stateful:
+    for operator in (*stateful, *(o for o, spec in program.graph.operators.items() if spec.keeps_extra)):
         if operator in manifest.components:
             _check_component(program, operator, manifest.components[operator], options.allow_dropped_state)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from primitives.slots import SlotSet
-from seep.protocol.cuts import Beginning, CutComplete, Part, Persist
+from seep.protocol.cuts import Beginning, CutComplete, Part, Persist, Recalled
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,8 @@ class Saved:
     beginning: Beginning
     #: operator -> what was written, in the order in which it has to be restored
     parts: Mapping[str, tuple[tuple[SlotSet, tuple[Any, ...]], ...]]
+    #: operator -> what belongs to no slot, by one of the slots of whoever wrote it
+    extras: Mapping[str, Mapping[int, bytes]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -34,15 +36,20 @@ class Archive:
         """Parts that build on the cut before come after what that has; those that do not replace it by themselves."""
         earlier = self.saved.parts if any(part.base is not None for part in cut.parts.values()) else {}
         parts: dict[str, tuple[tuple[SlotSet, tuple[Any, ...]], ...]] = {}
+        extras: dict[str, dict[int, bytes]] = {}
         for instance, part in cut.parts.items():
             before = parts.get(instance.operator, earlier.get(instance.operator, ()))
-            parts[instance.operator] = (*before, (part.slots, self._parts[part.reference].chunks))
-        self.saved = Saved(Beginning(cut.cut.epoch, cut.positions, generation), parts)
+            written = self._parts[part.reference]
+            parts[instance.operator] = (*before, (part.slots, written.chunks))
+            if written.extra is not None:
+                extras.setdefault(instance.operator, {})[min(part.slots)] = written.extra
+        self.saved = Saved(Beginning(cut.cut.epoch, cut.positions, generation), parts, extras)
 
-    def read(self, operator: str, slots: SlotSet) -> tuple[Any, ...]:
-        """What the last complete cut has of these slots, as chunks to restore in order."""
+    def read(self, operator: str, slots: SlotSet) -> Recalled:
+        """What the last complete cut has of these slots."""
         found: list[Any] = []
         for written, chunks in self.saved.parts.get(operator, ()):
             if common := written & slots:
                 found += [chunk.select(common) for chunk in chunks]
-        return tuple(found)
+        extras = self.saved.extras.get(operator, {})
+        return Recalled(tuple(found), tuple(extra for slot, extra in extras.items() if slot in slots))

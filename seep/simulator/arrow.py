@@ -6,7 +6,7 @@ run uses those, so each Arrow schedule also compares the containers with plain d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import TypeAlias
@@ -66,6 +66,12 @@ class Vectorised:
 
     def batch(self, piece: Piece[Batch]) -> Batch:
         raise NotImplementedError
+
+    def extra(self) -> bytes | None:
+        return None
+
+    def take_over(self, extras: Sequence[bytes]) -> None:
+        pass
 
     def changed(self, since: int) -> int:
         return self.state.changed(since)

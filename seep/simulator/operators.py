@@ -64,9 +64,23 @@ class Keyed:
     def changed(self, since: int) -> int:
         return self.state.changed(since)
 
+    def extra(self) -> bytes | None:
+        return None
+
+    def take_over(self, extras: Sequence[bytes]) -> None:
+        pass
+
 
 class Map(Keyed):
-    """Stateless: drops every fifth value, and moves rows to other keys."""
+    """Stateless: drops every fifth value, and moves rows to other keys; what it has extra is one for each instance."""
+
+    taken: tuple[bytes, ...] = ()
+
+    def extra(self) -> bytes:
+        return b"+".join(sorted(self.taken)) or b"new"
+
+    def take_over(self, extras: Sequence[bytes]) -> None:
+        self.taken = tuple(extras)
 
     def rows(self, piece: Piece[Rows]) -> Sequence[Row]:
         return [((key * 5 + value) % 11, value * 3 + 1, time) for key, value, time in rows_of(piece) if value % 5]

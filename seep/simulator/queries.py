@@ -25,7 +25,10 @@ class Shape:
     edges: tuple[Edge, ...]
 
     def graph(self, rng: random.Random) -> QueryGraph:
-        operators = [Operator(name, _kind(logic), rng.choice((1, 2, 2, 3))) for name, logic in self.logic.items()]
+        operators = [
+            Operator(name, _kind(logic), rng.choice((1, 2, 2, 3)), keeps_extra=logic is Map)
+            for name, logic in self.logic.items()
+        ]
         return QueryGraph(operators, self.edges)
 
 

@@ -13,7 +13,7 @@ from primitives.graph import InstanceId, Kind
 from seep.protocol.checkpointing import CheckpointSettings
 from seep.protocol.core import ManagerSettings
 from seep.protocol.courier import Courier, Frame
-from seep.protocol.cuts import CutAbandoned, CutComplete, Persist, Recall, Recalled
+from seep.protocol.cuts import CutAbandoned, CutComplete, Persist, Recall
 from seep.protocol.effects import Commit, Effect, Event, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
 from seep.protocol.holder import Holder
 from seep.protocol.logic import Logic, SourceLogic
@@ -265,8 +265,8 @@ class World:
                 case Persist():
                     self._persist(process, effect)
                 case Recall(owner, slots):
-                    chunks = self.archive.read(owner.instance.operator, slots)
-                    self.network.send(Channel(STORE, process, owner), (owner, Recalled(chunks)))
+                    recalled = self.archive.read(owner.instance.operator, slots)
+                    self.network.send(Channel(STORE, process, owner), (owner, recalled))
                 case CutComplete():
                     self.archive.complete(effect, self.lives)
                     self.tally.count("cut complete")

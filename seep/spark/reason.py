@@ -9,8 +9,11 @@ CANCELLED = "cancelled"
 WORKER_GONE = "its Python worker exited: killed, out of memory, or crashed"
 SPARK_GONE = "Spark's JVM is gone"
 
-#: From a Python traceback to where Spark's text goes on.
-_TRACEBACK = r"PythonException: [^\n]*?(Traceback .*?)(?: SQLSTATE: \w+|\n\tat |\n\nDriver stacktrace|\Z)"
+#: From a Python traceback to where Spark's text goes on: as the JVM has it, and as pyspark has it in a session.
+_TRACEBACK = (
+    r"(?:PythonException: [^\n]*?|from the Python worker:\s*)"
+    r"(Traceback .*?)(?: SQLSTATE: \w+|\n\tat |\n\n(?:Driver|JVM) stacktrace|\Z)"
+)
 
 #: Patterns from the most telling on, and what each says; the first that occurs wins.
 _KNOWN: list[tuple[str, Callable[[re.Match[str]], str]]] = [

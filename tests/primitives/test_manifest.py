@@ -277,25 +277,35 @@ def test_a_blob_replaces_nothing_that_it_does_not_speak_for() -> None:
 # --- what belongs to no slot ------------------------------------------------------------------------------------------
 
 
+BITS = 5
+
+
+def shares(count: int) -> list[SlotSet]:
+    return split_evenly(SlotSet.full(BITS), count)
+
+
 def extras(count: int) -> Component:
-    kept = [Extra(instance=each, key=f"extra {each}", size=1, crc=0) for each in range(count)]
-    parts = [part(each, NONE, containers={}, extra=extra) for each, extra in enumerate(kept)]
+    kept = [Extra(slot=min(slots), key=f"extra {each}", size=1, crc=0) for each, slots in enumerate(shares(count))]
+    parts = [
+        part(each, slots, containers={}, extra=extra, slot_bits=BITS)
+        for each, (slots, extra) in enumerate(zip(shares(count), kept, strict=True))
+    ]
     return component_of(parts)
 
 
 @given(st.integers(1, 20), st.integers(1, 20))
 def test_each_extra_goes_to_one_new_instance(before: int, after: int) -> None:
     component = extras(before)
-    taken = [extra.instance for instance in range(after) for extra in component.extras_of(instance, after)]
-    assert taken == list(range(before))
+    taken = [extra.key for slots in shares(after) for extra in component.extras_of(slots)]
+    assert taken == [f"extra {each}" for each in range(before)]
 
 
 def test_extras_stay_where_they_are_if_there_are_as_many_instances_as_before() -> None:
-    assert [extra.instance for extra in extras(5).extras_of(3, 5)] == [3]
+    assert [extra.key for extra in extras(5).extras_of(shares(5)[3])] == ["extra 3"]
 
 
 def test_extras_come_together_when_there_are_fewer_instances() -> None:
-    assert [extra.instance for extra in extras(4).extras_of(1, 2)] == [2, 3]
+    assert [extra.key for extra in extras(4).extras_of(shares(2)[1])] == ["extra 2", "extra 3"]
 
 
 def test_extras_are_among_the_blobs() -> None:

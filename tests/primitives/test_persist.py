@@ -205,20 +205,22 @@ def with_extras(storage: Storage, *extras: bytes) -> Component:
     bare = Checkpoint(InstanceId("sample", 0), 1, 1, 5, None, SlotSet.empty(), (), (), 5)
     return component_of(
         [
-            persist_state(replace(bare, owner=InstanceId("sample", at)), storage.put, slot_bits=0, extra=extra)
-            for at, extra in enumerate(extras)
+            persist_state(
+                replace(bare, owner=InstanceId("sample", at), slots=slots), storage.put, slot_bits=4, extra=extra
+            )
+            for at, (extra, slots) in enumerate(zip(extras, split_evenly(SlotSet.full(4), len(extras)), strict=True))
         ]
     )
 
 
 def test_what_belongs_to_no_slot_comes_together_on_fewer_instances(storage: Storage) -> None:
     component = with_extras(storage, b"one", b"two", b"three")
-    assert retrieve_extras(component, 0, 2, storage.get) == [b"one", b"two"]
-    assert retrieve_extras(component, 1, 2, storage.get) == [b"three"]
+    fewer = split_evenly(SlotSet.full(4), 2)
+    assert [retrieve_extras(component, slots, storage.get) for slots in fewer] == [(b"one", b"two"), (b"three",)]
 
 
 def test_damage_of_what_belongs_to_no_slot_is_found(storage: Storage) -> None:
     component = with_extras(storage, b"one")
     storage.blobs["orders/12/counter/0-extra"] = b"two"
     with pytest.raises(EnvironmentFault, match="0-extra is damaged"):
-        retrieve_extras(component, 0, 1, storage.get)
+        retrieve_extras(component, SlotSet.full(4), storage.get)

@@ -12,7 +12,7 @@ from primitives.slots import SlotSet
 from primitives.topology import Arrival, Assignment, Topology, Version
 from seep.protocol.checkpointing import CheckpointSettings
 from seep.protocol.effects import Commit, Effect, OpenSink, Wake
-from seep.protocol.instance import Instance, Phase, StatelessInstance, Surroundings
+from seep.protocol.instance import Instance, Phase, Surroundings
 from seep.protocol.messages import (
     MAX_WATERMARK,
     Attach,
@@ -40,6 +40,7 @@ from seep.protocol.messages import (
 from seep.protocol.sink import CommitAccepted, CommitRefused, SinkInstance, SinkOpened
 from seep.protocol.source import SourceInstance
 from seep.protocol.stateful import StatefulInstance
+from seep.protocol.stateless import StatelessInstance
 from seep.protocol.view import MANAGER, Incarnation, Seat, View
 from seep.simulator.operators import Row, Rows
 from tests.protocol.staging import (

@@ -8,7 +8,7 @@ from primitives.checkpoint import Checkpoint
 from primitives.graph import InstanceId
 from primitives.topology import Topology
 from seep.protocol.effects import Effect, OpenSink, Post
-from seep.protocol.instance import Phase, StatelessInstance
+from seep.protocol.instance import Phase
 from seep.protocol.messages import (
     Attach,
     BackupFound,
@@ -37,6 +37,7 @@ from seep.protocol.node import Node
 from seep.protocol.sink import SinkInstance
 from seep.protocol.source import SourceInstance
 from seep.protocol.stateful import StatefulInstance
+from seep.protocol.stateless import StatelessInstance
 from seep.protocol.view import MANAGER, Incarnation, Seat
 from seep.simulator.operators import Rows
 from tests.protocol.staging import (

@@ -35,6 +35,14 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "x.py", line 1, in f\n  
             "ValueError: no, never",
         ),
         (
+            f"An exception was thrown from the Python worker:\n{TRACEBACK}ValueError: no,\nnever",
+            "ValueError: no, never",
+        ),
+        (
+            f"An exception was thrown from the Python worker:\n{TRACEBACK}ValueError: no\n\nJVM stacktrace:\no{STACK}",
+            "ValueError: no",
+        ),
+        (
             f"{ABORTED}ExecutorLostFailure (executor 1 exited caused by one of the running tasks) Reason: Remote RPC "
             f"client disassociated. Likely due to containers exceeding thresholds.{STACK}",
             "executor 1 was lost: Remote RPC client disassociated",

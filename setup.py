@@ -36,6 +36,7 @@ EXTRAS = {
         "pip-tools>=7.4",
         "pre-commit>=4.0",
         "pytest>=8.2",
+        "pytest-timeout>=2.3",
         "pytest-xdist>=3.6",
         "rocksdict>=0.3.29",  # the extra `disk`
         "ruff>=0.12",

@@ -99,3 +99,7 @@ class Tracked(Generic[Log]):
     def release(self, epoch: int) -> None:
         """See `State.release`."""
         self._changes.release(epoch)
+
+    def adopt(self, slots: SlotSet) -> None:
+        """See `State.adopt`."""
+        self._changes.replace(slots)

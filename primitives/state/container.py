@@ -47,6 +47,10 @@ class State(Protocol):
         """Applies each chunk, in order, by the law of `Chunk`; all that builds on a `FileChunk` in the same call."""
         ...
 
+    def adopt(self, slots: SlotSet) -> None:
+        """Counts `slots`, with what was restored of them before, as replaced now."""
+        ...
+
     def drop(self, slots: SlotSet) -> None:
         """Forgets the slots; the next delta says so."""
         ...

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from primitives.errors import UserError
+from primitives.file_chunk import FileChunk
 from primitives.slots import SlotSet
 from primitives.state.budget import Spillable
 from primitives.state.container import Closable, State
@@ -61,6 +62,19 @@ class Containers:
         self._check_covered(by_name)
         for name, container in self._containers.items():
             container.restore(by_name[name])
+
+    def restore_ahead(self, chunks: Iterable[Any]) -> bool:
+        """See `ProcessingState.restore_ahead`: files are taken over only together with what builds on them."""
+        given = tuple(chunks)
+        if any(isinstance(chunk, FileChunk) for chunk in given):
+            return False
+        self.restore(given)
+        return True
+
+    def adopt(self, slots: SlotSet) -> None:
+        """See `State.adopt`."""
+        for container in self._containers.values():
+            container.adopt(slots)
 
     def _check_covered(self, by_name: dict[str, list[Any]]) -> None:
         if unknown := sorted(by_name.keys() - self._containers.keys()):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from primitives.checkpoint import ProcessingState
 from primitives.graph import InstanceId
@@ -15,6 +15,13 @@ from seep.protocol.view import Incarnation, View
 Batch = TypeVar("Batch")
 
 
+class Warm(NamedTuple):
+    """A backup of slots that are to come: what of it is not restored yet, and its epoch."""
+
+    epoch: int
+    chunks: tuple[Any, ...]
+
+
 class KeyedInstance(Instance[Batch]):
     """Both halves of plan kind 1: hands over slots that leave, waits for and takes in slots that arrive."""
 
@@ -22,8 +29,8 @@ class KeyedInstance(Instance[Batch]):
         super().__init__(me, given)
         self.state = state
         self.departures = Departures(me, state)
-        #: (epoch of the handover, origin) -> (epoch of the backup, chunks): state of arriving slots, fetched ahead
-        self._warm: dict[tuple[int, InstanceId], tuple[int, tuple[Any, ...]]] = {}
+        #: (epoch of the handover, origin) -> state of arriving slots, fetched ahead
+        self._warm: dict[tuple[int, InstanceId], Warm] = {}
         #: the last epoch before which slots have left
         self._left = 0
         self._handlers[StateMoved] = self._on_state_moved
@@ -82,16 +89,17 @@ class KeyedInstance(Instance[Batch]):
                 self._process(work, slots)
 
     def _take_in(self, message: StateMoved, slots: SlotSet) -> None:
-        base = self._warm.pop((message.epoch, message.sender.instance), None)
+        warm = self._warm.pop((message.epoch, message.sender.instance), None)
         before: tuple[Any, ...] = ()
         if message.base is not None:
-            assert base is not None, "a handover that builds on a base was asked for with that base"
-            before = base[1]
+            assert warm is not None, "a handover that builds on a base was asked for with that base"
+            before = warm.chunks
         self.state.restore((*before, *message.chunks))  # in one call, as chunks of files build on one another
+        self.state.adopt(slots)
         self.departures.returned(slots)
 
     def _bases_from(self, sender: InstanceId) -> dict[int, int]:
-        return {epoch: base for (epoch, origin), (base, _) in self._warm.items() if origin == sender}
+        return {epoch: warm.epoch for (epoch, origin), warm in self._warm.items() if origin == sender}
 
     # -- views --------------------------------------------------------------------------------------------------------
 

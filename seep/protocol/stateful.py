@@ -13,7 +13,7 @@ from seep.protocol.checkpointing import Checkpointing, CheckpointSettings, Copy
 from seep.protocol.cuts import Persist, Recall, Recalled
 from seep.protocol.effects import Effect
 from seep.protocol.instance import Phase, Surroundings, Work
-from seep.protocol.keyed import KeyedInstance
+from seep.protocol.keyed import KeyedInstance, Warm
 from seep.protocol.logic import Logic, Piece
 from seep.protocol.messages import (
     BackupCounted,
@@ -204,7 +204,10 @@ class StatefulInstance(KeyedInstance[Batch]):
     def _warm_with(self, warm_up: WarmUp, checkpoint: Checkpoint | None) -> None:
         """From now on only what changed since that backup is needed of the origin."""
         if checkpoint is not None and warm_up.first > self.processed and warm_up.origin in self._needs():
-            self._warm[warm_up.first, warm_up.origin] = (checkpoint.epoch, checkpoint.state)
+            is_free = warm_up.slots.isdisjoint(self._slots_kept())  # else what is here is still needed
+            is_restored = is_free and self.state.restore_ahead(checkpoint.state)
+            warm = Warm(checkpoint.epoch, () if is_restored else checkpoint.state)
+            self._warm[warm_up.first, warm_up.origin] = warm
             self._ask(warm_up.origin, self._needs()[warm_up.origin])
 
     # -- views and trims ----------------------------------------------------------------------------------------------

@@ -128,6 +128,14 @@ class Cells:
                 for key, value in cells.items():
                     self.put_in(slot, key, value)
 
+    def restore_ahead(self, chunks: Iterable[CellChunk]) -> bool:
+        self.restore(chunks)
+        return True
+
+    def adopt(self, slots: SlotSet) -> None:
+        if self._intervals:
+            self._intervals[-1].replaced |= slots
+
     def drop(self, slots: SlotSet) -> None:
         for slot in slots:
             self._cells.pop(slot, None)

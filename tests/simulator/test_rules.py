@@ -154,6 +154,10 @@ def forget_what_changed_since_the_last_cut() -> AbstractContextManager[Any]:
     return patch.object(Cells, "snapshot", since_the_backup)
 
 
+def forget_that_what_was_restored_ahead_is_new() -> AbstractContextManager[Any]:
+    return patch.object(Cells, "adopt", lambda _self, _slots: None)
+
+
 ALL: tuple[What, ...] = ()
 REPLICAS = (What.REPLICATE, What.KILL, What.CHECKPOINT, What.JOIN)
 
@@ -177,16 +181,23 @@ BROKEN: dict[Callable[[], AbstractContextManager[Any]], tuple[tuple[What, ...], 
     give_a_new_life_the_incarnations_of_the_last: ((What.RESTART, What.KILL), 100),
 }
 
-#: The same for rules of cuts, which take longer runs: several cuts and restarts in each.
+#: The same for rules that take longer runs to be broken: several cuts and restarts in each, or many moves.
 CUTS = Plan(
     most_faults=25,
     over_steps=2500,
     limits=Limits(rows=24, steps=40_000),
     only=(What.PERSIST, What.RESTART, What.CHECKPOINT, What.MOVE),
 )
-BROKEN_FOR_CUTS = {
-    complete_a_cut_before_the_sinks_have_committed_it: 400,
-    forget_what_changed_since_the_last_cut: 200,
+MOVES = Plan(
+    most_faults=25,
+    over_steps=2500,
+    limits=Limits(rows=40, steps=30_000),
+    only=(What.PREPARED_MOVE, What.KILL_CONCERNED, What.MIGRATE),
+)
+BROKEN_IN_LONG_RUNS: dict[Callable[[], AbstractContextManager[Any]], tuple[Plan, int]] = {
+    complete_a_cut_before_the_sinks_have_committed_it: (CUTS, 400),
+    forget_what_changed_since_the_last_cut: (CUTS, 200),
+    forget_that_what_was_restored_ahead_is_new: (MOVES, 300),
 }
 
 
@@ -202,10 +213,12 @@ def test_the_simulator_notices_a_broken_rule(broken: Callable[[], AbstractContex
         assert first_violation(Plan(only=kinds, limits=LIMITS), within) is not None
 
 
-@pytest.mark.parametrize("broken", BROKEN_FOR_CUTS, ids=lambda rule: rule.__name__)
-def test_the_simulator_notices_a_broken_rule_of_cuts(broken: Callable[[], AbstractContextManager[Any]]) -> None:
+@pytest.mark.parametrize("broken", BROKEN_IN_LONG_RUNS, ids=lambda rule: rule.__name__)
+def test_the_simulator_notices_a_rule_that_is_broken_in_long_runs(
+    broken: Callable[[], AbstractContextManager[Any]],
+) -> None:
     with broken():
-        assert first_violation(CUTS, BROKEN_FOR_CUTS[broken]) is not None
+        assert first_violation(*BROKEN_IN_LONG_RUNS[broken]) is not None
 
 
 def test_runs_full_of_cuts_and_restarts_are_exact() -> None:

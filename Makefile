@@ -23,7 +23,7 @@ help: ## list these commands
 setup: $(STAMP) ## create .venv with the locked dependencies and the project in it (again only when they change)
 
 test: lint ## everything that must hold: lint, then all tests and the examples in docstrings
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 lint: setup ## ruff (rules and format) and mypy
 	$(BIN)/ruff check .

@@ -11,20 +11,31 @@ settings.register_profile("seep", settings(), deadline=None)
 settings.load_profile("seep")
 
 
-#: Files that take longest, the longest first: a worker that begins with them does not keep all others waiting.
+#: Files that take longest, the longest first: a worker that begins with them does not keep all others waiting. (For that,
+#: xdist must not put them in an order of its own: `--no-loadscope-reorder`.)
 LONG = (
-    "tests/runtime/test_runs.py",
-    "tests/runtime/test_standalone.py",
-    "tests/simulator/test_rules.py",
     "tests/runtime/test_durable.py",
-    "tests/vmpool/test_standalone.py",
-    "tests/runtime/test_elastic.py",
-    "tests/spark/test_drivers.py",
     "tests/runtime/test_migrations.py",
-    "tests/runtime/test_balancing.py",
+    "tests/spark/test_drivers.py",
     "tests/runtime/test_corruption.py",
+    "tests/runtime/test_standalone.py",
+    "tests/simulator/test_schedules.py",
+    "tests/spark/test_spark_out.py",
+    "tests/spark/test_spark_in.py",
+    "tests/runtime/test_elastic.py",
+    "tests/runtime/test_balancing.py",
+    "tests/runtime/test_runs.py",
+    "tests/inspection/test_in_spark.py",
+    "tests/cli/test_wordcount.py",
+    "tests/simulator/test_rules.py",
+    "tests/vmpool/test_standalone.py",
+    "tests/lrb/test_query.py",
+    "tests/lrb/test_run_command.py",
     "tests/runtime/test_replicas.py",
     "tests/runtime/test_larger_than_memory.py",
+    "tests/inspection/test_state_commands.py",
+    "tests/deploy/test_ec2_cluster.py",
+    "tests/runtime/test_extras.py",
     "tests/runtime/test_evolving.py",
 )
 

@@ -111,8 +111,9 @@ class ColdSlots:
     # --- as part of a container ---------------------------------------------------------------------------------------
 
     def complete(self, warm: Chunk, slots: SlotSet, since: int | None) -> Chunk:
-        """A snapshot of what is in memory, made one of everything."""
-        cold = list(self.chunks(slots, since))
+        """A snapshot of what is in memory, made one of everything; of slots that it replaces, it has all rows."""
+        whole = slots if since is None else slots & warm.replaced
+        cold = [*self.chunks(whole), *self.chunks(slots - whole, since)]
         return replace(
             warm,
             rows=pa.concat_batches([warm.rows, *(chunk.rows for chunk in cold)]),

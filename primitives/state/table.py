@@ -270,6 +270,10 @@ class Table:
 
     # --- words --------------------------------------------------------------------------------------------------------
 
+    def value_words(self) -> tuple[NDArray[np.int64], int, int]:
+        """The words of all rows, how many words a row has, and which of them is that of the first value column."""
+        return self._words.array.view(np.int64), self._width, self._key_width
+
     def _matrix(self) -> NDArray[np.uint64]:
         words = self._words.array
         return words[: len(words) // self._width * self._width].reshape(-1, self._width)

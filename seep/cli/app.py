@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated
 
@@ -24,6 +25,8 @@ app = typer.Typer(
 app.add_typer(config.app)
 app.add_typer(deploy.app)
 app.add_typer(state.app)
+for benchmark in ("lrb",):  # packages above this one, whose commands it knows by name only
+    app.add_typer(import_module(f"{benchmark}.cli").app)
 
 
 def _say_version(asked: bool) -> None:

@@ -42,7 +42,10 @@ MOVES = Plan(
     most_faults=30,
     over_steps=2500,
     limits=Limits(rows=24),
-    only=(What.MOVE, What.MOVE_BACK, What.DRAIN, What.SPLIT, What.CHECKPOINT, What.CUT, What.PERSIST, What.RESTART),
+    only=(
+        *(What.MOVE, What.MOVE_BACK, What.PREPARED_MOVE, What.DRAIN, What.SPLIT),
+        *(What.CHECKPOINT, What.CUT, What.PERSIST, What.RESTART),
+    ),
 )
 
 
@@ -122,7 +125,7 @@ def explain(found: Outcome, plan: Plan) -> str:
 
 def test_schedules_with_all_kinds_of_faults_are_exact(medium: Arrow) -> None:
     plan = replace(FAULTS, medium=medium)
-    found = first_violation(range(100), plan)
+    found = first_violation(range(60), plan)
     assert found is None, explain(found, plan)
 
 
@@ -134,7 +137,7 @@ def test_schedules_full_of_moves_are_exact_and_take_every_path(medium: Arrow) ->
             stack.enter_context(patch.object(kind, name, autospec=True, side_effect=getattr(kind, name)))
             for kind, name in ((SpillStore, "put"), (SpillStore, "get"), (Chunk, "merge"), (KeyedInstance, "_take_in"))
         )
-        found = first_violation(range(50), plan)
+        found = first_violation(range(30), plan)
     assert found is None, explain(found, plan)
     assert min(spilled.call_count, read.call_count) > 500
     assert merged.call_count > 50

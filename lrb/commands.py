@@ -1,0 +1,103 @@
+"""What the commands of `seep lrb` do, apart from `run`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from lrb.files import written
+from lrb.generator import Settings, traffic
+from lrb.history import write_history
+from lrb.reading import DeadLetters
+from lrb.schema import INPUT
+from lrb.validator import Finding, validate
+from seep.cli import failures, figures
+
+#: Lines of each kind that are shown of what is wrong.
+_SHOWN = 5
+_ROWS = 1 << 17
+
+
+def generate_traffic(settings: Settings, out: Path, history: Path | None, *, quiet: bool) -> None:
+    """Writes traffic, and the tolls that its vehicles paid in the past if they are wanted."""
+    begin, tuples, vehicles = perf_counter(), 0, 0
+    with written(out, INPUT) as write:
+        for batch in _gathered(_shown(traffic(settings), settings, quiet=quiet)):
+            write(batch)
+            tuples += len(batch)
+            vehicles = max(vehicles, pc.max(batch["vid"]).as_py() or 0)
+    rows = 0 if history is None else write_history(history, vehicles, settings.xways, settings.seed)
+    if quiet:
+        return
+    typer.echo(f"{out}: {tuples:,} tuples of {vehicles:,} vehicles, in {figures.time(perf_counter() - begin)}")
+    if history is not None:
+        typer.echo(f"{history}: {rows:,} tolls")
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in large batches, as each becomes a row group in Parquet."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(map(len, waiting)) >= _ROWS:
+            yield pa.concat_batches(waiting)
+            waiting.clear()
+    if waiting:
+        yield pa.concat_batches(waiting)
+
+
+def _shown(batches: Iterable[pa.RecordBatch], settings: Settings, *, quiet: bool) -> Iterator[pa.RecordBatch]:
+    """The batches, with a bar that shows how many of the tuples are made."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
+        task = progress.add_task("traffic", total=settings.xways * settings.tuples_per_second().sum())
+        for batch in batches:
+            yield batch
+            progress.advance(task, len(batch))
+
+
+def validate_outputs(input: Path, out: Path, history: Path | None, *, lateness: int, live: bool) -> None:
+    """Says what is right and what is wrong; exits with 1 if anything is."""
+    dead_letters = DeadLetters()
+    with _told("working out what is right"):
+        findings = validate(input, out, history, lateness=lateness, live=live, dead_letters=dead_letters)
+    if dead_letters.total:
+        typer.echo(dead_letters.summary())
+    for line in (line for finding in findings for line in lines_of(finding)):
+        typer.echo(line)
+    if not all(finding.is_right for finding in findings):
+        raise typer.Exit(failures.USER)
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(what):
+        yield
+
+
+def lines_of(finding: Finding) -> Iterator[str]:
+    """A finding in words: one line if all is right, else some examples too."""
+    counts = f"{finding.output.name}: {finding.found:,} found, {finding.expected:,} expected"
+    yield f"{counts}, longest response {finding.longest} s: {'right' if finding.is_right else 'WRONG'}"
+    if finding.malformed:
+        yield f"  {finding.malformed:,} lines are malformed"
+    if finding.late:
+        yield f"  {finding.late:,} answers came before their question or took longer than {finding.output.limit} s"
+    names = ", ".join(name for name in finding.output.printed if name != "emit")
+    for what, lines in (("missing", finding.missing), ("not expected", finding.unexpected)):
+        for line, times in sorted(lines.items())[:_SHOWN]:
+            yield f"  {what}{f' {times} times' if times > 1 else ''}: {', '.join(map(str, line))} ({names})"
+        if len(lines) > _SHOWN:
+            yield f"  and {len(lines) - _SHOWN:,} more {what}"

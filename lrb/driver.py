@@ -1,0 +1,136 @@
+"""The driver: runs the query on a file or on live traffic, and writes its four outputs."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from rich.console import Console
+
+from lrb.feeder import feeder, prepare
+from lrb.generator import Settings as Traffic
+from lrb.live import paced, record
+from lrb.query.answers import outputs
+from lrb.query.linear_road import linear_road
+from lrb.reading import DeadLetters
+from lrb.responses import Responses
+from lrb.schema import INPUT, Kind
+from lrb.writing import OUTPUTS, write_outputs
+from primitives.errors import UserError
+from seep import sinks, sources, testing
+from seep.cli import figures
+from seep.cli.flags import Flags
+from seep.cli.session import session, summary_lines
+from seep.cli.settings import settings_of
+from seep.cli.view import View, view_for
+from seep.query.query import Query
+
+#: In the folder of a run beside its four outputs: what the sink has written, and tuples that are not well.
+_ANSWERS, _DEAD_LETTERS = "answers", "dead-letters.csv"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """How traffic comes that is made as the run goes on."""
+
+    xways: int
+    speed: float  #: seconds of traffic in one of the clock
+    minutes: int  #: of traffic
+    seed: int
+
+
+def run_file(input: Path, out: Path, history: Path | None, lateness: int, flags: Flags) -> None:
+    """Runs the query on all tuples of a file; `--restore` goes on in the folder of an earlier run."""
+    view = _view(flags)
+    _make(out)
+    with tempfile.TemporaryDirectory(dir=out, prefix=".input-") as folder:
+        prepared = Path(folder) / "tuples.arrow"
+        with DeadLetters(out / _DEAD_LETTERS) as dead_letters:
+            prepare(input, prepared, dead_letters, lateness)
+        if dead_letters.total:
+            view.say(f"{dead_letters.summary()}; see {dead_letters.path}")
+        sink = sinks.parquet(out / _ANSWERS, overwrite=True)
+        is_whole = _run(linear_road(feeder(prepared, lateness), sink, _absolute(history)), flags, view)
+    if is_whole:
+        _write(out, sinks.read(out / _ANSWERS), view)
+    else:
+        view.say("stopped before the end of its input: the outputs are not complete, and not written")
+
+
+def run_live(live: Live, out: Path | None, history: Path | None, flags: Flags) -> None:
+    """Runs the query on traffic by the clock, and says how long answers took; writes them if there is a folder to."""
+    if flags.rate is not None:
+        raise UserError("--rate: live traffic has its own pace, which is that of its seconds; give --speed instead")
+    view = _view(flags)
+    responses = Responses(keep=out is not None)
+    with _recorded(live, view) as path:
+        source, rate = paced(path, live.xways, live.speed)
+        _run(linear_road(source, sinks.callback(responses), _absolute(history), rate), flags, view)
+    for line in response_lines(responses):
+        view.say(line)
+    if out is not None and (rows := responses.rows()) is not None:
+        _make(out)
+        _write(out, rows, view)
+
+
+def response_lines(responses: Responses) -> Iterator[str]:
+    """The times of all answers, for people."""
+    found = responses.figures()
+    times = (found.p50, found.p95, found.p99, found.max)
+    named = zip(("p50", "p95", "p99", "max"), map(figures.time, times), strict=True)
+    yield f"responses: {figures.of(found.answers, 'answer')}, {', '.join(map(' '.join, named))}"
+    yield f"violations: {figures.of(found.violations, 'answer')} later than the benchmark allows"
+
+
+@contextmanager
+def _recorded(live: Live, view: View) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="seep-lrb-") as folder:
+        path = Path(folder) / "traffic.arrow"
+        view.say(f"recording {figures.of(live.minutes, 'minute')} of traffic")
+        record(Traffic(seconds=60 * live.minutes, seed=live.seed), path)
+        yield path
+
+
+def _run(query: Query, flags: Flags, view: View) -> bool:
+    """Whether it came to the end of its input."""
+    settings = settings_of(flags)
+    compile_kernels()
+    with session(query, settings, view) as run:
+        report, halted = run.report(), run.halted
+    for line in summary_lines(report):
+        view.say(line)
+    return not halted
+
+
+def _view(flags: Flags) -> View:
+    return view_for(Console(), quiet=flags.quiet, verbose=flags.verbose)
+
+
+def _absolute(path: Path | None) -> Path | None:
+    """As it is known to nodes, wherever they run."""
+    return None if path is None else path.absolute()
+
+
+def _make(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as reason:
+        raise UserError(f"--out {out}: it cannot be made a directory: {reason.strerror}") from None
+
+
+def _write(out: Path, rows: pa.Table, view: View) -> None:
+    tables = outputs(rows)
+    write_outputs(out, *tables)
+    for output, table in zip(OUTPUTS, tables, strict=True):
+        view.say(f"{out / output.file}: {figures.of(len(table), 'line')}")
+
+
+def compile_kernels() -> None:
+    """Compiles what the operators need, if that was never done here, so that no node has to while rows wait."""
+    some = [dict.fromkeys(INPUT.names, 1) | {"type": int(kind)} for kind in Kind]
+    tuples = pa.Table.from_pylist(some, INPUT)
+    testing.run(linear_road(sources.memory(tuples, time="time"), sinks.collect()))

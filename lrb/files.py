@@ -1,0 +1,35 @@
+"""Files: tables written as CSV without names, or as Parquet, as the suffix of a path says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from primitives.errors import EnvironmentFault, UserError
+
+_PLAIN = pa_csv.WriteOptions(include_header=False, quoting_style="none")
+
+
+@contextmanager
+def written(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], None]]:
+    """Hands out what takes the batches; the file is there, whole, when all of them are."""
+    if path.suffix not in (".csv", ".dat", ".parquet"):
+        raise UserError(f"{path} is to be CSV or Parquet; let its name end with .csv, .dat or .parquet")
+    part = path.with_name(path.name + ".part")
+    try:
+        with _writer(part, schema, parquet=path.suffix == ".parquet") as writer:
+            yield writer.write_batch
+        part.replace(path)
+    except OSError as reason:
+        raise EnvironmentFault(f"{path} cannot be written: {reason}") from reason
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _writer(path: Path, schema: pa.Schema, *, parquet: bool) -> pq.ParquetWriter | pa_csv.CSVWriter:
+    return pq.ParquetWriter(path, schema) if parquet else pa_csv.CSVWriter(path, schema, write_options=_PLAIN)

@@ -1,0 +1,40 @@
+"""Chance: random numbers for compiled code, equal for equal seeds wherever they are drawn (splitmix64)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Chance = NDArray[np.uint64]  #: one number: the state
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+def chance(seed: int) -> Chance:
+    """The state to begin with."""
+    return np.array([seed], np.uint64)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def draw(state: Chance) -> float:
+    """At least 0, below 1."""
+    state[0] += _GOLDEN
+    bits = state[0]
+    bits = (bits ^ (bits >> np.uint64(30))) * _FIRST
+    bits = (bits ^ (bits >> np.uint64(27))) * _SECOND
+    bits ^= bits >> np.uint64(31)
+    return float(bits >> np.uint64(11)) * 2.0**-53
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def below(state: Chance, limit: int) -> int:
+    """At least 0, below the limit."""
+    return int(draw(state) * limit)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def between(state: Chance, first: int, last: int) -> int:
+    """Both ends are possible."""
+    return first + int(draw(state) * (last - first + 1))

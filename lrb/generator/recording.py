@@ -1,0 +1,78 @@
+"""Recording: the stream of one expressway, made once and kept in memory, that is played on as many as one likes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+from numba import njit
+from numpy.typing import NDArray
+
+from lrb.generator.settings import Settings
+from lrb.generator.stream import traffic
+from lrb.schema import INPUT
+
+Column = NDArray[np.integer]
+
+
+class Recording:
+    """All tuples of one expressway, by their seconds.
+
+    Expressway x has them with its own number, and with ids of vehicles and queries that no other one has:
+    those of expressway 0 plus x times how many there are.
+    """
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        table = pa.Table.from_batches(batches, INPUT).combine_chunks()
+        self._columns: dict[str, Column] = {name: table[name].to_numpy() for name in INPUT.names}
+        times = self._columns["time"]
+        self.seconds = int(times[-1]) + 1 if len(times) else 0
+        self._starts = np.searchsorted(times, np.arange(self.seconds + 1))
+        self.vehicles = 1 + int(self._columns["vid"].max(initial=0))
+        self.queries = 1 + int(self._columns["qid"].max(initial=0))
+
+    @classmethod
+    def of(cls, settings: Settings) -> Recording:
+        """Records the traffic of settings with one expressway."""
+        return cls(traffic(settings))
+
+    def rows(self, first: int, end: int) -> int:
+        """Tuples from second `first` up to before `end`, of one expressway."""
+        begin, end = self._span(first, end)
+        return int(self._starts[end] - self._starts[begin])
+
+    def play(self, first: int, end: int, xways: range) -> pa.RecordBatch:
+        """The tuples of these seconds on these expressways, ordered by time."""
+        first, end = self._span(first, end)
+        starts = self._starts[first : end + 1]
+        shifts = {"vid": self.vehicles, "qid": self.queries, "xway": 1}
+        numbers = np.asarray(xways, np.int64)
+        columns = [_repeated(self._columns[name], starts, numbers * shifts.get(name, 0)) for name in INPUT.names]
+        return pa.record_batch([pa.array(column) for column in columns], schema=INPUT)
+
+    def _span(self, first: int, end: int) -> tuple[int, int]:
+        return min(first, self.seconds), min(end, self.seconds)
+
+
+def _repeated(column: Column, starts: NDArray[np.int64], shifts: NDArray[np.int64]) -> Column:
+    """Each second's part once for each shift, which is added to what is used."""
+    out = np.empty((starts[-1] - starts[0]) * len(shifts), column.dtype)
+    _repeat(column, starts, shifts.astype(column.dtype), out)
+    return out
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _repeat(column: Column, starts: NDArray[np.int64], shifts: Column, out: Column) -> None:
+    at = 0
+    for second in range(len(starts) - 1):
+        part = column[starts[second] : starts[second + 1]]
+        for shift in shifts:
+            _copy(part, shift, out[at : at + len(part)])
+            at += len(part)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _copy(part: Column, shift: int, out: Column) -> None:
+    for row in range(len(part)):
+        out[row] = part[row] + (shift if part[row] >= 0 else 0)

@@ -1,0 +1,66 @@
+"""Stream: the traffic of some settings as batches, ordered by time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from lrb.checking import SEGMENTS
+from lrb.generator.chance import chance
+from lrb.generator.driving import INTS, LONGS, PARKED, PERIOD, VEHICLE, Roads, Rows, Shares, drive
+from lrb.generator.settings import Settings
+from lrb.generator.trouble import troubles
+from lrb.schema import INPUT
+
+#: Seconds of one batch, for which caps of speed and places of incidents stay as they are.
+_STEP = 10
+_MOST_PARKED = 1 << 16
+#: Tuples that a report is at most, with its query.
+_WITH_QUERY = 2
+
+
+def traffic(settings: Settings) -> Iterator[pa.RecordBatch]:
+    """All tuples, in batches of a few seconds each.
+
+    >>> sum(len(batch) for batch in traffic(Settings(seconds=2, balances=0, expenditures=0)))
+    30
+    """
+    rates = settings.reports_per_second()
+    trouble, roads = troubles(settings), _empty(settings)
+    chances = settings.balances, settings.expenditures, settings.travel_times, settings.returning, settings.silent
+    shares = Shares(*map(float, chances))  # compiled once, for numbers of this type
+    for first in range(0, settings.seconds, _STEP):
+        end = min(first + _STEP, settings.seconds)
+        caps, traps = (find(settings.xways, first, end) for find in (trouble.caps, trouble.traps))
+        rows = _room(roads, first, rates[first:end])
+        drive(first, rates[first:end], roads, caps, traps, trouble.incidents, shares, rows)
+        yield _batch(rows)
+
+
+def _empty(settings: Settings) -> Roads:
+    """Roads on which nobody is."""
+    largest = int(np.ceil(settings.reports_per_second().max())) + 1
+    return Roads(
+        vehicles=np.zeros((settings.xways, PERIOD, largest), VEHICLE),
+        sizes=np.zeros((settings.xways, PERIOD), np.int64),
+        density=np.zeros((settings.xways, 2, SEGMENTS), np.int64),
+        parked=np.zeros(_MOST_PARKED, PARKED),
+        counters=np.array([1, 1, 0]),
+        chance=chance(settings.seed),
+    )
+
+
+def _room(roads: Roads, first: int, rates: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Rows:
+    """As much as the tuples of these seconds can need: all that are there report, and so do those that are let in."""
+    there = roads.sizes[:, np.arange(first, first + len(rates)) % PERIOD].sum()
+    let_in = len(roads.sizes) * np.ceil(rates + 1).sum()
+    most = _WITH_QUERY * int(there + let_in)
+    return Rows(np.empty((len(INTS), most), np.int32), np.empty((len(LONGS), most), np.int64), np.zeros(1, np.int64))
+
+
+def _batch(rows: Rows) -> pa.RecordBatch:
+    count = int(rows.used[0])
+    columns = dict(zip(INTS, rows.ints, strict=True)) | dict(zip(LONGS, rows.longs, strict=True))
+    return pa.record_batch([pa.array(columns[name][:count]) for name in INPUT.names], schema=INPUT)

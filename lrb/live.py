@@ -1,0 +1,112 @@
+"""Live traffic: the recorded stream of one expressway on many, at the pace of the clock or faster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from lrb.generator import Recording, Settings, traffic
+from lrb.query.columns import DUE
+from lrb.schema import INPUT
+from seep.operators.batches import empty
+from seep.sources.base import ReaderDefinition
+from seep.sources.rate import Rate
+from seep.sources.reader import Block, SourceReader
+
+#: Seconds of traffic that are played at once, so that a block can be long where time is compressed.
+_PLAYED = 4
+
+
+def record(settings: Settings, path: Path) -> None:
+    """Writes the traffic of one expressway to a file, from which every instance of the feeder takes it."""
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, INPUT) as writer:
+        for batch in traffic(settings):
+            writer.write_batch(batch)
+
+
+def recorded(path: Path) -> Recording:
+    """What was written."""
+    with pa.ipc.open_file(pa.memory_map(str(path))) as file:
+        return Recording(file.get_batch(at) for at in range(file.num_record_batches))
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficRate(Rate):
+    """Tuples come at the seconds of their traffic, evenly within each; `speed` of these are one of the clock."""
+
+    totals: tuple[int, ...] = (0,)  #: tuples before each second
+    speed: float = 1.0
+
+    @classmethod
+    def of(cls, recording: Recording, xways: int, speed: float) -> TrafficRate:
+        """That of a recording on so many expressways."""
+        counts = [xways * recording.rows(second, second + 1) for second in range(recording.seconds)]
+        return cls(rows_per_second=speed * max(counts), totals=(0, *accumulate(counts)), speed=speed)
+
+    def rows_due_at(self, seconds: NDArray[Any]) -> NDArray[np.float64]:
+        """See `Rate`."""
+        rows: NDArray[np.float64] = np.interp(seconds * self.speed, np.arange(len(self.totals)), self.totals)
+        return rows
+
+    def due_times(self, rows: NDArray[Any]) -> NDArray[np.float64]:
+        """See `Rate`."""
+        seconds: NDArray[np.float64] = np.interp(rows, self.totals, np.arange(len(self.totals)))
+        return seconds / self.speed
+
+
+class LiveFeeder(ReaderDefinition):
+    """The source: one partition, as tuples come by time; each says when it was due."""
+
+    stamp = DUE
+
+    def __init__(self, path: Path, xways: int) -> None:
+        super().__init__("time", 0)
+        self._path = path
+        self._xways = xways
+
+    @property
+    def schema(self) -> pa.Schema:
+        return INPUT.append(pa.field(DUE, pa.int64(), nullable=False))
+
+    @property
+    def partitions(self) -> int:
+        return 1
+
+    def reader(self) -> SourceReader:
+        return Player(recorded(self._path), self._xways)
+
+
+class Player(SourceReader):
+    """Offsets are numbers of tuples. It keeps the seconds that it has played last, to cut blocks from."""
+
+    def __init__(self, recording: Recording, xways: int) -> None:
+        self._recording = recording
+        self._xways = xways
+        counts = [recording.rows(0, second) for second in range(recording.seconds + 1)]
+        self._starts = np.array(counts) * xways
+        self._first = self._end = 0  #: rows that are played
+        self._rows = empty(INPUT)
+
+    def read(self, partition: int, offset: int, limit: int) -> Block:  # noqa: ARG002
+        """See `SourceReader`."""
+        if not self._first <= offset < self._end:
+            self._play(offset)
+        rows = self._rows.slice(offset - self._first, limit)
+        return Block(rows, offset + len(rows), offset + len(rows) >= self._starts[-1])
+
+    def _play(self, offset: int) -> None:
+        second = int(np.searchsorted(self._starts, offset, side="right")) - 1
+        last = min(second + _PLAYED, self._recording.seconds)
+        self._rows = self._recording.play(second, last, range(self._xways))
+        self._first, self._end = int(self._starts[second]), int(self._starts[last])
+
+
+def paced(path: Path, xways: int, speed: float) -> tuple[LiveFeeder, TrafficRate]:
+    """The source of a live run, and its rate."""
+    return LiveFeeder(path, xways), TrafficRate.of(recorded(path), xways, speed)

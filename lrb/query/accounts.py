@@ -1,0 +1,67 @@
+"""Accounts: charges and balance queries in order of time, in compiled code (section 7 of the spec)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from primitives.state.intrinsics import pointer, prefetch
+
+Ints = NDArray[np.int64]
+
+#: Columns of an account's state.
+BALANCE, UPDATED = range(2)
+
+#: How many rows ahead memory is asked for.
+_AHEAD = 64
+
+
+class Ledger(NamedTuple):
+    """The accounts, as `InPlace` has them."""
+
+    words: Ints
+    width: int
+    first: int
+
+
+class Charges(NamedTuple):
+    """By time; the row of each one's account."""
+
+    row: Ints
+    time: NDArray[np.int32]
+    amount: Ints
+
+
+class Queries(NamedTuple):
+    """By time; the row of each one's account, or -1, and room for the answer."""
+
+    row: Ints
+    time: Ints
+    answer: Ints  #: BALANCE, UPDATED
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def settle(ledger: Ledger, charges: Charges, queries: Queries) -> None:
+    """Each query sees the charges up to and with its own second (4.3)."""
+    words, count, asked = pointer(ledger.words), len(charges.row), 0
+    for at in range(count):
+        prefetch(words, charges.row[min(at + _AHEAD, count - 1)] * ledger.width)
+        while asked < len(queries.row) and queries.time[asked] < charges.time[at]:
+            answer(ledger, queries, asked)
+            asked += 1
+        account = charges.row[at] * ledger.width + ledger.first
+        words[account + BALANCE] += charges.amount[at]
+        words[account + UPDATED] = charges.time[at]
+    for left in range(asked, len(queries.row)):
+        answer(ledger, queries, left)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def answer(ledger: Ledger, queries: Queries, at: int) -> None:
+    """Writes how an account stands."""
+    account = queries.row[at] * ledger.width + ledger.first
+    for column in (BALANCE, UPDATED):
+        queries.answer[at, column] = ledger.words[account + column] if queries.row[at] >= 0 else 0

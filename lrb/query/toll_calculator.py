@@ -1,0 +1,156 @@
+"""The toll calculator: statistics, accidents and tolls of each road; puts out the vehicles that enter a segment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from lrb.query.ahead import Ahead
+from lrb.query.columns import CROSSINGS, LANES, POSITION_BITS, SEGMENTS, TUPLES
+from lrb.query.roads import Roads
+from lrb.query.rules import Entries, Reports, Vehicles, drive, silent
+from primitives.errors import UserError
+from primitives.graph import Kind
+from primitives.slots import SlotSet
+from primitives.state.fixed import read_only, to_numbers
+from primitives.state.frame import Frame, InPlace
+from seep.operators.base import Base
+from seep.operators.definition import Definition, Input, Setting
+from seep.protocol.logic import Piece
+from seep.protocol.messages import MAX_WATERMARK
+
+Ints = NDArray[np.int64]
+
+#: Columns of a report, with the values that they may have.
+_RANGES = {
+    "road": (0, 1 << 20),
+    "speed": (0, 1 << 10),
+    "lane": (0, LANES),
+    "segment": (0, SEGMENTS),
+    "position": (0, 1 << POSITION_BITS),
+}
+
+#: For each report, so many vehicles are looked at whether they have fallen silent: all of them in about a minute.
+_LOOKED_AT = 3
+#: A vehicle that was silent for longer than this begins a new trip, so nothing of it need be known.
+_SILENCE = 60
+
+
+class TollCalculator(Definition):
+    """Reads reports by road; sections 4 to 6 of the spec, and what is charged by 7.1.
+
+    A report is worked on as soon as none from an earlier second can come: nothing that it does depends on others of its
+    own second but whether that second has an accident, which tells only in the next minute.
+    """
+
+    kind: ClassVar[Kind] = Kind.STATEFUL
+
+    def output(self, operator: str, inputs: Sequence[Input]) -> pa.Schema:
+        """See `Definition.output`."""
+        if len(inputs) != 1 or inputs[0].keys != ("road",) or not inputs[0].schema.equals(TUPLES):
+            raise UserError(f"operator '{operator}' reads one stream, of what the forwarder puts out, keyed by road")
+        return CROSSINGS
+
+    def logic(self, setting: Setting) -> TollCalculating:
+        """See `Definition.logic`."""
+        return TollCalculating(setting)
+
+
+class TollCalculating(Base):
+    """See `TollCalculator`."""
+
+    def __init__(self, setting: Setting) -> None:
+        bits = setting.slot_bits
+        self._vehicles = Frame(
+            "vehicles",
+            {"road": pa.int32()},
+            dict.fromkeys(("heard", "place", "equal", "pending", "speeds"), pa.int64()),
+            subkeys={"vid": pa.int64()},
+            slot_bits=bits,
+        )
+        self._roads = Roads(bits)
+        self._ahead = Ahead(setting.inputs[0], bits)
+        self._looked_at = 0  #: the row number from which on vehicles are looked at next
+        super().__init__(setting, self._vehicles, self._roads.state, self._ahead.state)
+
+    def compute(self, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch | None:
+        """See `Base.compute`."""
+        rows = self._ahead.due(self.rows(piece), piece.watermark + (piece.watermark < MAX_WATERMARK), piece.slots)
+        if not len(rows):
+            return None
+        _check(rows)
+        crossings = self._driven(rows)
+        if piece.watermark < MAX_WATERMARK:
+            self._forget_silent(_LOOKED_AT * len(rows), piece.watermark - _SILENCE, piece.slots)
+        return crossings
+
+    def _driven(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        numbers = read_only(self._roads.numbers(to_numbers(rows["road"])))
+        place = self._vehicles.in_place(self._vehicles.locate(rows))
+        entries = _room(len(rows))
+        done = 0
+        while (done := self._drive(rows, numbers, done, place, entries)) < len(rows):
+            self._roads.make_room()
+        self.counters["late"] += int(entries.counts[1])
+        return _crossings(rows, entries)
+
+    def _drive(
+        self, rows: pa.RecordBatch, numbers: NDArray[np.int32], start: int, place: InPlace, entries: Entries
+    ) -> int:
+        columns = {name: to_numbers(rows[name]) for name in Reports._fields if name != "road"}
+        vehicles = Vehicles(place.words, place.width, place.first, place.rows)
+        reports = Reports(road=numbers, **columns)
+        return int(drive(reports, start, vehicles, self._roads.arrays, self._roads.stops, entries))
+
+    def _forget_silent(self, count: int, before: int, slots: SlotSet) -> None:
+        """Looks at some of the vehicles, and deletes those that were last heard before a second."""
+        found = self._silent(count, before)
+        if len(found):
+            roads = to_numbers(self._vehicles.take(found)["road"])
+            mine = slots.mask(self.setting.slot_bits)[self._roads.slots(roads)]
+            self._vehicles.delete_rows(found[mine])
+
+    def _silent(self, count: int, before: int) -> Ints:
+        place = self._vehicles.in_place(np.empty(0, np.int64))
+        begin = self._looked_at if self._looked_at < place.end else 0
+        self._looked_at = min(begin + count, place.end)
+        found: Ints = silent(place.words, place.width, place.first, begin, self._looked_at, before)
+        return found
+
+
+def _check(rows: pa.RecordBatch) -> None:
+    """UserError if a report has what compiled code relies on not to be."""
+    for name, (least, end) in _RANGES.items():
+        values = to_numbers(rows[name])
+        if values.min() < least or values.max() >= end:
+            wrong = int(np.argmax((values < least) | (values >= end)))
+            raise UserError(
+                f"a report has the {name} {values[wrong]}, which must be {least} to {end - 1}: "
+                f"{rows.slice(wrong, 1).to_pylist()[0]}; leave such tuples out"
+            )
+
+
+def _room(count: int) -> Entries:
+    return Entries(
+        np.empty(count, np.int64), np.empty(count, np.int64), np.empty((count, 3), np.int64), np.zeros(2, np.int64)
+    )
+
+
+def _crossings(rows: pa.RecordBatch, entries: Entries) -> pa.RecordBatch:
+    count = int(entries.counts[0])
+    report = entries.report[:count]
+    lav, toll, accident = entries.told[:count].T
+    columns = {
+        "vid": to_numbers(rows["vid"])[report],
+        "toll": toll.copy(),
+        "charged": entries.charged[:count],
+        "due": to_numbers(rows["due"])[report],
+        "time": to_numbers(rows["time"])[report],
+        "lav": lav.astype(np.int32),
+        "accident": accident.astype(np.int32),
+    }
+    return pa.record_batch([pa.array(columns[name]) for name in CROSSINGS.names], schema=CROSSINGS)

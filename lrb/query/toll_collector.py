@@ -1,0 +1,22 @@
+"""The toll collector: gathers what all toll calculators tell vehicles, as notifications and alerts."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lrb.query.answers import answers
+from lrb.query.columns import ALERT, TOLL
+from lrb.schema import UNUSED
+
+
+def collected(crossings: pa.RecordBatch) -> pa.Table:
+    """A notification for each vehicle that enters a segment and stays on the road; an alert for those that need one."""
+    told = crossings.filter(pc.not_equal(crossings["toll"], UNUSED))
+    warned = told.filter(pc.not_equal(told["accident"], UNUSED))
+    return pa.Table.from_batches(
+        [
+            answers(TOLL, told, lav=told["lav"], toll=told["toll"]),
+            answers(ALERT, warned, segment=warned["accident"]),
+        ]
+    )

@@ -1,0 +1,59 @@
+"""`seep lrb run`, with all the options of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from primitives.errors import UserError
+from seep.cli.failures import told_in_one_line
+from seep.cli.flags import Flags
+from seep.cli.options import takes_options
+
+EPILOG = "Example: seep lrb run --input traffic.csv --out results --chaos kill:toll_calculator@5s"
+
+
+@takes_options
+def run(
+    input: Annotated[
+        Path | None, typer.Option("--input", metavar="FILE", help="Traffic in a file.", show_default=False)
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where outputs go.", show_default=False)] = None,
+    history: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Tolls of the past; a function of the spec if not given.", show_default=False
+        ),
+    ] = None,
+    lateness: Annotated[
+        int, typer.Option(metavar="SECONDS", min=0, help="By how much tuples may be older than one before them.")
+    ] = 0,
+    xways: Annotated[
+        int | None,
+        typer.Option(metavar="L", min=1, help="Live traffic, on so many expressways.", show_default=False),
+    ] = None,
+    speed: Annotated[float, typer.Option(metavar="X", min=0.01, help="Seconds of live traffic in a second.")] = 1.0,
+    minutes: Annotated[int, typer.Option(metavar="N", min=1, max=180, help="Minutes of live traffic.")] = 180,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of live traffic.")] = 1,
+    *,
+    flags: Flags,
+) -> None:
+    """Run the query on the traffic of a file, or on live traffic.
+
+    Writes tolls.csv, accidents.csv, balances.csv and expenditures.csv, ordered by time, vehicle and query. Tuples of a
+    file that are not well are left out, and listed in dead-letters.csv. Of live traffic it says how long answers took;
+    a tuple is due at its second, as the clock of the run has it.
+    """
+    with told_in_one_line(verbose=flags.verbose):
+        from lrb.driver import Live, run_file, run_live
+
+        if (input is None) == (xways is None):
+            raise UserError("give --input FILE for the traffic of a file, or --xways L for live traffic")
+        if xways is not None:
+            run_live(Live(xways=xways, speed=speed, minutes=minutes, seed=seed), out, history, flags)
+        elif out is None:
+            raise UserError("give --out DIR: the folder where the outputs of --input go")
+        elif input is not None:
+            run_file(input, out, history, lateness, flags)

@@ -1,0 +1,67 @@
+"""Routed: a stateless operator that puts out to each operator behind it only the rows that are for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from primitives.errors import UserError
+from primitives.graph import Edge
+from seep.operators.base import Base
+from seep.operators.definition import Setting
+from seep.operators.expressions import evaluate
+from seep.operators.stateless import Columns, FlatMap
+from seep.protocol.logic import Piece
+
+
+class Routed(FlatMap):
+    """As `FlatMap`; and of the rows made, an operator named in `routes` gets those for which its expression is true.
+
+    Operators that are not named get all of them. It spares a filter in front of each, to which all rows would go.
+
+    >>> odd = pc.equal(pc.bit_wise_and(pc.field("n"), 1), 1)
+    >>> split = Routed(lambda batch: batch, routes={"odd": odd, "even": ~odd})
+    """
+
+    def __init__(
+        self,
+        function: Callable[[pa.RecordBatch], Columns],
+        routes: Mapping[str, pc.Expression],
+        schema: pa.Schema | None = None,
+    ) -> None:
+        super().__init__(function, schema)
+        self.routes = dict(routes)
+
+    def logic(self, setting: Setting) -> Base:
+        """See `Definition.logic`."""
+        behind = {edge.downstream for edge in setting.outputs}
+        if unknown := sorted(self.routes.keys() - behind):
+            raise UserError(
+                f"operator '{setting.operator}' has a route to '{unknown[0]}', which does not read it; "
+                f"those that do are {sorted(behind)}"
+            )
+        return _Routing(setting, self)
+
+
+class _Routing(Base):
+    def __init__(self, setting: Setting, definition: Routed) -> None:
+        super().__init__(setting)
+        self._transform = partial(definition.transform, setting)
+        self._routes = definition.routes
+
+    def compute(self, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch | None:
+        """See `Base.compute`."""
+        rows = self.rows(piece)
+        return self.guard.call(piece.epoch, self._transform, rows) if len(rows) else None
+
+    def process(self, piece: Piece[pa.RecordBatch]) -> Mapping[Edge, pa.RecordBatch]:
+        """See `Logic.process`."""
+        chosen = {edge: self._chosen(edge, batch) for edge, batch in super().process(piece).items()}
+        return {edge: batch for edge, batch in chosen.items() if len(batch)}
+
+    def _chosen(self, edge: Edge, batch: pa.RecordBatch) -> pa.RecordBatch:
+        route = self._routes.get(edge.downstream) if edge in self.setting.outputs else None
+        return batch if route is None else batch.filter(evaluate(batch, [route])[0])

@@ -1,0 +1,12 @@
+"""The benchmark of Linear Road's traffic measures what it has targets for."""
+
+from __future__ import annotations
+
+from benchmarks import linear_road
+from lrb.generator import Settings
+
+
+def test_every_target_is_measured() -> None:
+    measured = linear_road.run(Settings(seconds=60))
+    assert measured.keys() == linear_road.TARGETS.keys()
+    assert min(measured.values()) > 0

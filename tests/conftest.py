@@ -11,8 +11,8 @@ settings.register_profile("seep", settings(), deadline=None)
 settings.load_profile("seep")
 
 
-#: Files that take longest, the longest first: a worker that begins with them does not keep all others waiting. (For that,
-#: xdist must not put them in an order of its own: `--no-loadscope-reorder`.)
+#: Files that take longest, the longest first: a worker that begins with them does not keep all others waiting.
+#: xdist would put them in an order of its own; `--no-loadscope-reorder` has it not do so.
 LONG = (
     "tests/runtime/test_durable.py",
     "tests/runtime/test_migrations.py",

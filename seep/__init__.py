@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from seep.runtime.falling_back import launch
     from seep.runtime.run import Run
     from seep.sources.rate import Profile, Rate
+    from seep.spark.inlet.source import from_spark
+    from seep.spark.out.registering import register
+    from seep.spark.stateful import stateful
 
 __all__ = [
     "Context",
@@ -40,15 +43,18 @@ __all__ = [
     "column",
     "count",
     "first",
+    "from_spark",
     "last",
     "launch",
     "max",
     "mean",
     "min",
+    "register",
     "session",
     "sinks",
     "sliding",
     "sources",
+    "stateful",
     "sum",
     "testing",
     "tumbling",
@@ -65,8 +71,11 @@ _HOMES = {
     **dict.fromkeys(("Operator", "StatelessOperator"), "seep.operators.custom"),
     **dict.fromkeys(("Context", "Inputs"), "seep.operators.context"),
     "Query": "seep.query.query",
+    "from_spark": "seep.spark.inlet.source",
+    "stateful": "seep.spark.stateful",
     "Stream": "seep.query.stream",
     "UserCodeFailed": "seep.operators.errors",
+    "register": "seep.spark.out.registering",
     "session": "seep.operators.windows:Session",
     "sliding": "seep.operators.windows:Sliding",
     "tumbling": "seep.operators.windows:Tumbling",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -39,6 +39,8 @@ from seep.sources.definition import SourceDefinition
 from seep.sources.rate import Rate
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
     from seep.query.program import Program, Resume
 
 
@@ -116,6 +118,22 @@ class Query:
         from seep.query.compiler import Compiler
 
         return Compiler(self, parallelism or {}, epoch_seconds, rate, resume).program()
+
+    def to_spark(self, spark: SparkSession, **options: Any) -> DataFrame:
+        """Starts the query, and gives what it puts out as a streaming DataFrame: see `launch` and `Run.to_spark`.
+
+        It runs until its input ends, or the program does; who wants to have the run in hand calls these two.
+        """
+        from seep.runtime.falling_back import launch
+
+        return launch(self, spark, **options).to_spark(spark)
+
+    def to_batch_df(self, spark: SparkSession, **options: Any) -> DataFrame:
+        """Runs the query to its end, and gives what it has put out as a DataFrame: see `launch`, `Run.to_batch_df`."""
+        from seep.runtime.falling_back import launch
+
+        with launch(self, spark, **options) as run:
+            return run.to_batch_df(spark)
 
     # -- for streams --------------------------------------------------------------------------------------------------
 

@@ -96,6 +96,8 @@ class ManagerProcess:
         self.on_commit: Callable[[], None] = lambda: None
         #: does what is asked for from outside, and answers
         self.on_control: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _: {}
+        #: answers nodes, and tasks of Spark's, that ask for what Spark has pushed
+        self.on_pushed: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _: {}
         #: told of a cut that is complete, or why it never will be
         self.on_cut: Callable[[Cut, CutComplete | str], None] = lambda _, __: None
         #: told of a node that has notice that its VM will be taken away, and the seconds until then
@@ -190,6 +192,18 @@ class ManagerProcess:
         """From now on nodes count the rows of each slot of these operators, and of no others."""
         self.ask(lambda manager: self._count_slots(manager, frozenset(operators)))
 
+    def tell_nodes(self, body: Mapping[str, Any]) -> None:
+        """Tells all live nodes something beside the protocol."""
+        for name in list(self.manager.nodes):
+            self._peers.post(name, 0, body)
+
+    def call_node(self, name: str, method: str, body: Mapping[str, Any]) -> Any:
+        """Asks a node for something, and waits for it; EnvironmentFault if it is gone, or refuses."""
+        link = self._peers.link(name)
+        if link is None:
+            raise EnvironmentFault(f"node {name} is gone")
+        return link.call(method, body)
+
     def killed(self, name: str) -> None:
         """Somebody has killed a node on purpose; said right before."""
         self._chronicle.killed(name, self.manager.placement)
@@ -255,6 +269,8 @@ class ManagerProcess:
                 return self.stores.commit(body)
             case "control":
                 return self._controlled(body)
+            case "pushed":
+                return self.on_pushed(body)
         raise UserError(f"the manager does not know the call {method!r} of {peer}")
 
     def on_fault(self, peer: str, text: str) -> None:

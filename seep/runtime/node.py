@@ -17,7 +17,6 @@ import pyarrow as pa
 from policies.backup import BackupSection
 from primitives.emission import Emission
 from primitives.emission_codec import EMISSIONS
-from primitives.errors import UserError
 from primitives.graph import Kind
 from primitives.mapped import Shelf
 from primitives.outbox import Outbox
@@ -48,6 +47,8 @@ from seep.runtime.slot_meter import Metered, SlotMeter
 from seep.runtime.slot_meter import warm_up as warm_up_counting
 from seep.runtime.stores import RemoteStore
 from seep.sinks.definition import Place, SinkStore
+from seep.spark.inlet.intake import Intake
+from seep.spark.inlet.source import spark_sources
 from seep.spark.order import NodeOrder
 from seep.storage.settings import StorageSettings
 from vmpool.interruption import watch
@@ -102,10 +103,14 @@ class NodeProcess:
         self._counted: frozenset[str] = frozenset()  #: operators whose rows are counted by slot
         self._archive = Archive(settings.storage, program.name, settings.begins_from)
         self._shelf = Shelf(directory / "shelf", above=SHELVED)
-        self._port = Port(host, settings.security, self, shelf=self._shelf)
+        self._intake = Intake(program.name, settings.storage, settings.security, directory)
+        for source in spark_sources(program).values():
+            source.settle(self._intake)
+        self._port = Port(host, settings.security, self, shelf=self._shelf, shop=self._intake)
         self.name = self._register()
         self._peers = Peers(self.name, settings.security, self)
         self._peers.know(MANAGER, settings.driver)
+        self._intake.open(self._peers, self._ended)
         self.node: Node[pa.RecordBatch] = Node(
             self.name,
             Metered(program.in_room(self._room), lambda: self._counted),
@@ -163,7 +168,7 @@ class NodeProcess:
         pass  # if it broke, the sender opens it again, or is gone, which is for the manager to say
 
     def on_call(self, peer: str, method: str, body: Any) -> Any:  # noqa: ARG002
-        raise UserError(f"node {self.name} takes no calls; it was asked for {method!r}")
+        return self._intake.on_call(method, body)
 
     def on_fault(self, peer: str, text: str) -> None:
         self._tell({"event": ["refused message", self.name, f"from {peer}: {text}"]})
@@ -201,6 +206,8 @@ class NodeProcess:
             if name != self.name:
                 self._peers.know(name, Address(host, port))
         self._counted = frozenset(order.get("count", self._counted))
+        if "pushed" in order:
+            self._intake.on_news(*order["pushed"])
         for name in order.get("gone", ()):
             self._peers.forget(name)
         if "end" in order:

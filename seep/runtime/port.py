@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -77,6 +77,16 @@ class Receiver(Protocol):
         ...
 
 
+class Shop(Protocol):
+    """Where rows are left and fetched that are no messages, as Spark's tasks do it. Called on channel threads."""
+
+    def on_put(self, opening: Any, batches: Iterable[pa.RecordBatch]) -> bytes:
+        """Takes rows; they are all there when the batches end. What it says is told to who has sent them."""
+        ...
+
+    def on_get(self, request: Any) -> flight.RecordBatchStream: ...
+
+
 class Letters(NamedTuple):
     """The descriptor of a stream of letters."""
 
@@ -97,8 +107,9 @@ class Messages(NamedTuple):
 class Port:
     """Serves until closed, on exactly one interface, and there on any free port if none is given.
 
-    Only streams of letters and messages (`do_exchange`) and calls (`do_action`) do anything, and nothing at all is done
-    for a client that does not send the token. What is large of messages arrives on the `shelf`, or else in memory.
+    Only streams of letters and messages (`do_exchange`), calls (`do_action`) and, if there is a shop, rows for it and
+    from it (`do_put`, `do_get`) do anything, and nothing at all is done for a client that does not send the token. What
+    is large of messages arrives on the `shelf`, or else in memory.
     """
 
     def __init__(
@@ -110,8 +121,9 @@ class Port:
         port: int = 0,
         limit: int = LIMIT,
         shelf: Shelf | None = None,
+        shop: Shop | None = None,
     ) -> None:
-        self._server = _Server((host, port), security, receiver, limit, shelf)
+        self._server = _Server((host, port), security, receiver, limit, shelf, shop)
         self.address = Address(host, self._server.port)
         self._closed = False
 
@@ -143,8 +155,15 @@ class _Gate(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
 class _Server(flight.FlightServerBase):  # type: ignore[misc]
     def __init__(
-        self, place: tuple[str, int], security: Security, receiver: Receiver, limit: int, shelf: Shelf | None
+        self,
+        place: tuple[str, int],
+        security: Security,
+        receiver: Receiver,
+        limit: int,
+        shelf: Shelf | None,
+        shop: Shop | None,
     ) -> None:
+        self._shop = shop
         self._receiver = receiver
         self._limit = limit
         self._shelf = shelf
@@ -183,6 +202,34 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         except Exception as reason:
             self._receiver.on_fault(peer, f"a call failed: {reason!r}")
             return {"error": InternalError.__name__, "text": f"{type(reason).__name__}: {reason}"}
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def do_put(
+        self,
+        context: flight.ServerCallContext,
+        descriptor: flight.FlightDescriptor,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.FlightMetadataWriter,
+    ) -> None:
+        if self._shop is None:
+            super().do_put(context, descriptor, reader, writer)  # which says that it is not there
+            return
+        only_read()
+        try:
+            batches = (body for _, body in _chunks(reader) if body is not None)
+            writer.write(self._shop.on_put(decode(descriptor.command or b""), batches))
+        except Exception as reason:
+            raise flight.FlightServerError(f"what was pushed is not kept: {reason}") from reason
+
+    def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.RecordBatchStream:
+        if self._shop is None:
+            return super().do_get(context, ticket)
+        only_read()
+        try:
+            return self._shop.on_get(decode(ticket.ticket))
+        except SeepError as reason:
+            raise flight.FlightServerError(str(reason)) from reason
 
     # -- streams ------------------------------------------------------------------------------------------------------
 

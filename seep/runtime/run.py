@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -45,18 +46,23 @@ from seep.runtime.replicas import check_backup
 from seep.runtime.report import Recorder, make_report
 from seep.runtime.resume import catalogue_of, check_resume, resume_of
 from seep.runtime.security import Security
+from seep.runtime.showing import Showing
 from seep.sources.position import Position
 from seep.sources.rate import Rate
 from seep.spark.capacity import capacity
+from seep.spark.inlet.feeds import Feeds, session_of
+from seep.spark.inlet.source import spark_sources
 from seep.spark.preflight import of_session, raise_first
 from seep.spark.process import Process
 from seep.spark.session import Host, open_session
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from seep.query.query import Query
+    from seep.spark.out.frames import Frames
 
 Progress = Callable[[str], None]
 
@@ -92,7 +98,8 @@ def launch(
     tell = progress or (lambda _: None)
     wanted = chosen.nodes or _instances(program)
     policy = make_policy(chosen.scaling)
-    slots = wanted + chosen.whole_pool.size
+    slots = wanted + chosen.whole_pool.size + bool(spark_sources(program))  # Spark's own tasks need one at least
+    spark = spark if spark is not None else session_of(program)
     tell("starting Spark" if spark is None else "using the given Spark session")
     host = open_session(spark, master=master, slots_needed=slots, name=program.name, verbose=verbose)
     try:
@@ -164,8 +171,10 @@ class Run:
         self._requests = MigrationRequests(self._manager, self._coordinator.migrations, self.program, steps)
         self._manager.on_notice = lambda node, _: self._coordinator.drain(node)
         self._manager.on_control = self._controlled
+        self._feeds = Feeds(self._manager, self.program, self._security, catalogue_of(self.options, self.program.name))
         self._listed = Listed(self.id, self.program.name, Process.this(), self._manager.address, self._security)
         self._recorder = Recorder(self.status)
+        self._showing = Showing(self._manager, host.is_local)
 
     # -- starting -----------------------------------------------------------------------------------------------------
 
@@ -178,6 +187,8 @@ class Run:
         self._recorder.start()
         self._coordinator.start()
         self._archivist.start()
+        self._feeds.start()
+        self._showing.start()
         self._listed.enlist()
         if self.options.seconds is not None:
             self._finisher = threading.Timer(self.options.seconds, self.finish)
@@ -255,6 +266,7 @@ class Run:
         while not self._manager.ended.wait(0.05):
             if deadline is not None and time.monotonic() > deadline:
                 return False
+        self._showing.join()
         if self._manager.failure:
             raise self._manager.failure
         return True
@@ -270,12 +282,44 @@ class Run:
             raise UserError(f"{sink!r} is not a sink that collects in the driver; those of this query: {known}")
         return self._manager.stores.table(sink)
 
+    # -- into Spark ---------------------------------------------------------------------------------------------------
+
+    def to_spark(self, spark: SparkSession | None = None, sink: str | None = None, **options: Any) -> DataFrame:
+        """A streaming DataFrame of what a sink `seep.sinks.spark(…)` puts out; `sink` if there are several.
+
+        For one Spark query: what it has done with is removed. Its checkpoint and the sink's directory belong together.
+        The option `maxBytesPerTrigger` bounds what it takes at once.
+        """
+        return self._frames(spark).stream(sink, options)
+
+    def to_batch_df(self, spark: SparkSession | None = None, sink: str | None = None) -> DataFrame:
+        """Waits for the end, and gives all rows of a sink `seep.sinks.spark(…)` or `collect()`."""
+        return self._frames(spark).batch(sink)
+
+    def to_parquet(
+        self, path: str | Path, *, checkpoint: str | Path | None = None, sink: str | None = None
+    ) -> StreamingQuery:
+        """Starts a Spark query that writes Parquet files; each row is in those that Spark lists exactly once.
+
+        Its checkpoint is beside the sink's files unless said. Continue after a restart with the same call.
+        """
+        return self._frames(None).to_parquet(path, checkpoint, sink)
+
+    def to_table(self, table: str, *, checkpoint: str | Path | None = None, sink: str | None = None) -> StreamingQuery:
+        """Starts a Spark query that adds the rows to a table of Spark's catalogue; otherwise as `to_parquet`."""
+        return self._frames(None).to_table(table, checkpoint, sink)
+
+    def _frames(self, spark: SparkSession | None) -> Frames:
+        from seep.spark.out.frames import Frames
+
+        return Frames(self, self._host, spark)
+
     # -- acting -------------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
         """Ends the input here; what was read is still processed and committed. `wait` tells when."""
         if not self._manager.ended.is_set():
-            self._manager.finish()
+            self._feeds.finish(self._manager.finish)
 
     def checkpoint(self, operator: str | None = None) -> None:
         """Asks for a checkpoint (of one operator) now."""
@@ -423,8 +467,10 @@ class Run:
         atexit.unregister(self.stop)
         self._listed.strike_off()
         self._recorder.close()
+        self._feeds.close()
         self._coordinator.close()
         self._archivist.close()
+        self._showing.close()
         self._manager.close()
         self._crew.end()
         self._manager.close_port()

@@ -16,6 +16,9 @@ from seep.sources.csv_files import CsvDialect
 from seep.sources.dialect import Dialect
 from seep.sources.json_files import JsonDialect
 
+#: Rows of a batch in an Arrow file.
+_ARROW_ROWS = 1 << 16
+
 
 class Format(ABC):
     """How tables become files."""
@@ -124,7 +127,28 @@ class JsonLinesFormat(TextFormat):
             stream.write(json_text.lines(batch))
 
 
-PARQUET, CSV, JSON_LINES = ParquetFormat(), CsvFormat(), JsonLinesFormat()
+class ArrowFormat(Format):
+    """Columns of any type, as they are in memory: files are mapped, not parsed."""
+
+    name = "Arrow"
+    suffix = "arrow"
+
+    def can_hold(self, kind: pa.DataType) -> bool:  # noqa: ARG002
+        """See `Format`."""
+        return True
+
+    def write(self, table: pa.Table, stream: BinaryIO) -> None:
+        """See `Format`. Small batches are made one: a reader pays for each."""
+        with pa.ipc.new_file(stream, table.schema) as file:
+            file.write_table(table.combine_chunks(), max_chunksize=_ARROW_ROWS)
+
+    def read(self, path: Path, schema: pa.Schema) -> pa.Table:
+        """See `Format`."""
+        with pa.memory_map(str(path)) as mapped:
+            return pa.ipc.open_file(mapped).read_all().cast(schema)
+
+
+PARQUET, CSV, JSON_LINES, ARROW = ParquetFormat(), CsvFormat(), JsonLinesFormat(), ArrowFormat()
 
 #: By the suffix of files.
-FORMATS: dict[str, Format] = {each.suffix: each for each in (PARQUET, CSV, JSON_LINES)}
+FORMATS: dict[str, Format] = {each.suffix: each for each in (PARQUET, CSV, JSON_LINES, ARROW)}

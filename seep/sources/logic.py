@@ -43,7 +43,7 @@ class Rows(NamedTuple):
     shed: bool = False
 
 
-class _Taken(NamedTuple):
+class Taken(NamedTuple):
     """What was read of one partition, and the positions of the first of these rows and of the one after the last."""
 
     batches: list[pa.RecordBatch]
@@ -119,15 +119,15 @@ class PartitionedLogic:
                 position = Position(self._reader.start(slot))
         return position
 
-    def _take(self, slot: int, position: Position, portion: Portion) -> _Taken:
+    def _take(self, slot: int, position: Position, portion: Portion) -> Taken:
         """Reads on; one block, which may be shorter than the portion."""
         first = self._skip(slot, position, portion.skip)
         if not portion.take:
-            return _Taken([], first, first)
+            return Taken([], first, first)
         batch, after = self._block(slot, first, portion.take)
-        return _Taken([batch] if len(batch) else [], first, after)
+        return Taken([batch] if len(batch) else [], first, after)
 
-    def _retake(self, slot: int, target: Position) -> _Taken:
+    def _retake(self, slot: int, target: Position) -> Taken:
         """Reads exactly up to a position, by as many blocks as it takes."""
         position = self._position(slot)._replace(start=target.start, at=target.at)
         position = first = self._skip(slot, position, target.shed - position.shed)
@@ -137,7 +137,7 @@ class PartitionedLogic:
             self._check_same(slot, len(batch) > 0)
             batches.append(batch)
         self._check_same(slot, (position.rows, position.latest) == (target.rows, target.latest))
-        return _Taken(batches, first, target)
+        return Taken(batches, first, target)
 
     def _check_same(self, slot: int, is_same: bool) -> None:
         if not is_same:
@@ -195,7 +195,7 @@ class PartitionedLogic:
 
     # -- all partitions -----------------------------------------------------------------------------------------------
 
-    def _reading(self, slots: SlotSet, taken: Sequence[_Taken], is_over: bool) -> Reading[pa.RecordBatch]:
+    def _reading(self, slots: SlotSet, taken: Sequence[Taken], is_over: bool) -> Reading[pa.RecordBatch]:
         positions = {slot: self._position(slot) for slot in slots}
         batches = [batch for each in taken for batch in each.batches]
         rows = concat(batches, self._rows.schema)

@@ -14,7 +14,7 @@ import shutil
 import socket
 import sys
 import zipfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 #: What Linux calls "send me this signal when my parent dies".
@@ -44,6 +44,16 @@ def node_task(shipment: Shipment, payload: bytes, *arguments: Any) -> Callable[[
         make_importable(shipment)
         unpacked(payload)(*arguments)
         return ()
+
+    return task
+
+
+def arrow_task(shipment: Shipment, payload: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """A function for `DataFrame.mapInArrow`: `payload`, pickled, is called with the batches of a partition."""
+
+    def task(batches: Iterator[Any]) -> Iterator[Any]:
+        make_importable(shipment)
+        yield from unpacked(payload)(batches)
 
     return task
 

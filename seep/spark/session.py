@@ -128,9 +128,14 @@ def _context_of(spark: SparkSession | SparkContext, master: str | None) -> Spark
     context = spark if isinstance(spark, SparkContext) else spark.sparkContext
     if context._jsc is None:
         raise UserError("this Spark session has been stopped; make a new one")
-    if is_local(context) and "PYSPARK_PYTHON" not in os.environ:
-        context.pythonExec = sys.executable  # else any `python3` of the PATH, which may lack what this one has
+    use_this_python(context)
     return context
+
+
+def use_this_python(context: SparkContext) -> None:
+    """In a local session without a word on it: else it is any `python3` of the PATH, which may lack what ours has."""
+    if is_local(context) and "PYSPARK_PYTHON" not in os.environ:
+        context.pythonExec = sys.executable
 
 
 def _join(name: str, closing: contextlib.ExitStack) -> SparkContext:

@@ -8,6 +8,7 @@ import sys
 import sysconfig
 import zipfile
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -38,6 +39,21 @@ def ship(context: SparkContext) -> Shipment:
     if is_local(context):
         return Shipment(names, digest, None, tuple(map(os.path.abspath, sys.path)), REQUIRES)
     return Shipment(names, digest, _add_archive(context, roots, digest), (), REQUIRES)
+
+
+def ship_to_path(context: SparkContext) -> None:
+    """Has Spark's Python processes find the packages by themselves, if they do not anyway: one small task tells.
+
+    This is for code that Spark itself calls by name, such as data sources; nodes have their `bootstrap`.
+    """
+    from pyspark import SparkFiles
+
+    if all(context.parallelize(["seep"], 1).map(find_spec).map(bool).collect()):
+        return
+    roots = [(package, root) for package in PACKAGES if (root := root_of(package))]
+    archive = _add_archive(context, roots, digest_of(roots))
+    if archive not in (context._python_includes or ()):
+        context.addPyFile(str(Path(SparkFiles.getRootDirectory()) / "packages" / archive))
 
 
 def is_local(context: SparkContext) -> bool:

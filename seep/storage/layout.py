@@ -8,6 +8,8 @@
 | `orders/000000000012.manifest` | its manifest: now it is complete; or a seal: now it never will be |
 | `orders/000000000012.pin-3fa9` | somebody reads it |
 | `orders/000000000012.removal-81c0` | somebody removes it |
+| `orders/pushed/clicks/000000000007.batch` | what batch 7 that Spark has pushed to the source `clicks` consists of |
+| `orders/pushed/clicks/3fa9-00000002/0-81c0` | a piece of batch 2 of Spark's stream 3fa9: rows of its partition 0 |
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from seep.storage.keys import checked_key
 
 _OWN = re.compile(r"(\d{12,})\.([a-z]+)(?:-[0-9a-f]+)?")
 _BLOB = re.compile(r"(\d{12,})/[^/]+/.+")
+_PUSHED_BATCH = re.compile(r"/(\d{12,})\.batch$")
 _RUN = re.compile(r"runs/(\d{6,})")
 
 
@@ -65,6 +68,33 @@ def run_key(query: str, generation: int) -> str:
     'orders/runs/000003'
     """
     return checked_key(f"{query}/runs/{generation:06d}")
+
+
+def pushed_prefix(query: str, source: str) -> str:
+    """With what the keys of all begin that Spark has pushed to a source."""
+    return checked_key(f"{query}/pushed/{source}") + "/"
+
+
+def pushed_batch_key(query: str, source: str, number: int) -> str:
+    """
+    >>> pushed_batch_key("orders", "clicks", 7)
+    'orders/pushed/clicks/000000000007.batch'
+    """
+    return f"{pushed_prefix(query, source)}{number:012d}.batch"
+
+
+def pushed_pieces_prefix(query: str, source: str, stream: str, id: int) -> str:
+    """With what the keys of all pieces of a batch begin, those of attempts that do not count too."""
+    return f"{pushed_prefix(query, source)}{stream}-{id:08d}/"
+
+
+def pushed_batch_number(key: str) -> int | None:
+    """
+    >>> pushed_batch_number("orders/pushed/clicks/000000000007.batch")
+    7
+    """
+    found = _PUSHED_BATCH.search(key)
+    return int(found[1]) if found else None
 
 
 def is_blob(key: str) -> bool:

@@ -1,0 +1,83 @@
+"""Showing: the driver tells Spark, through the spools of a run, up to which epoch it may read."""
+
+from __future__ import annotations
+
+import threading
+
+from primitives.errors import EnvironmentFault, UserError
+from seep.runtime.driver import ManagerProcess
+from seep.runtime.events import Happening
+from seep.sinks.spark_sink import SparkSink
+
+#: Seconds between two looks how far the sinks have come.
+_ROUND = 0.02
+
+
+class Showing:
+    """On a thread of its own, as a mark is flushed to the disk.
+
+    Rows that were shown cannot be taken back. With storage a later run may go on from the last stored checkpoint, and
+    write again what comes after it; so rows are shown up to that only, and the rest when the run has finished.
+    """
+
+    def __init__(self, process: ManagerProcess, is_local: bool) -> None:
+        self._process = process
+        #: the epoch of the last checkpoint in storage; None in a run without storage
+        self._stored = 0 if process.options.storage.location is not None else None
+        sinks = {name: sink for name, (sink, _) in process.program.sinks.items() if isinstance(sink, SparkSink)}
+        for name, sink in sinks.items():
+            if sink.is_temporary and not is_local:
+                raise UserError(
+                    f"sink {name!r} has no directory that all machines see: give it one, seep.sinks.spark('/shared/…')"
+                )
+        self._sinks = list(sinks.values())
+        self._shown = dict.fromkeys(self._sinks, 0)
+        self._over = threading.Event()
+        process.events.listen(self._hear)
+        self._thread = threading.Thread(target=self._run, name="seep showing", daemon=True)
+
+    def _hear(self, happening: Happening) -> None:
+        if self._stored is not None and happening.kind in ("persisted", "savepoint"):
+            self._stored = max(self._stored, int(happening.numbers["epoch"]))
+
+    def start(self) -> None:
+        if self._sinks:
+            self._thread.start()
+
+    def join(self, timeout: float = 10.0) -> None:
+        """Waits until all is shown of a run that is over."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+
+    def close(self) -> None:
+        self._over.set()
+        self.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._over.wait(_ROUND) and not self._process.ended.is_set():
+                self._show_all()
+            self._show_all()
+            self._tell_end()
+        except OSError as reason:
+            self._process.fail(EnvironmentFault(f"Spark cannot be told what it may read: {reason}"))
+
+    def _show_all(self) -> None:
+        committed, stored = self._process.commits.epoch, self._stored
+        for sink in self._sinks:
+            self._show(sink, committed if sink.at_once or stored is None else stored)
+
+    def _show(self, sink: SparkSink, epoch: int) -> None:
+        if epoch > self._shown[sink]:
+            self._shown[sink] = epoch
+            sink.spool.show(sink.run, epoch)
+
+    def _tell_end(self) -> None:
+        """Why there will be no more rows, if there will be none."""
+        if self._process.events.of("finished"):
+            final = self._process.ask(lambda manager: manager.final)
+            for sink in self._sinks:
+                self._show(sink, final or 0)
+        elif failure := self._process.failure:
+            for sink in self._sinks:
+                sink.spool.fail(sink.run, str(failure))

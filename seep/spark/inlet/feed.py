@@ -1,0 +1,274 @@
+"""A feed: has Spark push one DataFrame, batch by batch, and admits what is kept."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from primitives.errors import EnvironmentFault, SeepError, UserError
+from seep.protocol.view import STORAGE
+from seep.sources.position import MIN_WATERMARK
+from seep.spark.bootstrap import arrow_task
+from seep.spark.inlet.keeper import COPIES, Keeper
+from seep.spark.inlet.ledger import FINITE, Ledger, Verdict
+from seep.spark.inlet.mapped import map_in_arrow
+from seep.spark.inlet.pieces import Key, Piece
+from seep.spark.inlet.push import RECEIPT_COLUMNS, PushSettings, push
+from seep.spark.inlet.source import SparkSource, Streaming
+from seep.spark.reason import reason_of_exception
+from seep.spark.shipping import is_local, loose_modules, packed, ship, travel_by_value
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row
+    from pyspark.sql.streaming.query import StreamingQuery
+
+#: Seconds between two looks whether there is room, or a second node.
+_LOOK = 0.01
+#: Seconds for which a batch is pushed again and again before the run gives up.
+_PATIENCE = 60.0
+#: Seconds that a node which is given up may still hold up a job.
+_GRACE = 2.0
+
+Job = Callable[[], Sequence["Row"]]
+
+
+class Over(Exception):
+    """The run has ended: nothing more is pushed."""
+
+
+class Events(Protocol):
+    """What becomes of a feed; told on its threads."""
+
+    def fed(self) -> None:
+        """Spark has nothing more, and all it had is admitted."""
+        ...
+
+    def failed(self, reason: SeepError) -> None: ...
+
+
+class Feed(ABC):
+    """One DataFrame on its way. `over` ends it at once, whatever it waits for."""
+
+    def __init__(
+        self,
+        definition: SparkSource,
+        settings: PushSettings,
+        ledger: Ledger,
+        keeper: Keeper,
+        room: Callable[[], bool],
+        events: Events,
+    ) -> None:
+        travel_by_value()
+        self._definition, self._ledger, self._keeper = definition, ledger, keeper
+        self._room, self._events = room, events
+        self._context = definition.df.sparkSession.sparkContext
+        self._tag = f"seep push {settings.source} {id(self)}"
+        by_value = () if is_local(self._context) else loose_modules()
+        self._task = arrow_task(ship(self._context), packed(partial(push, settings), by_value))
+        #: the batch that is being pushed
+        self.pushing = Key(settings.source, "", 0)
+        self._jobs = 0  #: that were cancelled, for a node that they wait for is gone
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"seep feed {settings.source}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Has Spark push nothing more; what it is pushing now is not admitted."""
+
+    def join(self, timeout: float = 10.0) -> None:
+        self._thread.join(timeout)
+
+    def node_lost(self) -> None:
+        """A job may wait for it for good."""
+        timer = threading.Timer(_GRACE, self._cancel, [self.pushing])
+        timer.daemon = True
+        timer.start()
+
+    # -- on its thread ------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._feed()
+        except Over:
+            return
+        except SeepError as reason:
+            self._tell_failure(reason)
+        except Exception as reason:
+            self._tell_failure(EnvironmentFault(f"Spark has failed: {reason_of_exception(reason)}"))
+        else:
+            if not self._over.is_set():
+                self._events.fed()
+
+    def _tell_failure(self, reason: SeepError) -> None:
+        if not self._over.is_set():
+            self._events.failed(reason)
+
+    @abstractmethod
+    def _feed(self) -> None:
+        """Pushes all that there is."""
+
+    def _push(self, stream: str, id: int, job: Job) -> None:
+        """Has one batch pushed until all of it is kept, and admits it."""
+        self._wait(self._room)
+        self._wait(lambda: self._keeper.stores or len(self._keeper.nodes()) >= COPIES)
+        key = self.pushing = Key(self._ledger.source, stream, id)
+        begun = time.monotonic()
+        while (receipts := self._kept(key, job)) is None:
+            if time.monotonic() - begun > _PATIENCE:
+                raise EnvironmentFault(f"source {key.source!r}: batch {id} could not be pushed: {self._why}")
+            self._wait_a_little()
+        self.pushing = Key(self._ledger.source, "", 0)
+        latest = max((receipt.latest for receipt, _ in receipts), default=MIN_WATERMARK)
+        self._ledger.admit(stream, id, latest, [piece for _, piece in receipts])
+
+    def _kept(self, key: Key, job: Job) -> list[tuple[Row, Piece]] | None:
+        """The receipts for a batch, if all its pieces are in two places; None if it has to be pushed again."""
+        rows = self._receipts(job)
+        if rows is None:
+            return None
+        nodes = self._keeper.nodes()
+        receipts = [(row, self._keeper.secured(key, self._piece(row), nodes)) for row in rows]
+        self._why = next((row.why for row in rows if row.why), "too few nodes are there to keep it")
+        least = 1 if self._keeper.stores else COPIES
+        return receipts if all(len(piece.holders) >= least for _, piece in receipts if piece.rows) else None
+
+    def _receipts(self, job: Job) -> Sequence[Row] | None:
+        cancelled = self._jobs
+        self._context.addJobTag(_as_tag(self._tag))
+        try:
+            return job()
+        except Exception as reason:
+            self._check_going_on()
+            if self._jobs > cancelled:
+                self._why = "a node was lost"
+                return None
+            raise UserError(
+                f"source {self._ledger.source!r}: the DataFrame failed in Spark: {reason_of_exception(reason)}"
+            ) from reason
+
+    def _piece(self, row: Row) -> Piece:
+        """With storage, a node that keeps a piece has stored it."""
+        stored = (STORAGE,) if self._keeper.stores and row.holders else ()
+        return Piece(row.partition, row.token, row.rows, row.nbytes, (*row.holders, *stored))
+
+    def _cancel(self, key: Key) -> None:
+        if key.stream and self.pushing == key and not self._over.is_set():
+            self._jobs += 1
+            self._cancel_jobs()
+
+    def _cancel_jobs(self) -> None:
+        with suppress(Exception):  # Spark may have ended before
+            self._context.cancelJobsWithTag(_as_tag(self._tag))
+
+    # -- waiting ------------------------------------------------------------------------------------------------------
+
+    def _wait(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            self._wait_a_little()
+        self._check_going_on()
+
+    def _wait_a_little(self) -> None:
+        self._over.wait(_LOOK)
+        self._check_going_on()
+
+    def _check_going_on(self) -> None:
+        if self._over.is_set():
+            raise Over
+
+
+class FiniteFeed(Feed):
+    """Pushes some partitions after the others; as many at once as there is room for."""
+
+    def stop(self) -> None:
+        self._over.set()
+        self._cancel_jobs()
+
+    def _feed(self) -> None:
+        receipts = map_in_arrow(self._definition.df, self._task, RECEIPT_COLUMNS).rdd
+        count = receipts.getNumPartitions()
+        stream, done, at_once = f"{FINITE}{count}", self._ledger.partitions_done(count), self._definition.partitions
+        while done < count:
+            wave = range(done, min(done + at_once, count))
+            self._push(stream, self._ledger.next_of(stream), partial(self._context.runJob, receipts, list, wave))
+            done, at_once = wave.stop, self._fitting()
+
+    def _fitting(self) -> int:
+        """About so many partitions have as many bytes as may be ahead; never more than Spark has room for tasks."""
+        last = self._ledger.last
+        nbytes = last.nbytes // len(last.pieces) if last is not None else 0
+        return max(1, min(self._definition.ahead // max(nbytes, 1), self._tasks()))
+
+    def _tasks(self) -> int:
+        """How many tasks are worth it at once: a local session has slots for nodes, which wait, beyond its cores."""
+        cores = os.cpu_count() if is_local(self._context) else None
+        return min(self._context.defaultParallelism, cores or self._context.defaultParallelism)
+
+
+class StreamingFeed(Feed):
+    """A streaming query of Spark's: a batch of it is done when it is admitted."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._query: Future[StreamingQuery] = Future()
+        self._reason: BaseException | None = None
+
+    @property
+    def _settings(self) -> Streaming:
+        assert self._definition.streaming is not None
+        return self._definition.streaming
+
+    def stop(self) -> None:
+        self._over.set()
+        if self._query.done():
+            with suppress(Exception):  # Spark may have ended before
+                self._query.result().stop()
+
+    def _feed(self) -> None:
+        writer = self._definition.df.writeStream.foreachBatch(self._on_batch)
+        if self._settings.checkpoint is not None:
+            writer = writer.option("checkpointLocation", self._settings.checkpoint)
+        if self._settings.trigger:
+            writer = writer.trigger(**self._settings.trigger)
+        query = writer.start()
+        self._query.set_result(query)
+        if self._over.is_set():
+            query.stop()
+        try:
+            query.awaitTermination()
+        except Exception:
+            if self._reason is None:
+                raise
+            raise self._reason from None
+
+    def _on_batch(self, df: DataFrame, id: int) -> None:
+        """What Spark calls for a batch, on a thread of its own; what it raises ends the streaming query."""
+        try:
+            self._take(df, str(self._query.result().id), id)
+        except BaseException as reason:
+            self._reason = reason
+            raise
+
+    def _take(self, df: DataFrame, stream: str, id: int) -> None:
+        match self._ledger.verdict(stream, id):
+            case Verdict.NEXT:
+                self._push(stream, id, map_in_arrow(df, self._task, RECEIPT_COLUMNS).collect)
+            case Verdict.GAP:
+                raise UserError(
+                    f"source {self._ledger.source!r}: Spark's checkpoint goes on with batch {id}, and this run has not "
+                    f"had batch {id - 1}. Let the run go on from where it was, with restore='latest' and its storage; "
+                    "or begin anew, with another directory for checkpoint="
+                )
+
+
+def _as_tag(text: str) -> str:
+    return text.replace(",", " ")

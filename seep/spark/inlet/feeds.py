@@ -1,0 +1,201 @@
+"""All feeds of a run: starts them with it, answers nodes and tasks, and ends them with it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from primitives.errors import SeepError, UserError
+from primitives.manifest import Manifest
+from seep.query.program import Program
+from seep.runtime.driver import ManagerProcess
+from seep.runtime.security import Security
+from seep.spark.inlet.feed import Feed, FiniteFeed, StreamingFeed
+from seep.spark.inlet.keeper import COPIES, Keeper
+from seep.spark.inlet.ledger import Ledger
+from seep.spark.inlet.push import PushSettings
+from seep.spark.inlet.source import spark_sources
+from seep.spark.inlet.spool import Spool
+from seep.storage.catalogue import Catalogue
+from seep.storage.location import store_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Seconds between two rounds of the keeper, and between two looks what storage can let go of.
+_ROUND, _TIDY = 0.1, 5.0
+
+
+def session_of(program: Program) -> SparkSession | None:
+    """The session of a program's DataFrames, which hosts the run too; None if it has none. UserError for two."""
+    sessions = {id(each.df.sparkSession.sparkContext): each.df.sparkSession for each in spark_sources(program).values()}
+    if len(sessions) > 1:
+        raise UserError(f"query {program.name!r} has DataFrames of several Spark applications; read all in one session")
+    return next(iter(sessions.values()), None)
+
+
+class Feeds:
+    """One feed and one ledger for each DataFrame, and one keeper for all."""
+
+    def __init__(
+        self, process: ManagerProcess, program: Program, security: Security, catalogue: Catalogue[Manifest] | None
+    ) -> None:
+        self._process, self._security = process, security
+        self._sources = spark_sources(program)
+        self._keeper = Keeper(process, catalogue)
+        store = store_of(process.options.storage) if self._sources else None
+        self._spool = Spool(store, program.name) if store is not None else None
+        self._ledgers = {name: self._ledger(name) for name in self._sources}
+        self._feeds: dict[str, Feed] = {}
+        self._known: set[str] = set()  #: the nodes of the round before
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="seep feeds", daemon=True)
+        process.on_pushed = self._on_pushed
+
+    def _ledger(self, source: str) -> Ledger:
+        resume = self._process.program.resume
+        positions = resume.beginning.positions.get(source, {}) if resume is not None else {}
+        return Ledger(source, self._spool, lambda news: self._process.tell_nodes({"pushed": [source, news]}), positions)
+
+    # -- for the run --------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """The nodes are there: Spark may push."""
+        if not self._sources:
+            return
+        self._check()
+        for name, ledger in self._ledgers.items():
+            self._feeds[name] = self._feed(name, ledger)
+        for feed in self._feeds.values():
+            feed.start()
+        self._thread.start()
+
+    def finish(self, then: Callable[[], None]) -> None:
+        """Spark pushes nothing more; when all that it was told is done has been read, `then` is called."""
+        if not self._feeds:
+            then()
+            return
+        threading.Thread(target=self._finish, args=(then,), name="seep feeds end", daemon=True).start()
+
+    def close(self) -> None:
+        """Ends all of Spark's pushing, at once."""
+        self._over.set()
+        self._stop_feeds()
+        for feed in self._feeds.values():
+            feed.join()
+        if self._thread.ident is not None:
+            self._thread.join(5.0)
+
+    def _check(self) -> None:
+        if self._keeper.stores:
+            return
+        for name, source in self._sources.items():
+            if source.streaming is not None and source.streaming.checkpoint is not None:
+                raise UserError(
+                    f"source {name!r} has a checkpoint= for Spark, and the run has no storage: Spark would go on after "
+                    "a restart from where this run's state is lost. Give the run storage (--storage), or leave "
+                    "checkpoint= out"
+                )
+        if len(self._keeper.nodes()) < COPIES:
+            raise UserError(
+                f"what Spark pushes is kept on {COPIES} nodes, and the run has one: give it more (--nodes), or storage"
+            )
+
+    def _feed(self, name: str, ledger: Ledger) -> Feed:
+        source = self._sources[name]
+        settings = PushSettings(name, source.schema, source.time, self._process.address, self._security)
+        kind = FiniteFeed if source.streaming is None else StreamingFeed
+        return kind(source, settings, ledger, self._keeper, lambda: self._has_room(name), _Events(self, name))
+
+    def _has_room(self, name: str) -> bool:
+        """Whether Spark may push a batch: one more than `ahead` allows, as nobody knows how large it will be."""
+        source = self._sources[name]
+        return self._ledgers[name].unread(self._positions(name), source.partitions) < source.ahead
+
+    # -- what is asked, on threads of the port -------------------------------------------------------------------------
+
+    def _on_pushed(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        match body:
+            case {"directory": str(source)}:
+                return self._ledgers[source].news()
+            case {"places": str(source), "partition": int(partition)}:
+                key = self._feeds[source].pushing
+                places = self._keeper.places(source, partition % self._sources[source].partitions)
+                return {"stream": key.stream, "id": key.id, "places": places}
+        raise UserError(f"nothing is known of {body!r:.200}")
+
+    # -- what feeds tell, on theirs ------------------------------------------------------------------------------------
+
+    def ended(self, name: str) -> None:
+        self._ledgers[name].end()
+
+    def failed(self, reason: SeepError) -> None:
+        self._process.fail(reason)
+
+    # -- on its own thread ---------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        tidied = time.monotonic()
+        while not self._over.wait(_ROUND) and not self._process.ended.is_set():
+            try:
+                self._look_after()
+            except SeepError as reason:
+                self._process.fail(reason)
+            if time.monotonic() - tidied > _TIDY:
+                tidied = time.monotonic()
+                self._tidy()
+        self._stop_feeds()
+
+    def _look_after(self) -> None:
+        nodes = set(self._keeper.nodes())
+        if self._known - nodes:
+            for feed in self._feeds.values():
+                feed.node_lost()
+        self._known = nodes
+        for name, ledger in self._ledgers.items():
+            self._keeper.secure(ledger)
+            self._keeper.trim(ledger, self._sources[name].partitions)
+
+    def _tidy(self) -> None:
+        for ledger in self._ledgers.values():
+            with suppress(SeepError):  # what is left now is found the next time
+                self._keeper.trim_spool(ledger)
+
+    def _finish(self, then: Callable[[], None]) -> None:
+        self._stop_feeds()
+        for feed in self._feeds.values():
+            feed.join()
+        while not self._is_read():
+            if self._over.wait(_ROUND):
+                return
+        then()
+
+    def _is_read(self) -> bool:
+        return all(
+            ledger.is_read(self._positions(name), self._sources[name].partitions)
+            for name, ledger in self._ledgers.items()
+        )
+
+    def _positions(self, name: str) -> Mapping[int, Any]:
+        """A copy: the manager's thread goes on."""
+        return dict(self._process.positions[name])
+
+    def _stop_feeds(self) -> None:
+        for feed in self._feeds.values():
+            feed.stop()
+
+
+class _Events:
+    """What a feed has to tell, with its name."""
+
+    def __init__(self, feeds: Feeds, name: str) -> None:
+        self._feeds, self._name = feeds, name
+
+    def fed(self) -> None:
+        self._feeds.ended(self._name)
+
+    def failed(self, reason: SeepError) -> None:
+        self._feeds.failed(reason)

@@ -1,0 +1,190 @@
+"""The intake of a node: keeps the pieces that Spark's tasks push to it, and finds those that a source reads here."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from primitives.errors import EnvironmentFault, InternalError, UserError
+from primitives.mapped import Shelf
+from seep.operators.batches import concat
+from seep.protocol.view import MANAGER, STORAGE
+from seep.runtime.dial import FAILURES, client_of
+from seep.runtime.peers import Peers
+from seep.runtime.security import Security
+from seep.runtime.wire import encode
+from seep.spark.inlet.pieces import Directory, Key, Piece
+from seep.spark.inlet.spool import Spool
+from seep.storage.location import store_of
+from seep.storage.settings import StorageSettings
+
+#: Larger pieces are in files, which the system writes and drops as it has memory.
+_SHELVED = 1 << 20
+#: Seconds until the manager is asked again, and until a node that does not answer counts as gone.
+_RETRY, _PATIENCE = 0.05, 10.0
+
+
+class _Held(NamedTuple):
+    key: Key
+    rows: pa.RecordBatch
+
+
+class Intake:
+    """Holds pieces from the moment that they are whole until their batch is let go of, or was admitted without them."""
+
+    def __init__(self, query: str, storage: StorageSettings, security: Security, directory: Path) -> None:
+        self._query, self._storage, self._security = query, storage, security
+        self._shelf = Shelf(directory / "pushed", above=_SHELVED)
+        self._lock = threading.Lock()
+        #: token -> a piece
+        self._held: dict[str, _Held] = {}
+        #: source -> what is known of its batches
+        self._directories: dict[str, Directory] = {}
+        self._loaded: set[str] = set()
+        self._peers: Peers | None = None
+        self._ended = threading.Event()
+
+    def open(self, peers: Peers, ended: threading.Event) -> None:
+        """From now on the manager and other nodes can be asked."""
+        self._peers, self._ended = peers, ended
+
+    # -- what is pushed -----------------------------------------------------------------------------------------------
+
+    def on_put(self, opening: Any, batches: Iterable[pa.RecordBatch]) -> bytes:
+        """Takes a piece; when this returns it is kept, in the storage too if there is one."""
+        match opening:
+            case ["piece", [str(source), str(stream), int(id)], int(partition), str(token)]:
+                rows = self._shelf.batch(_as_one(list(batches)))
+                self._keep(Key(source, stream, id), partition, token, rows)
+                return b"kept"
+        raise EnvironmentFault("what was pushed does not say what it is; are all parts of the same version of seep?")
+
+    def _keep(self, key: Key, partition: int, token: str, rows: pa.RecordBatch) -> None:
+        if self._is_late(key, token):
+            return
+        if self._spool is not None:
+            self._spool.put_piece(key, partition, token, rows)
+        with self._lock:
+            self._held[token] = _Held(key, rows)
+
+    def _is_late(self, key: Key, token: str) -> bool:
+        """Whether its batch was admitted without it: Spark counts another attempt."""
+        directory = self._directory(key.source)
+        return directory.is_done(key.stream, key.id) and token not in _tokens(directory)
+
+    def on_get(self, request: Any) -> flight.RecordBatchStream:
+        """Gives a piece to another node."""
+        match request:
+            case ["piece", str(token)]:
+                held = self._held.get(token)
+                if held is not None:
+                    return flight.RecordBatchStream(pa.Table.from_batches([held.rows]))
+        raise EnvironmentFault(f"nothing is held for {request!r}")
+
+    # -- what the manager says ----------------------------------------------------------------------------------------
+
+    def on_news(self, source: str, news: dict[str, Any]) -> None:
+        """Batches were admitted, or let go of: what is held for nothing goes."""
+        with self._lock:
+            directory = self._directory(source)
+            directory.follow(news)
+            counted = _tokens(directory)
+            for token, (key, _) in list(self._held.items()):
+                if key.source == source and directory.is_done(key.stream, key.id) and token not in counted:
+                    del self._held[token]
+
+    def on_call(self, method: str, body: Mapping[str, Any]) -> bool:
+        """Becomes a holder of a piece that others hold; EnvironmentFault if none of them gives it."""
+        if method != "copy piece":
+            raise UserError(f"nodes do not know the call {method!r}")
+        self._copy(Key(*body["key"]), Piece.from_plain(body["piece"]))
+        return True
+
+    def _copy(self, key: Key, piece: Piece) -> None:
+        rows = self.rows(key, piece)
+        with self._lock:
+            self._held[piece.token] = _Held(key, self._shelf.batch(rows))
+
+    # -- what sources ask for -----------------------------------------------------------------------------------------
+
+    def directory(self, source: str) -> Directory:
+        """All batches of a source that can be read."""
+        if source not in self._loaded:
+            self._load(source)
+        return self._directory(source)
+
+    def rows(self, key: Key, piece: Piece) -> pa.RecordBatch:
+        """The rows of a piece, wherever they are; EnvironmentFault if they are nowhere."""
+        held = self._held.get(piece.token)
+        if held is not None:
+            return held.rows
+        for holder in piece.holders:
+            with suppress(EnvironmentFault, *FAILURES):
+                return self._fetched(holder, key, piece)
+        raise EnvironmentFault(
+            f"the rows of partition {piece.partition} of batch {key.id} of source {key.source!r} are lost: "
+            f"none of {', '.join(piece.holders) or 'no node'} gives them"
+        )
+
+    def _fetched(self, holder: str, key: Key, piece: Piece) -> pa.RecordBatch:
+        if holder == STORAGE:
+            if self._spool is None:
+                raise EnvironmentFault("there is no storage")
+            return self._spool.get_piece(key, piece)
+        link = self._links.link(holder)
+        if link is None:
+            raise EnvironmentFault(f"{holder} is gone")
+        options = flight.FlightCallOptions(timeout=_PATIENCE, headers=[self._security.header])
+        with client_of(link.address, self._security) as client:
+            reader = client.do_get(flight.Ticket(encode(["piece", piece.token]).to_pybytes()), options)
+            return _as_one(reader.read_all().to_batches())
+
+    def _load(self, source: str) -> None:
+        """Has the manager say how it stands; tries until it answers or this node's time is over."""
+        link = self._links.link(MANAGER)
+        while link is not None:
+            try:
+                news = link.call("pushed", {"directory": source})
+            except EnvironmentFault:
+                if self._ended.wait(_RETRY):
+                    raise
+                continue
+            self.on_news(source, news)
+            self._loaded.add(source)
+            return
+
+    def reload(self, source: str) -> None:
+        """Others may hold pieces now than when this node was last told."""
+        self._load(source)
+
+    def _directory(self, source: str) -> Directory:
+        return self._directories.setdefault(source, Directory())
+
+    @cached_property
+    def _spool(self) -> Spool | None:
+        store = store_of(self._storage)
+        return Spool(store, self._query) if store is not None else None
+
+    @property
+    def _links(self) -> Peers:
+        if self._peers is None:
+            raise InternalError("an intake was asked before it was opened")
+        return self._peers
+
+
+def _as_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if not batches:
+        raise EnvironmentFault("a piece has no rows")
+    return concat(batches, batches[0].schema)
+
+
+def _tokens(directory: Directory) -> set[str]:
+    """Of all pieces that count."""
+    return {piece.token for batch in directory for piece in batch.pieces}

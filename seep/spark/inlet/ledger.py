@@ -1,0 +1,177 @@
+"""The ledger of a source, in the driver: which batches are admitted, in which order, and who keeps them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import Any
+
+from primitives.avro_file import Damaged
+from primitives.errors import UserError
+from seep.protocol.view import STORAGE
+from seep.spark.inlet.pieces import Directory, Key, Piece, PushedBatch
+from seep.spark.inlet.spool import Spool
+
+#: The streams of finite DataFrames are named by how many partitions they have.
+FINITE = "finite-"
+
+Tell = Callable[[dict[str, Any]], None]
+
+
+class Verdict(Enum):
+    """What a batch is to the ledger when Spark comes with it."""
+
+    NEXT = "next"
+    KNOWN = "known"  #: it was admitted, and Spark has forgotten
+    GAP = "gap"  #: Spark has done with batches before it that were never admitted here
+
+
+class Ledger:
+    """Every change is told to all nodes, which follow it; a spool, if there is one, has each batch before that."""
+
+    def __init__(self, source: str, spool: Spool | None, tell: Tell, positions: Mapping[int, Any]) -> None:
+        """A run that goes on from positions takes up what was admitted after them; one without begins anew.
+
+        Nodes ask how it stands as soon as they run, so the ledger is whole from its first moment.
+        """
+        self.source = source
+        self._spool, self._tell = spool, tell
+        self._lock = threading.Lock()
+        self._directory = Directory()
+        #: the last one that was admitted, in this run or the one that it goes on from
+        self.last: PushedBatch | None = None
+        self._begin(positions)
+
+    # -- beginning ----------------------------------------------------------------------------------------------------
+
+    def _begin(self, positions: Mapping[int, Any]) -> None:
+        numbers = self._spool.numbers(self.source) if self._spool is not None else []
+        if not positions:
+            self._directory = Directory(numbers[-1] + 1 if numbers else 0)
+            return
+        first = min(read_up_to(positions))
+        self._directory = Directory(first)
+        self._check_whole(first, numbers)
+        assert self._spool is not None, "a run that goes on from positions has storage"
+        for number in numbers:
+            self.last = _only_stored(self._spool.get(self.source, number))
+            self._directory.add(self.last)
+
+    def _check_whole(self, first: int, numbers: list[int]) -> None:
+        """What the run goes on from has read all batches before the first; all others must be there."""
+        found = [number for number in numbers if number >= first]
+        last = numbers[-1] if numbers else -1
+        if found != list(range(first, first + len(found))) or last < first - 1:
+            raise Damaged(
+                f"source {self.source!r}: of what Spark has pushed, batches from {first} on are needed, and the "
+                f"storage has only {found or numbers}"
+            )
+
+    # -- batches ------------------------------------------------------------------------------------------------------
+
+    def verdict(self, stream: str, id: int) -> Verdict:
+        """Batches of a stream come in order, each once; the ledger says which one this is."""
+        done = self._directory.done
+        if id <= done.get(stream, -1):
+            return Verdict.KNOWN
+        return Verdict.NEXT if id == done.get(stream, -1) + 1 else Verdict.GAP
+
+    def partitions_done(self, partitions: int) -> int:
+        """How many partitions of a finite DataFrame are admitted, the first of them; UserError if it is another one."""
+        if self.last is None:
+            return 0
+        if self.last.stream.startswith(FINITE) and self.last.stream != f"{FINITE}{partitions}":
+            raise UserError(
+                f"source {self.source!r}: the DataFrame has {partitions} partitions, and when it was read first it had "
+                f"{self.last.stream.removeprefix(FINITE)}: the run can only go on with the same; see to it with "
+                "df.repartition(…)"
+            )
+        same = self.last.stream == f"{FINITE}{partitions}"
+        return max(piece.partition for piece in self.last.pieces) + 1 if same else 0
+
+    def next_of(self, stream: str) -> int:
+        """Spark's number of the batch of a stream that is next."""
+        return self._directory.done.get(stream, -1) + 1
+
+    def admit(self, stream: str, id: int, latest: int, pieces: Iterable[Piece]) -> None:
+        """The batch counts from now on: it is read once, whatever fails."""
+        ordered = tuple(sorted(pieces, key=lambda piece: piece.partition))
+        with self._lock:
+            batch = PushedBatch(self._directory.next, stream, id, latest, ordered)
+            if self._spool is not None:
+                self._spool.put(self.source, batch)
+            self._directory.add(batch)
+            self.last = batch
+            news = self._directory.news([batch])
+        self._tell(news)
+
+    def end(self) -> None:
+        """Nothing more will come."""
+        with self._lock:
+            self._directory.ended = True
+            news = self._directory.news()
+        self._tell(news)
+
+    def replace(self, batch: PushedBatch) -> None:
+        """Others hold some of its pieces now."""
+        with self._lock:
+            if batch.number < self._directory.first:
+                return
+            self._directory.add(batch)
+            news = self._directory.news([batch])
+        self._tell(news)
+
+    # -- how it stands ------------------------------------------------------------------------------------------------
+
+    def kept(self) -> list[PushedBatch]:
+        """All batches that can still be read."""
+        with self._lock:
+            return list(self._directory)
+
+    def unread(self, positions: Mapping[int, Any], slots: int) -> int:
+        """Bytes of batches that some slot has not read to the end."""
+        first = min(read_up_to(positions), default=0) if len(positions) >= slots else 0
+        return sum(batch.nbytes for batch in self.kept() if batch.number >= first)
+
+    def is_read(self, positions: Mapping[int, Any], slots: int) -> bool:
+        """Whether all slots have read all that is admitted."""
+        return len(positions) >= slots and min(read_up_to(positions)) >= self._directory.next
+
+    def key(self, batch: PushedBatch) -> Key:
+        return Key(self.source, batch.stream, batch.id)
+
+    def news(self) -> dict[str, Any]:
+        """All that a node needs to follow it."""
+        with self._lock:
+            return self._directory.news(self._directory)
+
+    # -- letting go ---------------------------------------------------------------------------------------------------
+
+    def trim(self, first: int) -> None:
+        """Nobody will read again what is before this batch."""
+        with self._lock:
+            if not self._directory.trim(first):
+                return
+            news = self._directory.news()
+        self._tell(news)
+
+    def trim_spool(self, first: int) -> None:
+        """No checkpoint in storage needs what is before this batch. The last one stays, as a record of what is done."""
+        if self._spool is None:
+            return
+        for number in self._spool.numbers(self.source)[:-1]:
+            if number < first:
+                self._spool.remove(self.source, self._spool.get(self.source, number))
+
+
+def read_up_to(positions: Mapping[Any, Any]) -> list[int]:
+    """For each slot that has partitions, the number of the first batch that it has not read to the end."""
+    return [position[0][0] for position in positions.values() if position[0] is not None]
+
+
+def _only_stored(batch: PushedBatch) -> PushedBatch:
+    """As another run finds it: the nodes that held it are gone, whatever names those of now have."""
+    return batch._replace(
+        pieces=tuple(piece._replace(holders=(STORAGE,) if piece.rows else ()) for piece in batch.pieces)
+    )

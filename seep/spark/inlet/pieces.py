@@ -1,0 +1,134 @@
+"""Pieces and pushed batches: what is known of the rows that Spark's tasks have pushed, without the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from primitives.errors import EnvironmentFault
+
+
+class Piece(NamedTuple):
+    """The rows of one partition of a batch, as the attempt that Spark counts has pushed them."""
+
+    partition: int
+    token: str  #: of the attempt: another one of the same task may have pushed its rows in another order
+    rows: int
+    nbytes: int
+    holders: tuple[str, ...]  #: nodes, or the storage; none for no rows
+
+    def to_plain(self) -> list[Any]:
+        return [*self[:4], list(self.holders)]
+
+    @classmethod
+    def from_plain(cls, plain: list[Any]) -> Piece:
+        partition, token, rows, nbytes, holders = plain
+        return cls(partition, token, rows, nbytes, tuple(holders))
+
+
+class Key(NamedTuple):
+    """Which batch of which source a piece belongs to, in Spark's own terms."""
+
+    source: str
+    stream: str
+    id: int
+
+
+class PushedBatch(NamedTuple):
+    """A batch that is admitted: all its rows are kept in two places."""
+
+    number: int  #: batches of a source are numbered as they are admitted, whatever stream of Spark's they come from
+    stream: str
+    id: int  #: Spark's number, within the stream
+    latest: int  #: highest event time
+    pieces: tuple[Piece, ...]  #: by partition
+
+    @property
+    def nbytes(self) -> int:
+        return sum(piece.nbytes for piece in self.pieces)
+
+    def of_slot(self, slot: int, slots: int) -> list[Piece]:
+        """The pieces with rows that a slot reads, in order: partitions are dealt out over slots."""
+        return [piece for piece in self.pieces if piece.rows and piece.partition % slots == slot]
+
+    def to_plain(self) -> list[Any]:
+        return [*self[:4], [piece.to_plain() for piece in self.pieces]]
+
+    @classmethod
+    def from_plain(cls, plain: list[Any]) -> PushedBatch:
+        number, stream, id, latest, pieces = plain
+        return cls(number, stream, id, latest, tuple(map(Piece.from_plain, pieces)))
+
+
+class Directory:
+    """The admitted batches of a source that can still be read, and whether more will come.
+
+    The driver has the one that counts; nodes follow it by its news, which may come twice, but in order.
+
+    >>> directory = Directory(first=3)
+    >>> directory.add(PushedBatch(3, "s", 0, 0, ()))
+    >>> directory.next, directory.is_over(4)
+    (4, False)
+    """
+
+    def __init__(self, first: int = 0) -> None:
+        self.first = first  #: those before are let go of
+        self.next = first  #: the number of the next one to be admitted
+        self.ended = False
+        #: stream -> the last batch of it that was admitted
+        self.done: dict[str, int] = {}
+        self._batches: dict[int, PushedBatch] = {}
+
+    def __iter__(self) -> Iterator[PushedBatch]:
+        return iter(list(self._batches.values()))
+
+    def get(self, number: int) -> PushedBatch | None:
+        """An admitted batch; None if it is still to come. EnvironmentFault if it is gone."""
+        if number < self.first:
+            raise EnvironmentFault(f"batch {number} is to be read again, and all before {self.first} were let go of")
+        return self._batches.get(number)
+
+    def is_over(self, number: int) -> bool:
+        """Whether neither this batch nor any after it will ever come."""
+        return self.ended and number >= self.next
+
+    def add(self, batch: PushedBatch) -> None:
+        """One more batch, or other holders of a known one."""
+        if batch.number >= self.first:
+            self._batches[batch.number] = batch
+        self.next = max(self.next, batch.number + 1)
+        self.done[batch.stream] = max(self.done.get(batch.stream, -1), batch.id)
+
+    def is_done(self, stream: str, id: int) -> bool:
+        """Whether a batch of Spark's was admitted, at some time."""
+        return id <= self.done.get(stream, -1)
+
+    def trim(self, first: int) -> list[PushedBatch]:
+        """Lets go of all batches before; returns them."""
+        gone = [batch for number, batch in self._batches.items() if number < first]
+        for batch in gone:
+            del self._batches[batch.number]
+        self.first = max(self.first, first)
+        self.next = max(self.next, first)
+        return gone
+
+    # -- news ---------------------------------------------------------------------------------------------------------
+
+    def news(self, batches: Iterable[PushedBatch] = ()) -> dict[str, Any]:
+        """How it stands, with some of its batches, for `follow`."""
+        return {
+            "first": self.first,
+            "next": self.next,
+            "ended": self.ended,
+            "done": dict(self.done),
+            "batches": [batch.to_plain() for batch in batches],
+        }
+
+    def follow(self, news: dict[str, Any]) -> None:
+        """Takes in news."""
+        self.trim(news["first"])
+        for plain in news["batches"]:
+            self.add(PushedBatch.from_plain(plain))
+        for stream, id in news["done"].items():
+            self.done[stream] = max(self.done.get(stream, -1), id)
+        self.next, self.ended = max(self.next, news["next"]), self.ended or news["ended"]

@@ -1,0 +1,181 @@
+"""Pushing: what a task of Spark's does with the rows of its partition; it runs in Spark's Python workers.
+
+A node that fails meanwhile does not fail the task: its receipt says who keeps the piece, and the driver sees to the
+rest.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from seep.protocol.view import MANAGER
+from seep.query.times import event_times
+from seep.runtime.dial import FAILURES, client_of
+from seep.runtime.links import Link, Unheard
+from seep.runtime.pieces import Aligner, Label
+from seep.runtime.port import Address
+from seep.runtime.security import Security
+from seep.runtime.wire import encode
+from seep.sources.position import MIN_WATERMARK
+from seep.spark.inlet.pieces import Key
+
+#: What a task returns to the driver, in the words of Spark's SQL and of Arrow.
+RECEIPT_COLUMNS = (
+    "partition int, token string, rows bigint, nbytes bigint, latest bigint, holders array<string>, why string"
+)
+_RECEIPT = pa.schema(
+    {
+        "partition": pa.int32(),
+        "token": pa.string(),
+        "rows": pa.int64(),
+        "nbytes": pa.int64(),
+        "latest": pa.int64(),
+        "holders": pa.list_(pa.string()),
+        "why": pa.string(),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PushSettings:
+    """What every task is told; where to push to it asks for when it begins, for nodes come and go."""
+
+    source: str
+    schema: pa.Schema
+    time: str | None
+    driver: Address
+    security: Security
+
+
+class Place:
+    """A node that a piece is pushed to."""
+
+    def __init__(self, name: str, address: Address, settings: PushSettings, opening: list[Any]) -> None:
+        self.name = name
+        self._client = client_of(address, settings.security)
+        options = flight.FlightCallOptions(headers=[settings.security.header])
+        descriptor = flight.FlightDescriptor.for_command(encode(opening).to_pybytes())
+        self._writer, self._answers = self._client.do_put(descriptor, settings.schema, options)
+        self._aligner = Aligner(settings.schema)
+
+    def send(self, batch: pa.RecordBatch) -> None:
+        self._writer.write_with_metadata(batch, self._aligner.pad(bytes([Label.ROWS]), batch.nbytes))
+
+    def finish(self) -> None:
+        """Returns when the node keeps the piece; one of FAILURES if it does not."""
+        self._writer.write_metadata(bytes([Label.END]))
+        self._writer.done_writing()
+        if self._answers.read() is None:
+            raise ConnectionError(f"{self.name} has not said that it keeps what was pushed")
+
+    def close(self) -> None:
+        with suppress(*FAILURES):
+            self._writer.close()
+        self._client.close()
+
+
+class Push:
+    """The rows of one partition on their way; to all places at once, and it goes on as long as one takes them."""
+
+    def __init__(self, settings: PushSettings, partition: int) -> None:
+        self._settings, self._partition = settings, partition
+        self._token = uuid.uuid4().hex
+        self._places: list[Place] | None = None  #: none are opened for no rows
+        self._rows = self._nbytes = 0
+        self._latest = MIN_WATERMARK
+        self._why = ""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nobody keeps it."""
+        return self._places == []
+
+    def send(self, given: pa.RecordBatch) -> None:
+        batch = _formed(given, self._settings.schema)
+        self._rows += batch.num_rows
+        self._nbytes += batch.nbytes
+        if self._settings.time is not None:
+            self._latest = max(self._latest, int(event_times(batch[self._settings.time]).max()))
+        if self._places is None:
+            self._places = self._opened()
+        self._with_all(lambda place: place.send(batch))
+
+    def receipt(self) -> pa.RecordBatch:
+        """Who keeps the piece, and what there is of it."""
+        self._with_all(Place.finish)
+        holders = [place.name for place in self._places or ()]
+        self.close()
+        row = [self._partition, self._token, self._rows, self._nbytes, self._latest, holders, self._why]
+        columns = [pa.array([value], field.type) for value, field in zip(row, _RECEIPT, strict=True)]
+        return pa.record_batch(columns, schema=_RECEIPT)
+
+    def close(self) -> None:
+        for place in self._places or ():
+            place.close()
+
+    def _opened(self) -> list[Place]:
+        asked = _ask(self._settings, self._partition)
+        key = Key(self._settings.source, asked["stream"], asked["id"])
+        opening = ["piece", list(key), self._partition, self._token]
+        places = []
+        for name, host, port in asked["places"]:
+            try:
+                places.append(Place(name, Address(host, port), self._settings, opening))
+            except FAILURES as reason:
+                self._why = f"{name}: {reason}"
+        return places
+
+    def _with_all(self, act: Callable[[Place], None]) -> None:
+        """Does something with all places; those that fail are places no more."""
+        if self._places is not None:
+            self._places = [place for place in self._places if self._works(place, act)]
+
+    def _works(self, place: Place, act: Callable[[Place], None]) -> bool:
+        try:
+            act(place)
+        except FAILURES as reason:
+            self._why = f"{place.name}: {reason}"
+            place.close()
+            return False
+        return True
+
+
+def push(settings: PushSettings, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Pushes the rows of the partition of the task that runs here, and yields its receipt."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None, "this runs in a task of Spark's"
+    pushed = Push(settings, context.partitionId())
+    try:
+        for batch in batches:
+            if batch.num_rows and not pushed.is_lost:
+                pushed.send(batch)
+        yield pushed.receipt()
+    finally:
+        pushed.close()
+
+
+def _ask(settings: PushSettings, partition: int) -> dict[str, Any]:
+    """Which batch this is, and where its pieces go, as the driver has it now."""
+    link = Link("spark task", MANAGER, settings.driver, settings.security, Unheard())
+    try:
+        answer: dict[str, Any] = link.call("pushed", {"places": settings.source, "partition": partition})
+    finally:
+        link.close()
+    return answer
+
+
+def _formed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch in the types of the source: Spark's own differ in zones and in what may be null."""
+    if batch.schema.equals(schema):
+        return batch
+    columns = [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,0 +1,130 @@
+"""The source that a DataFrame is: on the driver with the DataFrame, on nodes with what tasks have pushed to them."""
+
+from __future__ import annotations
+
+import time as clocks
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from primitives.errors import InternalError, UserError
+from seep.query.times import Duration
+from seep.sources.base import ReaderDefinition, check_partitions, naming
+from seep.sources.definition import SourceSetting
+from seep.sources.logic import Clock, Rows
+from seep.sources.reader import SourceReader
+from seep.spark.inlet.intake import Intake
+from seep.spark.inlet.reader import PushedLogic, PushedReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from seep.query.program import Program
+
+#: Bytes that may be pushed and not read yet.
+AHEAD = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Streaming:
+    """How Spark runs a streaming DataFrame."""
+
+    checkpoint: str | None = None  #: Spark's checkpointLocation
+    trigger: Mapping[str, Any] = field(default_factory=dict)  #: as `DataStreamWriter.trigger` takes it
+
+
+def from_spark(
+    df: DataFrame,
+    *,
+    time: str | None = None,
+    out_of_order: Duration = 0,
+    partitions: int = 4,
+    ahead: int = AHEAD,
+    checkpoint: str | Path | None = None,
+    trigger: Mapping[str, Any] | None = None,
+) -> SparkSource:
+    """The rows of a DataFrame of Spark's, batch or streaming: a source for `query.source(…)`.
+
+    Spark's tasks push them to the nodes while the run lasts. The source has so many partitions, over which those of
+    the DataFrame are dealt out. Spark is held back while `ahead` bytes are pushed and not read. For a streaming
+    DataFrame, `checkpoint` is Spark's checkpointLocation, and `trigger` as in Spark: `{"availableNow": True}`.
+
+    >>> clicks = seep.from_spark(spark.readStream.format("rate").load(), time="timestamp")   # doctest: +SKIP
+    """
+    return SparkSource(df, time, out_of_order, check_partitions(partitions), ahead, _streaming(df, checkpoint, trigger))
+
+
+class SparkSource(ReaderDefinition):
+    """See `from_spark`."""
+
+    def __init__(
+        self,
+        df: DataFrame,
+        time: str | None,
+        out_of_order: Duration,
+        partitions: int,
+        ahead: int,
+        streaming: Streaming | None,
+    ) -> None:
+        from seep.spark.types import arrow_schema
+
+        super().__init__(time, out_of_order)
+        if ahead < 1:
+            raise UserError(f"ahead={ahead!r}; give the bytes that Spark may push before they are read, at least 1")
+        self.ahead = ahead
+        self.streaming = streaming  #: None: the DataFrame is finite
+        self._df: DataFrame | None = df
+        self._partitions = partitions
+        self._schema = arrow_schema(df.schema)
+        self._intake: Intake | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Nodes have no use for the DataFrame, and could not have it."""
+        return self.__dict__ | {"_df": None}
+
+    @property
+    def df(self) -> DataFrame:
+        """For the driver only."""
+        if self._df is None:
+            raise InternalError("a DataFrame stays with the driver")
+        return self._df
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    @property
+    def partitions(self) -> int:
+        return self._partitions
+
+    def settle(self, intake: Intake) -> None:
+        """On a node: this is where what was pushed can be had."""
+        self._intake = intake
+
+    def logic(self, setting: SourceSetting, clock: Clock = clocks.time) -> PushedLogic:
+        with naming(setting.operator):
+            rows = Rows(self.schema, self.partitions, self.time, self._lag())
+            if self._intake is None:
+                raise UserError("Spark pushes only to nodes: start the query with seep.launch")
+        reader = PushedReader(setting.operator, self.partitions, self._intake, self.schema)
+        return PushedLogic(setting, rows, reader, clock)
+
+    def reader(self) -> SourceReader:
+        raise InternalError("rows that were pushed are read by their source's own logic")
+
+
+def spark_sources(program: Program) -> dict[str, SparkSource]:
+    """Those of a program's sources that are DataFrames."""
+    return {name: source for name, (source, _) in program.sources.items() if isinstance(source, SparkSource)}
+
+
+def _streaming(df: DataFrame, checkpoint: str | Path | None, trigger: Mapping[str, Any] | None) -> Streaming | None:
+    if df.isStreaming:
+        return Streaming(None if checkpoint is None else str(checkpoint), dict(trigger or {}))
+    for name, given in (("checkpoint", checkpoint), ("trigger", trigger)):
+        if given is not None:
+            raise UserError(f"{name}= is for streaming DataFrames, and this one is finite: leave it out")
+    return None

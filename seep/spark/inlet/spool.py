@@ -1,0 +1,67 @@
+"""The spool: pushed batches in the run's storage, so that they outlive its nodes and its driver."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+
+from primitives.avro_file import Damaged
+from seep.spark.inlet.pieces import Key, Piece, PushedBatch
+from seep.storage.layout import pushed_batch_key, pushed_batch_number, pushed_pieces_prefix, pushed_prefix
+from seep.storage.store import BlobStore
+
+
+class Spool:
+    """Pieces are Arrow files, written by the nodes that they are pushed to.
+
+    A batch is a small file, written by the driver after all its pieces; it is never written twice, so that of two
+    drivers only one can admit a batch.
+    """
+
+    def __init__(self, store: BlobStore, query: str) -> None:
+        self._store, self._query = store, query
+
+    # -- pieces -------------------------------------------------------------------------------------------------------
+
+    def put_piece(self, key: Key, partition: int, token: str, rows: pa.RecordBatch) -> None:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema) as stream:
+            stream.write_batch(rows)
+        self._store.put(self._piece_key(key, partition, token), [sink.getvalue()])
+
+    def get_piece(self, key: Key, piece: Piece) -> pa.RecordBatch:
+        name = self._piece_key(key, piece.partition, piece.token)
+        try:
+            [rows] = pa.ipc.open_stream(pa.py_buffer(self._store.get(name)))
+        except (pa.ArrowException, ValueError) as reason:
+            raise Damaged(f"{self._store.name}/{name} is not as it was written: {reason}") from reason
+        return rows
+
+    def _piece_key(self, key: Key, partition: int, token: str) -> str:
+        return f"{pushed_pieces_prefix(self._query, *key)}{partition}-{token}"
+
+    # -- batches ------------------------------------------------------------------------------------------------------
+
+    def numbers(self, source: str) -> list[int]:
+        """Of all batches of a source, in order."""
+        found = map(pushed_batch_number, self._store.list(pushed_prefix(self._query, source)))
+        return sorted(number for number in found if number is not None)
+
+    def put(self, source: str, batch: PushedBatch) -> None:
+        """The batch is there from now on; AlreadyThere if another driver was faster."""
+        content = json.dumps(batch.to_plain()).encode()
+        self._store.put(pushed_batch_key(self._query, source, batch.number), [content], new=True)
+
+    def get(self, source: str, number: int) -> PushedBatch:
+        name = pushed_batch_key(self._query, source, number)
+        try:
+            return PushedBatch.from_plain(json.loads(bytes(self._store.get(name))))
+        except (ValueError, TypeError) as reason:
+            raise Damaged(f"{self._store.name}/{name} is not as it was written: {reason}") from reason
+
+    def remove(self, source: str, batch: PushedBatch) -> None:
+        """The batch and all that was pushed for it; what says that it is there goes first."""
+        pieces = pushed_pieces_prefix(self._query, source, batch.stream, batch.id)
+        self._store.delete([pushed_batch_key(self._query, source, batch.number)])
+        self._store.delete(list(self._store.list(pieces)))

@@ -1,0 +1,164 @@
+"""Types: which Arrow type stands for which of Spark's, both ways; what has no counterpart is refused by name.
+
+Text, numbers, decimals, bytes, dates, times, durations, nulls, arrays, maps and structs go through. A timestamp of
+Spark's is an instant, so it is one in UTC here, whatever the session's zone; one without a zone stays without one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as arrow
+from pyspark.sql import types as spark
+
+from primitives.errors import UserError
+
+_FROM_SPARK: dict[type[spark.DataType], pa.DataType] = {
+    spark.BooleanType: pa.bool_(),
+    spark.ByteType: pa.int8(),
+    spark.ShortType: pa.int16(),
+    spark.IntegerType: pa.int32(),
+    spark.LongType: pa.int64(),
+    spark.FloatType: pa.float32(),
+    spark.DoubleType: pa.float64(),
+    spark.StringType: pa.string(),
+    spark.CharType: pa.string(),
+    spark.VarcharType: pa.string(),
+    spark.BinaryType: pa.binary(),
+    spark.DateType: pa.date32(),
+    spark.TimeType: pa.time64("ns"),
+    spark.TimestampType: pa.timestamp("us", "UTC"),
+    spark.TimestampNTZType: pa.timestamp("us"),
+    spark.DayTimeIntervalType: pa.duration("us"),
+    spark.NullType: pa.null(),
+}
+
+_TO_SPARK: dict[pa.DataType, spark.DataType] = {
+    pa.bool_(): spark.BooleanType(),
+    pa.int8(): spark.ByteType(),
+    pa.int16(): spark.ShortType(),
+    pa.int32(): spark.IntegerType(),
+    pa.int64(): spark.LongType(),
+    pa.float32(): spark.FloatType(),
+    pa.float64(): spark.DoubleType(),
+    pa.string(): spark.StringType(),
+    pa.large_string(): spark.StringType(),
+    pa.binary(): spark.BinaryType(),
+    pa.large_binary(): spark.BinaryType(),
+    pa.date32(): spark.DateType(),
+    pa.time64("us"): spark.TimeType(),
+    pa.time64("ns"): spark.TimeType(),
+    pa.timestamp("us"): spark.TimestampNTZType(),
+    pa.duration("us"): spark.DayTimeIntervalType(),
+    pa.null(): spark.NullType(),
+}
+
+#: What to do about types that have no counterpart, by how Spark names them.
+_INSTEAD_OF_SPARK = {
+    "interval": "cast it to a day-time interval, or give months and microseconds as numbers",
+    "variant": "take what is needed out of it with variant_get(…), or make text of it with to_json(…)",
+    "geometry": "make bytes of it with ST_AsBinary(…)",
+    "geography": "make bytes of it with ST_AsBinary(…)",
+}
+
+
+def arrow_schema(schema: spark.StructType) -> pa.Schema:
+    """The columns of a DataFrame, as batches of `seep` have them; all may be null. UserError naming any that cannot be.
+
+    >>> arrow_schema(spark.StructType([spark.StructField("n", spark.LongType(), False)]))
+    n: int64
+    """
+    return pa.schema([pa.field(field.name, _to_arrow(field.dataType, field.name)) for field in schema.fields])
+
+
+def spark_schema(schema: pa.Schema) -> spark.StructType:
+    """The columns of batches, as a DataFrame has them. UserError naming any that cannot be.
+
+    >>> spark_schema(pa.schema([("at", pa.timestamp("us", "UTC"))])).simpleString()
+    'struct<at:timestamp>'
+    """
+    return spark.StructType([_spark_field(field, field.name) for field in schema])
+
+
+def spark_form(schema: pa.Schema) -> pa.Schema:
+    """The columns as Spark itself would send them, to which batches for it are cast: instants in UTC, plain text.
+
+    >>> spark_form(pa.schema([("at", pa.timestamp("us", "Europe/Berlin")), ("text", pa.large_string())]))
+    at: timestamp[us, tz=UTC]
+    text: string
+    """
+    return arrow_schema(spark_schema(schema))
+
+
+# -- from Spark --------------------------------------------------------------------------------------------------------
+
+
+def _to_arrow(kind: spark.DataType, where: str) -> pa.DataType:
+    match kind:
+        case spark.DecimalType():
+            return pa.decimal128(kind.precision, kind.scale)
+        case spark.ArrayType():
+            return pa.list_(pa.field("element", _to_arrow(kind.elementType, f"{where}[]")))
+        case spark.MapType():
+            key, value = _to_arrow(kind.keyType, f"{where}.key"), _to_arrow(kind.valueType, f"{where}.value")
+            return pa.map_(key, value)
+        case spark.StructType():
+            return pa.struct([pa.field(f.name, _to_arrow(f.dataType, f"{where}.{f.name}")) for f in kind.fields])
+    if type(kind) not in _FROM_SPARK:
+        raise UserError(f"column {where!r} is of Spark's type {_name(kind)}, which seep has not: {_instead(kind)}")
+    return _FROM_SPARK[type(kind)]
+
+
+def _name(kind: spark.DataType) -> str:
+    return type(kind).__name__ if isinstance(kind, spark.UserDefinedType) else kind.simpleString()
+
+
+def _instead(kind: spark.DataType) -> str:
+    if isinstance(kind, spark.UserDefinedType):
+        plain = type(kind).sqlType().simpleString()
+        return f"give its content, {plain}, as columns of their own"
+    if isinstance(kind, spark.YearMonthIntervalType):
+        return "give the months as a number"
+    return _INSTEAD_OF_SPARK.get(_name(kind).partition("(")[0], "leave it out, or cast it in the query before")
+
+
+# -- to Spark ----------------------------------------------------------------------------------------------------------
+
+
+def _spark_field(field: pa.Field, where: str) -> spark.StructField:
+    return spark.StructField(field.name, _to_spark(field.type, where), field.nullable)
+
+
+def _to_spark(kind: pa.DataType, where: str) -> spark.DataType:
+    if kind in _TO_SPARK:
+        return _TO_SPARK[kind]
+    if arrow.is_timestamp(kind) and kind.unit == "us":
+        return spark.TimestampType()
+    if arrow.is_decimal128(kind) and 0 <= kind.scale <= kind.precision:
+        return spark.DecimalType(kind.precision, kind.scale)
+    nested = _nested(kind, where)
+    if nested is None:
+        raise UserError(f"column {where!r} is of the type {kind}, which Spark has not: {_in_place_of(kind)}")
+    return nested
+
+
+def _nested(kind: pa.DataType, where: str) -> spark.DataType | None:
+    if arrow.is_list(kind) or arrow.is_large_list(kind) or arrow.is_fixed_size_list(kind):
+        return spark.ArrayType(_to_spark(kind.value_type, f"{where}[]"), kind.value_field.nullable)
+    if arrow.is_map(kind):
+        key, item = _to_spark(kind.key_type, f"{where}.key"), _to_spark(kind.item_type, f"{where}.value")
+        return spark.MapType(key, item, kind.item_field.nullable)
+    if arrow.is_struct(kind):
+        return spark.StructType([_spark_field(field, f"{where}.{field.name}") for field in kind])
+    return None
+
+
+def _in_place_of(kind: Any) -> str:
+    if arrow.is_unsigned_integer(kind):
+        return f"cast it to int{min(2 * kind.bit_width, 64)} in a map(…) before"
+    if arrow.is_timestamp(kind) or arrow.is_duration(kind):
+        return "Spark counts microseconds; cast it to unit 'us' in a map(…) before"
+    if arrow.is_decimal(kind):
+        return "Spark's decimals have at most 38 digits; cast it to such a decimal128 in a map(…) before"
+    return "leave it out, or cast it in a map(…) before"

@@ -13,6 +13,8 @@ SEED ?= 1
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
+# Compiled modules are kept: every process of a run, and there are many, would compile all it imports otherwise.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test lint demo simulate soak bench lock clean

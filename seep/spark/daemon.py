@@ -6,18 +6,35 @@ that starts takes that time from those that work. Forked from here it starts in 
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import sys
+
+#: What processes that are forked here import: Spark's for any task, a node's for any query, and what users name in theirs.
+PREPARED = ("pyspark.worker", "seep.runtime.node_main", "seep.runtime.run", "seep.query.query")
 
 
 def main() -> None:
     """What `python -m pyspark.daemon` does, after the preparations."""
+    leave_out_archives()
     from pyspark import daemon
 
-    import seep.runtime.node_main  # noqa: F401  (all that a node needs)
     from seep.runtime.node import prepare_process
 
+    for name in PREPARED:
+        importlib.import_module(name)
     prepare_process()
     daemon.manager()
+
+
+def leave_out_archives() -> None:
+    """Takes Spark's zips of pyspark off the path where pyspark is installed: every fork would read their lists anew."""
+    path = sys.path[:]
+    sys.path[:] = [place for place in path if not place.endswith(".zip")]
+    if importlib.util.find_spec("pyspark") is None or importlib.util.find_spec("py4j") is None:
+        sys.path[:] = path
+    for place in sys.path_importer_cache.keys() - set(sys.path):
+        del sys.path_importer_cache[place]
 
 
 if __name__ == "__main__":

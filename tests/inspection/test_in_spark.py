@@ -110,7 +110,7 @@ def test_a_run_goes_on_from_a_savepoint_that_was_rewritten(host: Host, tmp_path:
     made = rewrite(storage, "counting", a_thousand_more, taken)
     before = {*Stored.open(storage, "counting", taken).table("counter")["key"].to_pylist()}
     with start(host, query, storage=storage, restore=str(made), parallelism={"counter": 2}) as run:
-        run.wait(60)
+        run.wait(120)
         result = {key: n for key, (n, _) in found(run).items()}
     values = [n + partition * 1_000_000 for partition in range(partitions) for n in range(2_000)]
     counts = Count(value * 7919 % KEYS for value in values)

@@ -79,7 +79,7 @@ def start(host: Host, query: seep.Query, **options: Any) -> Iterator[Run]:
         assert not left, f"threads left behind: {left}"
 
 
-def wait_until(condition: Callable[[], bool], timeout: float = 60.0) -> None:
+def wait_until(condition: Callable[[], bool], timeout: float = 120.0) -> None:
     deadline = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"

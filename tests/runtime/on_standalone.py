@@ -27,7 +27,7 @@ def main() -> None:
             committed(run, 20)
             hosts = {record.vm for record in run.nodes.values()}
             run.finish()
-            run.wait(60)
+            run.wait(120)
             told = {
                 "equal": found(run) == expected(run),
                 "rows": run.rows_read,

@@ -36,7 +36,7 @@ def main() -> None:
             committed(run, 20)
             after = {run.nodes[node].vm for node in run.placement.values()}
             run.finish()
-            run.wait(60)
+            run.wait(120)
             told = {
                 "equal": found(run) == expected(run),
                 "rows": run.rows_read,

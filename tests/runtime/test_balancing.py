@@ -71,7 +71,7 @@ def counted(skew: Skewed) -> seep.Query:
 def end(run: Run, skew: Skewed) -> None:
     """Ends the input; the counts must be exact."""
     run.finish()
-    assert run.wait(60)
+    assert run.wait(120)
     rows = run.positions("numbers")[0][1]
     expected = Counter(skew(0, 0, rows)["key"].tolist())
     table = run.result("out")
@@ -80,13 +80,13 @@ def end(run: Run, skew: Skewed) -> None:
 
 
 def told(run: Run, kind: str, times: int = 1) -> None:
-    until(lambda: len(run.events.of(kind)) >= times, timeout=30.0)
+    until(lambda: len(run.events.of(kind)) >= times, timeout=120.0)
 
 
 def windows(run: Run, count: int) -> None:
     """Waits until so many windows are over."""
     goal = run.status().at + count * WINDOW
-    until(lambda: run.status().at > goal, timeout=30.0)
+    until(lambda: run.status().at > goal, timeout=120.0)
 
 
 def balanced(host: Host, skew: Skewed, balance: BalanceSettings = ON, **options: Any) -> Any:
@@ -118,7 +118,7 @@ def test_counts_are_exact_when_an_instance_is_killed_while_its_slots_move(host: 
         run.kill("counter[0]")
         told(run, "recovered")
         told(run, "balanced")
-        until(lambda: run.status().imbalance.get("counter", 9.0) < 1.4, timeout=30.0)
+        until(lambda: run.status().imbalance.get("counter", 9.0) < 1.4, timeout=120.0)
         end(run, skew)
 
 

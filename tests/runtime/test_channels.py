@@ -30,6 +30,8 @@ from tests.runtime.values import RECEIVER, SENDER
 OTHER = Incarnation(InstanceId("count", 3), 1)
 BIG = pa.record_batch([np.arange(200_000), np.arange(200_000)], schema=SCHEMA)
 SMALL = BIG.slice(0, 10)
+#: Seconds that say "at once" on a busy machine, where hanging takes a minute and more.
+PROMPTLY = 15.0
 
 
 @pytest.fixture(params=["plain", "tls"])
@@ -205,7 +207,7 @@ def test_a_peer_that_is_killed_is_noticed_at_once_even_if_nothing_is_sent(securi
         killed = time.monotonic()
         peer.signal(signal.SIGKILL)
         here.wait("broken")
-        assert time.monotonic() - killed < 1
+        assert time.monotonic() - killed < PROMPTLY
         wait_until(lambda: ("peer", True) in here.of("broken"), "it is told that nobody listens")
 
 
@@ -254,7 +256,7 @@ def test_a_link_to_a_stopped_peer_closes_promptly(security: Security, here: Reco
             time.sleep(0.01)
         started = time.monotonic()
         to_peer.close()
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < PROMPTLY
         assert not stream.is_open
 
 
@@ -425,7 +427,7 @@ def test_a_call_that_is_not_answered_in_time_fails(to_port: Link, there: Recorde
     started = time.monotonic()
     with pytest.raises(EnvironmentFault, match="did not answer 'hold'"):
         to_port.call("hold", None, timeout=0.3)
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < PROMPTLY
     there.hold.set()
     assert to_port.call("echo", 2) == 2
 
@@ -466,7 +468,7 @@ def test_a_port_closes_promptly_with_streams_open(security: Security, there: Rec
         there.wait("frame")
         started = time.monotonic()
         opened.close()
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < PROMPTLY
         assert is_refused(*opened.address)
         assert here.wait("broken")[0][0] == "peer"
         assert [closing[-1] for closing in there.wait("stream closed")] == [False]
@@ -483,7 +485,7 @@ def test_a_port_closes_promptly_with_a_peer_that_is_stopped(security: Security, 
         peer.signal(signal.SIGSTOP)
         started = time.monotonic()
         opened.close()
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < PROMPTLY
 
 
 def test_nothing_is_left_after_links_and_ports_are_closed(security: Security) -> None:

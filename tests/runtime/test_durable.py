@@ -136,7 +136,7 @@ def test_a_stopped_run_is_continued_at_any_parallelism(host: Host, tmp_path: Pat
         persisted(run, 3)
         committed(run, 10)
     with run_of(host, tmp_path, restore="latest", parallelism=parallelism) as run:
-        assert run.wait(60)
+        assert run.wait(120)
     assert last_words(tmp_path) == expected()
 
 
@@ -151,7 +151,7 @@ def test_checkpoints_go_on_through_plans_and_recoveries(host: Host, tmp_path: Pa
     with run_of(host, tmp_path, rows, restore="latest") as run:
         committed(run, 10)
         run.kill("counter")
-        assert run.wait(60)
+        assert run.wait(120)
     assert last_words(tmp_path) == expected(rows)
 
 
@@ -164,7 +164,7 @@ def test_what_a_run_wrote_that_ended_before_its_first_checkpoint_does_not_come_t
     with run_of(host, tmp_path, rows, restore="latest", checkpoint=None) as run:
         committed(run, 20)
     with run_of(host, tmp_path, rows, restore="latest") as run:
-        assert run.wait(60)
+        assert run.wait(120)
     assert last_words(tmp_path) == expected(rows)
 
 
@@ -174,7 +174,7 @@ def test_a_savepoint_stays_and_can_be_begun_from_by_its_number(host: Host, tmp_p
         number = run.savepoint()
         persisted(run, 3)
     with run_of(host, tmp_path, restore=str(number)) as run:
-        assert run.wait(60)
+        assert run.wait(120)
     assert last_words(tmp_path) == expected()
 
 
@@ -185,8 +185,8 @@ def test_a_run_that_was_taken_over_adds_no_checkpoint_and_ends(host: Host, tmp_p
         later = options(tmp_path) | {"restore": "latest"}
         with seep.launch(durable(tmp_path / "out", rows), host.context, **later) as second:
             with pytest.raises(EnvironmentFault, match="taken over"):
-                first.wait(30)
-            assert second.wait(60)
+                first.wait(120)
+            assert second.wait(120)
     assert last_words(tmp_path) == expected(rows)
 
 
@@ -231,7 +231,7 @@ def test_a_damaged_checkpoint_is_named_and_never_half_loaded(host: Host, tmp_pat
         data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
         blob.write_bytes(data)
     with pytest.raises(EnvironmentFault, match="counter"), run_of(host, tmp_path, restore="latest") as run:
-        run.wait(30)
+        run.wait(120)
 
 
 def spoil(directory: Path, how: Callable[[bytes], bytes]) -> int:
@@ -256,7 +256,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before_where_that_is_al
         persisted(run, 3)
     newest = spoil(tmp_path, how)
     with run_of(host, tmp_path, restore="latest", fall_back=True) as run:
-        assert run.wait(60)
+        assert run.wait(120)
         [resumed] = run.events.of("resumed")
     assert resumed.detail.endswith(f", not from {newest}")
     assert last_words(tmp_path) == expected()
@@ -280,5 +280,5 @@ def test_long_chains_are_merged_in_storage_and_a_run_goes_on_from_there(host: Ho
         wait_until(lambda: len(run.events.of("compacted")) >= 2)
         assert not run.events.of("compaction failed")
     with run_of(host, tmp_path, storage=storage, restore="latest", parallelism={"counter": 2}) as run:
-        run.wait(60)
+        run.wait(120)
     assert last_words(tmp_path) == expected()

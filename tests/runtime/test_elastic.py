@@ -57,7 +57,7 @@ def instances(run: Run, operator: str) -> int:
 def end(run: Run) -> None:
     """Ends the input; the result must be exact."""
     run.finish()
-    assert run.wait(60)
+    assert run.wait(120)
     assert found(run) == expected(run)
 
 
@@ -117,7 +117,7 @@ def test_an_instance_that_does_not_exist_or_has_too_few_slots_is_refused_by_name
             run.scale("numbers", 2)
         with pytest.raises(UserError, match=r"there is no live node 'n77'"):
             run.drain("n77")
-        assert run.wait(30)
+        assert run.wait(120)
 
 
 # -- by policy --------------------------------------------------------------------------------------------------------

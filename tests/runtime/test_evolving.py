@@ -86,7 +86,7 @@ def saved(host: Host, tmp_path_factory: pytest.TempPathFactory) -> Saved:
 def last_words(host: Host, saved: Saved, operator: type[seep.Operator], **more: Any) -> dict[int, dict[str, Any]]:
     """What a run that goes on from the savepoint puts out last for each key."""
     with start(host, query_of(operator), **saved.options(parallelism={"counter": 2}, **more)) as run:
-        assert run.wait(60)
+        assert run.wait(120)
         return {row.pop("key"): row for row in run.result("out").to_pylist()}
 
 

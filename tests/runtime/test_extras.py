@@ -72,7 +72,7 @@ def saved(host: Host, tmp_path_factory: pytest.TempPathFactory) -> Saved:
 def begun(host: Host, storage: StorageSettings, instances: int, operator: type[seep.StatelessOperator] = Seen) -> Run:
     options: dict[str, Any] = {"storage": storage, "restore": "latest", "checkpoint": None}
     with start(host, query_of(operator), parallelism={"seen": instances}, **options) as run:
-        assert run.wait(60)
+        assert run.wait(120)
     return run
 
 

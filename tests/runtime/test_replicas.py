@@ -32,7 +32,7 @@ def replicated(run: Run, owner: InstanceId = COUNTER, copies: int = 2) -> None:
 
 def finished(run: Run) -> None:
     run.finish()
-    run.wait(60)
+    run.wait(120)
     assert found(run) == expected(run)
 
 
@@ -106,7 +106,7 @@ def test_an_instance_more_lives_where_a_replica_is_and_no_vm_is_taken(host: Host
         replicated(run)
         before, nodes = holders(run), set(run.nodes)
         handle = run.migrate("counter", 2, "batched", batch=32, vertical=True)
-        handle.wait(30)
+        handle.wait(120)
         assert run.placement["counter[1]"] in before
         assert set(run.nodes) == nodes
         finished(run)

@@ -35,7 +35,7 @@ from tests.runtime.counting import (
 
 def test_a_finite_query_ends_by_itself_with_exact_results(host: Host) -> None:
     with start(host, counting(rows=100_000)) as run:
-        assert run.wait(30)
+        assert run.wait(120)
         assert run.finished
         assert found(run) == expected(run)
 
@@ -49,7 +49,7 @@ def test_the_node_of_any_kind_of_instance_can_be_killed(host: Host, victim: str)
         recovered(run)
         committed(run, 20)
         run.finish()
-        assert run.wait(30)
+        assert run.wait(120)
         assert found(run) == expected(run)
         assert run.events.of("killed", "node lost", "rebound", "recovered")
 
@@ -63,7 +63,7 @@ def test_two_nodes_at_once(host: Host, victims: tuple[str, str]) -> None:
             run.kill(victim)
         recovered(run, 2)
         run.finish()
-        assert run.wait(30)
+        assert run.wait(120)
         assert found(run) == expected(run)
 
 
@@ -73,7 +73,7 @@ def test_the_loss_of_state_together_with_its_backup_is_said_and_ends_the_run(hos
         run.kill("counter")
         run.kill("map")  # the only operator upstream of the counter: its node keeps the backup
         with pytest.raises(seep.EnvironmentFault, match=r"'counter'.*counter\[0\] after epoch \d+ is lost"):
-            run.wait(30)
+            run.wait(120)
 
 
 def test_a_failure_again_during_the_recovery(host: Host) -> None:
@@ -85,7 +85,7 @@ def test_a_failure_again_during_the_recovery(host: Host) -> None:
         run.kill("counter")
         recovered(run, 2)
         run.finish()
-        assert run.wait(30)
+        assert run.wait(120)
         assert found(run) == expected(run)
 
 
@@ -97,7 +97,7 @@ def test_a_stopped_node_is_given_up_fenced_and_replaced(host: Host) -> None:
         run.signal(node, signal.SIGSTOP)
         recovered(run)
         run.finish()
-        assert run.wait(30)
+        assert run.wait(120)
         assert found(run) == expected(run)
         assert run.events.of("node lost")[0].detail.startswith("silent")
 
@@ -109,7 +109,7 @@ def test_broken_links_mend_themselves_and_no_node_is_lost(host: Host) -> None:
             cut_connections(run.manager_process.address.port)
         committed(run, 15)
         run.finish()
-        assert run.wait(30)
+        assert run.wait(120)
         assert found(run) == expected(run)
         assert not run.events.of("node lost")
 
@@ -122,7 +122,7 @@ def test_garbage_at_the_ports_harms_nobody(host: Host) -> None:
                 connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + os.urandom(100_000))
         committed(run, 10)
         run.finish()
-        assert run.wait(30)
+        assert run.wait(120)
         assert found(run) == expected(run)
         assert not run.events.of("node lost")
 
@@ -138,7 +138,7 @@ def test_files_hold_every_row_once_though_their_writers_are_killed(host: Host, t
             run.kill("out[0]")
             recovered(run, len(run.events.of("killed")))
         run.finish()
-        assert run.wait(30)
+        assert run.wait(120)
         read = {partition: position[1] for partition, position in run.positions("numbers").items()}
     rows = sorted(seep.sinks.read(tmp_path / "rows")["n"].to_pylist())
     assert rows == sorted(n + partition * 1_000_000 for partition, count in read.items() for n in range(count))
@@ -154,7 +154,7 @@ def test_rows_that_user_code_fails_on_become_dead_letters_and_the_rest_goes_on(h
     source = query.source("numbers", seep.sources.generator(numbers, SCHEMA, rows=5_000))
     source.map("fragile", fails, SCHEMA).sink("out", seep.sinks.collect())
     with start(host, query) as run:
-        assert run.wait(30)
+        assert run.wait(120)
         assert sorted(run.result("out")["n"].to_pylist()) == [n for n in range(5_000) if n % 1000 != 777]
         letters = run.result("dead-letters").to_pylist()
         assert {letter["row"] for letter in letters} == {f'{{"n": {n}777}}' for n in ("", 1, 2, 3, 4)}
@@ -171,7 +171,7 @@ def test_recovery_over_two_instances(host: Host) -> None:
         committed(run, 10)
         assert {"counter[0]", "counter[1]"} <= run.placement.keys() or len(run.placement) > 4
         run.finish()
-        assert run.wait(30)
+        assert run.wait(120)
         assert found(run) == expected(run)
 
 
@@ -183,14 +183,14 @@ def test_slots_move_while_the_query_runs(host: Host) -> None:
         run.move("counter", {1: SlotSet.range(0, 128)})
         wait_until(lambda: bool(run.events.of("move complete")))
         run.finish()
-        assert run.wait(30)
+        assert run.wait(120)
         assert found(run) == expected(run)
 
 
 def test_many_instances_on_few_nodes(host: Host) -> None:
     parallelism = {"numbers": 2, "map": 2, "counter": 3, "out": 2}
     with start(host, counting(rows=50_000, partitions=4), parallelism=parallelism, nodes=2) as run:
-        assert run.wait(30)
+        assert run.wait(120)
         assert found(run) == expected(run)
 
 
@@ -201,7 +201,7 @@ def test_everything_works_encrypted(host: Host) -> None:
         run.kill("counter")
         recovered(run)
         run.finish()
-        assert run.wait(30)
+        assert run.wait(120)
         assert found(run) == expected(run)
 
 
@@ -216,7 +216,7 @@ def test_an_exception_in_user_code_ends_the_run_and_says_where(host: Host) -> No
     source.map("fragile", fails, SCHEMA).sink("out", seep.sinks.collect())
     with start(host, query) as run:
         with pytest.raises(UserCodeFailed, match="seven seven seven") as caught:
-            run.wait(30)
+            run.wait(120)
         assert caught.value.rows == [{"n": 777}]
         assert caught.value.operator == "fragile"
         assert "fragile[0]" in str(caught.value)

@@ -69,7 +69,7 @@ def test_however_a_driver_ends_no_node_and_no_jvm_is_left_and_spark_was_quiet(tm
         nodes = [await_beacon(tmp_path, order).process for order in said["orders"]]
         processes = [*nodes, *map(Process.of, said["jvms"])]
         os.killpg(running.process.pid, ending)
-        _, errors = running.process.communicate(timeout=60)
+        _, errors = running.process.communicate(timeout=120)
         assert eventually(lambda: not any(process.alive() for process in processes), 30.0)
     assert [line for line in errors.splitlines() if "WARN" in line or "log4j" in line or "Spark" in line] == []
 
@@ -79,7 +79,7 @@ def test_a_driver_that_stops_leaves_no_file(tmp_path: Path) -> None:
         orders = running.says()["orders"]
         for order in orders:
             await_beacon(tmp_path, order)
-        output, errors = running.process.communicate(timeout=60)
+        output, errors = running.process.communicate(timeout=120)
         assert running.process.returncode == 0, errors
         assert json.loads(output.splitlines()[-1]) == {"left": []}
         assert errors == ""
@@ -103,7 +103,7 @@ def test_a_node_on_a_lost_executor_comes_again_on_the_interface_of_another(tmp_p
             assert not any(first[order].process.alive() for order in hit)
             assert all(node.process.alive() for node in again.values())
             assert all("executor" in running.asked(order)["failures"][0] for order in hit)
-            output, errors = running.process.communicate(timeout=60)
+            output, errors = running.process.communicate(timeout=120)
             assert running.process.returncode == 0, errors
             assert json.loads(output.splitlines()[-1]) == {"left": []}
         daemons = [Process.of(daemon.pid) for daemon in cluster._daemons.values()]

@@ -17,7 +17,7 @@ export PIP_NO_INPUT := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint demo simulate soak bench lock clean
+.PHONY: help setup test lint demo simulate soak acceptance bench lock clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-8s %s\n", $$1, $$2 }'
@@ -40,6 +40,9 @@ simulate: setup ## a narrated run of a small query, simulated: it loses a node, 
 
 soak: setup ## simulate SCHEDULES=100000 random schedules with faults from SEED=1 on
 	$(BIN)/python -m seep.simulator soak --schedules $(SCHEDULES) --seed $(SEED)
+
+acceptance: setup ## the workloads at full size, minutes each, compared row for row: not a part of make test
+	$(BIN)/python -m pytest -m acceptance --durations 0
 
 bench: setup ## measure the primitives against plain kernels, the runtime, recovery in parallel, state, and migration
 	$(BIN)/python benchmarks/primitives.py

@@ -50,8 +50,11 @@ _SETTINGS = {
     "spark.executor.extraJavaOptions": " ".join(_FRUGAL_JVM),
 }
 _LOCAL_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-#: Where this very `seep` is: the daemon that forks nodes imports it before it hears of any shipment.
-_ROOT = Path(__file__).parents[2]
+#: The daemon that forks nodes imports this very `seep` before it hears of any shipment.
+_READY_DAEMON = {
+    "spark.python.daemon.module": "seep.spark.daemon",
+    "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2]),
+}
 
 
 @dataclass(slots=True)
@@ -167,9 +170,7 @@ def _configuration(master: str, name: str, directory: Path, verbose: bool) -> Sp
     """Ours where the user's environment (spark-defaults, PYSPARK_SUBMIT_ARGS) does not say otherwise."""
     conf = SparkConf().setMaster(master).setAppName(name)
     options = [*_FRUGAL_JVM, f"-Djava.io.tmpdir={directory}", *([] if verbose else [quiet_logging(directory)])]
-    here = _LOCAL_SETTINGS if _stays_here(master) else {}
-    if master.startswith("local"):
-        here = here | {"spark.python.daemon.module": "seep.spark.daemon", "spark.executorEnv.PYTHONPATH": str(_ROOT)}
+    here = _LOCAL_SETTINGS | _READY_DAEMON if _stays_here(master) else {}
     ours = {"spark.driver.extraJavaOptions": " ".join(options), "spark.local.dir": str(directory)}
     for key, value in (_SETTINGS | here | ours).items():
         conf.setIfMissing(key, value)

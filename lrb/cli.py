@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lrb import run_command
+from lrb import rate_command, run_command
 from seep.cli.failures import told_in_one_line
 from seep.cli.options import Verbose
 
@@ -71,3 +71,4 @@ def validate(
 
 
 app.command(epilog=run_command.EPILOG)(run_command.run)
+app.command(epilog=rate_command.EPILOG)(rate_command.rate)

@@ -53,12 +53,22 @@ def run_file(input: Path, out: Path, history: Path | None, lateness: int, flags:
             prepare(input, prepared, dead_letters, lateness)
         if dead_letters.total:
             view.say(f"{dead_letters.summary()}; see {dead_letters.path}")
-        sink = sinks.parquet(out / _ANSWERS, overwrite=True)
-        is_whole = _run(linear_road(feeder(prepared, lateness), sink, _absolute(history)), flags, view)
+        is_whole = _run(query_of_file(prepared, out, history, lateness), flags, view)
     if is_whole:
-        _write(out, sinks.read(out / _ANSWERS), view)
+        _write(out, answers_of(out), view)
     else:
         view.say("stopped before the end of its input: the outputs are not complete, and not written")
+
+
+def query_of_file(prepared: Path, out: Path, history: Path | None = None, lateness: int = 0) -> Query:
+    """The query on a file that `prepare` has made; its sink writes below `out`."""
+    sink = sinks.parquet(out / _ANSWERS, overwrite=True)
+    return linear_road(feeder(prepared, lateness), sink, _absolute(history))
+
+
+def answers_of(out: Path) -> pa.Table:
+    """What the sink has written below `out`."""
+    return sinks.read(out / _ANSWERS)
 
 
 def run_live(live: Live, out: Path | None, history: Path | None, flags: Flags) -> None:

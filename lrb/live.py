@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -14,8 +15,12 @@ from numpy.typing import NDArray
 from lrb.generator import Recording, Settings, traffic
 from lrb.query.columns import DUE
 from lrb.schema import INPUT
+from primitives.slots import SlotSet
 from seep.operators.batches import empty
+from seep.protocol.logic import Reading
 from seep.sources.base import ReaderDefinition
+from seep.sources.definition import SourceSetting
+from seep.sources.logic import Clock, PartitionedLogic, Rows
 from seep.sources.rate import Rate
 from seep.sources.reader import Block, SourceReader
 
@@ -30,24 +35,26 @@ def record(settings: Settings, path: Path) -> None:
             writer.write_batch(batch)
 
 
-def recorded(path: Path) -> Recording:
-    """What was written."""
+def recorded(path: Path, vehicles: int | None = None) -> Recording:
+    """What was written; `vehicles` as for `Recording`."""
     with pa.ipc.open_file(pa.memory_map(str(path))) as file:
-        return Recording(file.get_batch(at) for at in range(file.num_record_batches))
+        return Recording((file.get_batch(at) for at in range(file.num_record_batches)), vehicles)
 
 
 @dataclass(frozen=True, slots=True)
 class TrafficRate(Rate):
     """Tuples come at the seconds of their traffic, evenly within each; `speed` of these are one of the clock."""
 
-    totals: tuple[int, ...] = (0,)  #: tuples before each second
+    totals: tuple[int, ...] = (0,)  #: tuples before each second, from `first` on
     speed: float = 1.0
+    first: int = 0  #: the second with which it begins
 
     @classmethod
     def of(cls, recording: Recording, xways: int, speed: float) -> TrafficRate:
         """That of a recording on so many expressways."""
-        counts = [xways * recording.rows(second, second + 1) for second in range(recording.seconds)]
-        return cls(rows_per_second=speed * max(counts), totals=(0, *accumulate(counts)), speed=speed)
+        first = recording.first
+        counts = [xways * recording.rows(second, second + 1) for second in range(first, recording.seconds)]
+        return cls(rows_per_second=speed * max(counts), totals=(0, *accumulate(counts)), speed=speed, first=first)
 
     def rows_due_at(self, seconds: NDArray[Any]) -> NDArray[np.float64]:
         """See `Rate`."""
@@ -61,14 +68,19 @@ class TrafficRate(Rate):
 
 
 class LiveFeeder(ReaderDefinition):
-    """The source: one partition, as tuples come by time; each says when it was due."""
+    """The source: one partition, as tuples come by time; each says when it was due.
+
+    It reads nothing in the first epochs, up to `held`, so that all others may be there before time begins to count.
+    """
 
     stamp = DUE
 
-    def __init__(self, path: Path, xways: int) -> None:
+    def __init__(self, path: Path, xways: int, *, vehicles: int | None = None, held: int = 0) -> None:
         super().__init__("time", 0)
         self._path = path
         self._xways = xways
+        self._vehicles = vehicles
+        self._held = held
 
     @property
     def schema(self) -> pa.Schema:
@@ -79,7 +91,26 @@ class LiveFeeder(ReaderDefinition):
         return 1
 
     def reader(self) -> SourceReader:
-        return Player(recorded(self._path), self._xways)
+        return Player(recorded(self._path, self._vehicles), self._xways)
+
+    def logic(self, setting: SourceSetting, clock: Clock = time.time) -> PartitionedLogic:
+        """See `SourceDefinition.logic`."""
+        rows = Rows(self.schema, self.partitions, self.time, stamp=self.stamp)
+        return Held(setting, rows, self.reader(), clock, self._held)
+
+
+class Held(PartitionedLogic):
+    """Reads nothing up to an epoch; its time begins after it."""
+
+    def __init__(self, setting: SourceSetting, rows: Rows, reader: SourceReader, clock: Clock, held: int) -> None:
+        super().__init__(setting, rows, reader, clock)
+        self._held = held
+
+    def read(self, epoch: int, slots: SlotSet) -> Reading[pa.RecordBatch]:
+        """See `SourceLogic`."""
+        if epoch > self._held:
+            return super().read(epoch, slots)
+        return self.reread(epoch, slots, {slot: list(self._position(slot)) for slot in slots})
 
 
 class Player(SourceReader):

@@ -46,15 +46,21 @@ class Responses:
     ((2, 1), 6.5)
     """
 
-    def __init__(self, clock: Callable[[], float] = time.time, *, keep: bool = False) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time, *, keep: bool = False, since: int = 0) -> None:
+        """Answers to tuples of earlier seconds than `since` are left out."""
         self._clock = clock
         self._kept: list[pa.Table] | None = [] if keep else None
         self._counts = np.zeros(_BUCKETS, np.int64)
         self._violations = 0
         self._longest = 0
+        self._since = since
+        self.second = -1  #: the last one that an answer is for
 
     def __call__(self, epoch: int, rows: pa.Table) -> None:  # noqa: ARG002
         """Takes rows that leave the system now."""
+        self.second = max(self.second, pc.max(rows["time"]).as_py())
+        if self._since:
+            rows = rows.filter(pc.greater_equal(rows["time"], self._since))
         waited = np.maximum(int(self._clock() * _MICROS) - _column(rows, DUE), 0)
         buckets = np.log(np.maximum(waited, 1)) / _GROWTH
         self._counts += np.bincount(np.minimum(buckets.astype(np.int64), _BUCKETS - 1), minlength=_BUCKETS)

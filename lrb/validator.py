@@ -54,7 +54,11 @@ def validate(
 
     In a live run a balance may be up to 60 s old.
     """
-    expected = _expected(input, history, lateness, dead_letters or DeadLetters())
+    return compared(expected(input, history, lateness, dead_letters), out, live=live)
+
+
+def compared(expected: Answers, out: Path, *, live: bool = False) -> list[Finding]:
+    """A finding for each of the four outputs, given what should be there."""
     answers: list[Sequence[Line]] = [expected.tolls, expected.alerts, expected.balances, expected.expenditures]
     found = [_found(out / output.file, output) for output in OUTPUTS]
     return [
@@ -66,7 +70,11 @@ def validate(
 # --- what should be there ---------------------------------------------------------------------------------------------
 
 
-def _expected(input: Path, history: Path | None, lateness: int, dead_letters: DeadLetters) -> Answers:
+def expected(
+    input: Path, history: Path | None = None, lateness: int = 0, dead_letters: DeadLetters | None = None
+) -> Answers:
+    """What the reference says of the well-formed tuples of a file."""
+    dead_letters = dead_letters or DeadLetters()
     with dead_letters:
         table = pa.Table.from_batches(read(input, dead_letters, lateness=lateness), INPUT)
     if lateness:

@@ -15,12 +15,13 @@ class BackupStrategy(StrEnum):
     UPSTREAM = "upstream"  #: a node of its upstream, chosen by hash (SEEP)
     REPLICAS = "replicas"  #: a group of nodes that can take it over at once (Rhino)
     STORAGE = "storage"  #: the checkpoint storage, from which recovery fetches them (RhinoDFS, Flink)
+    NONE = "none"  #: nobody; upstream keeps nothing for it either, and if it is lost the run fails
 
 
 class BackupSettings(Section):
     """How one operator is backed up."""
 
-    strategy: BackupStrategy = Field(BackupStrategy.UPSTREAM, description="upstream, replicas or storage.")
+    strategy: BackupStrategy = Field(BackupStrategy.UPSTREAM, description="upstream, replicas, storage or none.")
     replicas: int = Field(1, ge=1, description="Nodes that hold a replica of each instance (r in Rhino).")
     credits: int = Field(
         2, ge=1, description="Checkpoints of an instance that may be on their way to its replicas at once."

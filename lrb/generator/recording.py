@@ -23,13 +23,15 @@ class Recording:
     those of expressway 0 plus x times how many there are.
     """
 
-    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+    def __init__(self, batches: Iterable[pa.RecordBatch], vehicles: int | None = None) -> None:
+        """`vehicles` is a limit of their ids, where the batches are only a part of what there is to be played."""
         table = pa.Table.from_batches(batches, INPUT).combine_chunks()
         self._columns: dict[str, Column] = {name: table[name].to_numpy() for name in INPUT.names}
         times = self._columns["time"]
         self.seconds = int(times[-1]) + 1 if len(times) else 0
+        self.first = int(times[0]) if len(times) else 0  #: the second of the first tuple
         self._starts = np.searchsorted(times, np.arange(self.seconds + 1))
-        self.vehicles = 1 + int(self._columns["vid"].max(initial=0))
+        self.vehicles = vehicles or 1 + int(self._columns["vid"].max(initial=0))
         self.queries = 1 + int(self._columns["qid"].max(initial=0))
 
     @classmethod

@@ -3,33 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lrb.query.columns import BALANCE, EXPENDITURE
-from seep.operators.context import Context, Inputs
-from seep.operators.custom import Operator
-from seep.operators.definition import Input
+from lrb.query.beginning import FIRST_EPOCH, Beginning
+from lrb.query.columns import ANSWERS, BALANCE, EXPENDITURE
+from primitives.errors import UserError
+from primitives.graph import Kind
+from primitives.state.frame import Frame
+from seep.operators.base import Base
+from seep.operators.definition import Definition, Input, Setting
+from seep.protocol.logic import Piece
 
 
-class BalanceAccount(Operator):
+class BalanceAccount(Definition):
     """Passes answers on. Its state, `totals`, has for each vehicle how many of each type there were.
 
     It can be looked at while the query runs.
     """
 
-    def output(self, inputs: Sequence[Input]) -> pa.Schema:
-        """See `Operator.output`."""
-        return inputs[0].schema
+    kind: ClassVar[Kind] = Kind.STATEFUL
 
-    def open(self, context: Context) -> None:
-        """See `Operator.open`."""
-        self._totals = context.frame("totals", {"balances": pa.int64(), "expenditures": pa.int64()})
+    def __init__(self, beginning: Beginning | None = None) -> None:
+        self.beginning = beginning
 
-    def process(self, inputs: Inputs) -> pa.RecordBatch:
-        """See `Operator.process`."""
-        answers = inputs[0]
+    def output(self, operator: str, inputs: Sequence[Input]) -> pa.Schema:
+        """See `Definition.output`."""
+        if [(each.schema, each.keys) for each in inputs] != [(ANSWERS, ("vid",))]:
+            raise UserError(f"operator '{operator}' reads one stream, of answers keyed by vid")
+        return ANSWERS
+
+    def logic(self, setting: Setting) -> BalanceAccounting:
+        """See `Definition.logic`."""
+        return BalanceAccounting(setting, self.beginning)
+
+
+class BalanceAccounting(Base):
+    """See `BalanceAccount`."""
+
+    def __init__(self, setting: Setting, beginning: Beginning | None = None) -> None:
+        self._beginning = beginning
+        values = {"balances": pa.int64(), "expenditures": pa.int64()}
+        self._totals = Frame("totals", {"vid": pa.int64()}, values, slot_bits=setting.slot_bits)
+        super().__init__(setting, self._totals)
+
+    def compute(self, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch | None:
+        """See `Base.compute`."""
+        if self._beginning is not None and piece.epoch == FIRST_EPOCH:
+            self._beginning.fill(self._totals, piece.slots)
+        answers = self.rows(piece)
+        if not len(answers):
+            return None
         counted = {
             name: pc.equal(answers["type"], kind).cast(pa.int64())
             for name, kind in (("balances", BALANCE), ("expenditures", EXPENDITURE))

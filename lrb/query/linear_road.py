@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lrb.query.balance_account import BalanceAccount
+from lrb.query.beginning import Beginning
 from lrb.query.columns import ANSWERS
 from lrb.query.forwarder import forwarder
 from lrb.query.toll_assessment import TollAssessment
@@ -22,14 +23,21 @@ from seep.sources.rate import Rate
 
 
 def linear_road(
-    feeder: SourceDefinition, sink: SinkDefinition, history: Path | None = None, rate: Rate | None = None
+    feeder: SourceDefinition,
+    sink: SinkDefinition,
+    history: Path | None = None,
+    rate: Rate | None = None,
+    beginning: Beginning | None = None,
 ) -> Query:
-    """The query on tuples in the columns of `lrb.schema.INPUT`, by event time `time`; answers as in `ANSWERS`."""
+    """The query on tuples in the columns of `lrb.schema.INPUT`, by event time `time`; answers as in `ANSWERS`.
+
+    It begins with no state, or with that of `beginning`.
+    """
     query = Query("linear-road")
     tuples = query.source("feeder", feeder, rate=rate).apply("forwarder", forwarder())
-    crossings = tuples.key_by("road").apply("toll_calculator", TollCalculator())
-    answers = tuples.key_by("vid").apply("toll_assessment", TollAssessment(history), crossings.key_by("vid"))
+    crossings = tuples.key_by("road").apply("toll_calculator", TollCalculator(beginning))
+    answers = tuples.key_by("vid").apply("toll_assessment", TollAssessment(history, beginning), crossings.key_by("vid"))
     told = crossings.flat_map("toll_collector", collected, ANSWERS)
-    balances = answers.event_time("time").key_by("vid").apply("balance_account", BalanceAccount)
+    balances = answers.event_time("time").key_by("vid").apply("balance_account", BalanceAccount(beginning))
     told.union(balances).sink("sink", sink)
     return query

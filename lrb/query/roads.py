@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from lrb.query.beginning import Beginning
 from lrb.query.columns import SEGMENTS
 from lrb.query.rules import RING, ROAD, RoadArrays, Stops, tell
 from primitives.errors import UserError
@@ -49,6 +51,22 @@ class Roads:
         """The slot of each road."""
         return slots_of(hash_keys([roads]), self._slot_bits)
 
+    def begin(self, beginning: Beginning, slots: SlotSet) -> None:
+        """Takes in the roads of these slots that there are from the beginning on."""
+        arrays, stops = _read(list(zip(*beginning.rows(self.state.name).to_pydict().values(), strict=True)))
+        xway = np.repeat(np.arange(beginning.xways), len(arrays.road))
+        arrays = RoadArrays(*(np.concatenate([each] * beginning.xways) for each in arrays))
+        arrays = arrays._replace(road=arrays.road + 2 * xway)
+        moved = [_with_ids(stops[at % len(stops)], int(each) * beginning.vehicles) for at, each in enumerate(xway)]
+        mine = np.flatnonzero(slots.mask(self._slot_bits)[self.slots(arrays.road)])
+        self._take_in(RoadArrays(*(each[mine] for each in arrays)), [moved[at] for at in mine])
+
+    def as_beginning(self) -> pa.RecordBatch:
+        """All roads, for `begin`."""
+        written = [self._written(number) for number in range(len(self.arrays.road))]
+        names = [*RoadArrays._fields[:-1], "stops"]
+        return pa.record_batch([pa.array(column, pa.binary()) for column in zip(*written, strict=True)], names)
+
     def make_room(self) -> None:
         """Makes room for more vehicles that stand."""
         rows = self.stops.rows
@@ -61,6 +79,14 @@ class Roads:
             longer = np.full(2 * (road + 1), -1, np.int32)
             longer[: len(self._numbers)] = self._numbers
             self._numbers = longer
+
+    def _take_in(self, arrays: RoadArrays, stops: Sequence[Ints]) -> None:
+        """Roads that are new here, and who stands on each."""
+        first = len(self.arrays.road)
+        self._append(arrays)
+        for number, mine in enumerate(stops, first):
+            tell(number, self.arrays)
+            self._add_stops(number, mine)
 
     def _append(self, new: RoadArrays) -> None:
         self._cover(int(new.road.max(initial=0)))
@@ -80,13 +106,8 @@ class Roads:
     def set_processing_state(self, state: Mapping[int, list[list[Any]]]) -> None:
         """See `OwnProcessingState`."""
         written = [road for roads in state.values() for road in roads]
-        if not written:
-            return
-        first = len(self.arrays.road)
-        self._append(_read([road[:-1] for road in written]))
-        for number, road in enumerate(written, first):
-            tell(number, self.arrays)
-            self._add_stops(number, np.frombuffer(road[-1], np.int64).reshape(-1, 3))
+        if written:
+            self._take_in(*_read(written))
 
     def drop_processing_state(self, slots: SlotSet) -> None:
         """See `OwnProcessingState`."""
@@ -130,9 +151,16 @@ def _blank(roads: Ints) -> RoadArrays:
     )
 
 
-def _read(written: Sequence[Sequence[bytes]]) -> RoadArrays:
-    """The arrays of roads from what was written of each."""
+def _read(written: Sequence[Sequence[bytes]]) -> tuple[RoadArrays, list[Ints]]:
+    """The arrays of roads from what was written of each; and who stands on them."""
     read = _blank(np.zeros(len(written), np.int64))
-    for array, parts in zip(read[:-1], zip(*written, strict=True), strict=True):
+    *columns, stops = zip(*written, strict=True)
+    for array, parts in zip(read[:-1], columns, strict=True):
         array[:] = np.frombuffer(b"".join(parts), np.int64).reshape(array.shape)
-    return read
+    return read, [np.frombuffer(each, np.int64).reshape(-1, 3) for each in stops]
+
+
+def _with_ids(stops: Ints, shift: int) -> Ints:
+    """The same who stand, with higher ids."""
+    moved: Ints = stops + np.array([shift, 0, 0])
+    return moved

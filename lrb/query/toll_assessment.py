@@ -15,6 +15,7 @@ from lrb.query.accounts import BALANCE as BALANCE_COLUMN
 from lrb.query.accounts import UPDATED, Charges, Ledger, Queries, settle
 from lrb.query.ahead import Ahead, by_time
 from lrb.query.answers import answers
+from lrb.query.beginning import FIRST_EPOCH, Beginning
 from lrb.query.columns import ANSWERS, BALANCE, CROSSINGS, EXPENDITURE, TUPLES
 from lrb.schema import Kind
 from primitives.errors import UserError
@@ -39,8 +40,9 @@ class TollAssessment(Definition):
 
     kind: ClassVar[OperatorKind] = OperatorKind.STATEFUL
 
-    def __init__(self, history: Path | None = None) -> None:
+    def __init__(self, history: Path | None = None, beginning: Beginning | None = None) -> None:
         self.history = history
+        self.beginning = beginning
 
     def output(self, operator: str, inputs: Sequence[Input]) -> pa.Schema:
         """See `Definition.output`."""
@@ -51,14 +53,15 @@ class TollAssessment(Definition):
 
     def logic(self, setting: Setting) -> TollAssessing:
         """See `Definition.logic`."""
-        return TollAssessing(setting, history_of(self.history))
+        return TollAssessing(setting, history_of(self.history), self.beginning)
 
 
 class TollAssessing(Base):
     """See `TollAssessment`."""
 
-    def __init__(self, setting: Setting, history: History) -> None:
+    def __init__(self, setting: Setting, history: History, beginning: Beginning | None = None) -> None:
         bits = setting.slot_bits
+        self._beginning = beginning
         self._history = history
         self._accounts = Frame(
             "accounts", {"vid": pa.int64()}, {"balance": pa.int64(), "updated": pa.int64()}, slot_bits=bits
@@ -68,6 +71,8 @@ class TollAssessing(Base):
 
     def compute(self, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch | None:
         """See `Base.compute`."""
+        if self._beginning is not None and piece.epoch == FIRST_EPOCH:
+            self._beginning.fill(self._accounts, piece.slots)
         queries, crossings = self.rows(piece, QUERIES), by_time(self.rows(piece, CHARGES), "time")
         balances = queries.filter(pc.equal(queries["type"], int(Kind.BALANCE)))
         expenditures = queries.filter(pc.equal(queries["type"], int(Kind.EXPENDITURE)))

@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lrb.query.ahead import Ahead
+from lrb.query.beginning import FIRST_EPOCH, Beginning
 from lrb.query.columns import CROSSINGS, LANES, POSITION_BITS, SEGMENTS, TUPLES
 from lrb.query.roads import Roads
 from lrb.query.rules import Entries, Reports, Vehicles, drive, silent
@@ -49,6 +50,9 @@ class TollCalculator(Definition):
 
     kind: ClassVar[Kind] = Kind.STATEFUL
 
+    def __init__(self, beginning: Beginning | None = None) -> None:
+        self.beginning = beginning
+
     def output(self, operator: str, inputs: Sequence[Input]) -> pa.Schema:
         """See `Definition.output`."""
         if len(inputs) != 1 or inputs[0].keys != ("road",) or not inputs[0].schema.equals(TUPLES):
@@ -57,14 +61,15 @@ class TollCalculator(Definition):
 
     def logic(self, setting: Setting) -> TollCalculating:
         """See `Definition.logic`."""
-        return TollCalculating(setting)
+        return TollCalculating(setting, self.beginning)
 
 
 class TollCalculating(Base):
     """See `TollCalculator`."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: Setting, beginning: Beginning | None = None) -> None:
         bits = setting.slot_bits
+        self._beginning = beginning
         self._vehicles = Frame(
             "vehicles",
             {"road": pa.int32()},
@@ -72,13 +77,16 @@ class TollCalculating(Base):
             subkeys={"vid": pa.int64()},
             slot_bits=bits,
         )
-        self._roads = Roads(bits)
+        self.roads = Roads(bits)
         self._ahead = Ahead(setting.inputs[0], bits)
         self._looked_at = 0  #: the row number from which on vehicles are looked at next
-        super().__init__(setting, self._vehicles, self._roads.state, self._ahead.state)
+        super().__init__(setting, self._vehicles, self.roads.state, self._ahead.state)
 
     def compute(self, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch | None:
         """See `Base.compute`."""
+        if self._beginning is not None and piece.epoch == FIRST_EPOCH:
+            self._beginning.fill(self._vehicles, piece.slots)
+            self.roads.begin(self._beginning, piece.slots)
         rows = self._ahead.due(self.rows(piece), piece.watermark + (piece.watermark < MAX_WATERMARK), piece.slots)
         if not len(rows):
             return None
@@ -89,12 +97,12 @@ class TollCalculating(Base):
         return crossings
 
     def _driven(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        numbers = read_only(self._roads.numbers(to_numbers(rows["road"])))
+        numbers = read_only(self.roads.numbers(to_numbers(rows["road"])))
         place = self._vehicles.in_place(self._vehicles.locate(rows))
         entries = _room(len(rows))
         done = 0
         while (done := self._drive(rows, numbers, done, place, entries)) < len(rows):
-            self._roads.make_room()
+            self.roads.make_room()
         self.counters["late"] += int(entries.counts[1])
         return _crossings(rows, entries)
 
@@ -104,21 +112,22 @@ class TollCalculating(Base):
         columns = {name: to_numbers(rows[name]) for name in Reports._fields if name != "road"}
         vehicles = Vehicles(place.words, place.width, place.first, place.rows)
         reports = Reports(road=numbers, **columns)
-        return int(drive(reports, start, vehicles, self._roads.arrays, self._roads.stops, entries))
+        return int(drive(reports, start, vehicles, self.roads.arrays, self.roads.stops, entries))
 
     def _forget_silent(self, count: int, before: int, slots: SlotSet) -> None:
         """Looks at some of the vehicles, and deletes those that were last heard before a second."""
         found = self._silent(count, before)
         if len(found):
             roads = to_numbers(self._vehicles.take(found)["road"])
-            mine = slots.mask(self.setting.slot_bits)[self._roads.slots(roads)]
+            mine = slots.mask(self.setting.slot_bits)[self.roads.slots(roads)]
             self._vehicles.delete_rows(found[mine])
 
     def _silent(self, count: int, before: int) -> Ints:
         place = self._vehicles.in_place(np.empty(0, np.int64))
-        begin = self._looked_at if self._looked_at < place.end else 0
-        self._looked_at = min(begin + count, place.end)
-        found: Ints = silent(place.words, place.width, place.first, begin, self._looked_at, before)
+        begin = min(self._looked_at, place.end)
+        end = min(begin + count, place.end)
+        self._looked_at = end if end < place.end else 0  # from the start again, even if there are more by then
+        found: Ints = silent(place.words, place.width, place.first, begin, end, before)
         return found
 
 

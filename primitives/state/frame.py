@@ -141,6 +141,27 @@ class Frame(Tracked[_Log]):
             self._assign(name, rows, column)
         return rows
 
+    def reserve(self, rows: int) -> None:
+        """Says that so many rows more are to come, which then costs less than it would bit by bit."""
+        self._index.make_room(rows)
+
+    def append(self, rows: pa.RecordBatch) -> None:
+        """Adds whole rows, whose keys are not there yet; several times as fast as `put`.
+
+        >>> names = Frame("names", keys={"id": pa.int64()}, values={"age": pa.int32()})
+        >>> names.append(pa.record_batch({"id": [1, 2], "age": pa.array([7, 9], pa.int32())}))
+        >>> len(names)
+        2
+        """
+        if self._puts_only:
+            self._put(rows)
+            return
+        for start in range(0, len(rows), _PART):
+            part = rows.slice(start, _PART)
+            if (count := self._append(part, self._table.probe(self._declared.keys_from(part)))) < len(part):
+                key = self._key(part, count)
+                raise UserError(f"state '{self.name}' is to append a row with the key {key}, which has one; use put")
+
     def add(self, keys: Keys, /, **values: Any) -> Rows:
         """Adds to columns of the rows of keys, which are created if need be; returns their numbers.
 
@@ -253,15 +274,19 @@ class Frame(Tracked[_Log]):
 
     def restore(self, chunks: Iterable[Chunk]) -> None:
         """See `State.restore`. Rows of slots that hold none yet cost a third of what others do."""
-        put_only = type(self).put is not Frame.put  # it sees to more than rows, such as to a budget of memory
         for chunk in chunks:
             check_fits(chunk, self, self.version, self._slot_keys, self._declared.all)
             self.drop(chunk.replaced)
             self.delete(chunk.deleted)
-            if put_only:
+            if self._puts_only:
                 self._put(chunk.rows)
             else:
                 self._upsert(chunk.rows)
+
+    @property
+    def _puts_only(self) -> bool:
+        """Whether a subclass sees to more than rows when they are put, such as to a budget of memory."""
+        return type(self).put is not Frame.put
 
     def _put(self, rows: pa.RecordBatch) -> None:
         self.put(rows, **{name: rows[name] for name in self._columns})
@@ -275,23 +300,25 @@ class Frame(Tracked[_Log]):
             probe = self._table.probe(self._declared.keys_from(part))
             if held[slots_of(probe.hashes, self.slot_bits)].any():
                 self._put(part)
-            else:
-                self._append(part, probe)
+            elif (count := self._append(part, probe)) < len(part):
+                raise Damaged(
+                    f"what is restored into state '{self.name}' has two rows with the key {self._key(part, count)}, so "
+                    "it is not what was written; restore another copy, or an earlier checkpoint"
+                )
 
-    def _append(self, part: pa.RecordBatch, probe: Probe) -> None:
-        """Adds distinct rows of slots that held none."""
+    def _key(self, rows: pa.RecordBatch, at: int) -> dict[str, Any]:
+        key: dict[str, Any] = rows.select(self._declared.keys.names).slice(at, 1).to_pylist()[0]
+        return key
+
+    def _append(self, part: pa.RecordBatch, probe: Probe) -> int:
+        """Adds rows in order, up to the first whose key is there already; returns how many."""
         rows = self._index.append(probe)
-        count = rows.stop - rows.start
+        count: int = rows.stop - rows.start
         self._count(probe.hashes[:count], 1)
         for name, column in self._columns.items():
             self._table.assign(column, rows, part[name].slice(0, count))
         self._touch(row_numbers(rows))
-        if count < len(part):
-            key = part.select(self._declared.keys.names).slice(count, 1).to_pylist()[0]
-            raise Damaged(
-                f"what is restored into state '{self.name}' has two rows with the key {key}, so it is not what was "
-                "written; restore another copy, or an earlier checkpoint"
-            )
+        return count
 
     def drop(self, slots: SlotSet) -> None:
         """See `State.drop`. Costs a hash of each key, unless the slots are empty."""

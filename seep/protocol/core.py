@@ -59,6 +59,7 @@ class ManagerSettings:
     recovery_parallelism: int = 1  #: over how many instances a failed stateful one is spread when it recovers
     #: operator -> pulses for which a holder may be behind the others of its chain; for ever where nothing is said
     patience: Mapping[str, int] = field(default_factory=dict)
+    unkept: frozenset[str] = frozenset()  #: operators of whose state nobody keeps a backup: it may be lost
     cut_chain: int = 8  #: cuts that may build on one another, until the next one holds all state again
 
 
@@ -84,7 +85,7 @@ class ManagerCore:
         self.phase = Phase.WAITING
         self.topology = Topology.initial(graph, parallelism, self.beginning.epoch + 1)
         self.roster = Roster(self.beginning.first_incarnation)
-        self.safe = SafeEpochs(graph)
+        self.safe = SafeEpochs(graph, self.settings.unkept)
         self.log = SourceLog()
         self.cuts = Cutting(graph, self.settings.cut_chain)
         self.backups: dict[InstanceId, BackupCopy] = {}
@@ -189,7 +190,7 @@ class ManagerCore:
         if operator is not None and operator not in self.graph.operators:
             raise UserError(f"there is no operator {operator!r} to take a checkpoint of")
         for instance in self._placed(Kind.STATEFUL):
-            if operator in (None, instance.operator):
+            if operator in (None, instance.operator) and instance.operator not in self.settings.unkept:
                 self._post(self.placement[instance].node, TakeCheckpoint(self.roster.incarnation(instance)))
         return self._drain()
 
@@ -379,6 +380,8 @@ class ManagerCore:
                 return FromCommits(self.safe.of(instance))
             case Kind.STATELESS:
                 return self._from_beginning(instance, self.graph.operators[instance.operator].keeps_extra)
+        if instance.operator in self.settings.unkept and self.safe.trimmed[instance] > self.beginning.epoch:
+            return None
         if instance in self.backups:
             return self._from_backup(instance, node)
         return self._from_beginning(instance) if instance in self._unsaved else None

@@ -127,8 +127,8 @@ class RecoveringManager(ManagerCore):
     # -- searches -----------------------------------------------------------------------------------------------------
 
     def _search(self, instance: InstanceId) -> None:
-        """No recorded copy is left; a live node may still have one whose record did not get through."""
-        asked = set(self.nodes)
+        """No recorded copy is left; a live node may still have one whose record did not get through, if any has one."""
+        asked = set(self.nodes) if instance.operator not in self.settings.unkept else set[str]()
         if STORAGE in self.replication.groups.get(instance, ()):
             asked.add(STORAGE)
         self._searches[instance] = asked

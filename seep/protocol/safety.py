@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from primitives.graph import InstanceId, Kind, QueryGraph
 from primitives.topology import Topology
@@ -15,11 +15,13 @@ class SafeEpochs:
     """The manager's record. An epoch that is safe stays so, except that a pin holds back what a split will replay.
 
     The safe epoch is of a stateful instance the last recorded backup, of a sink the last commit, of all others the
-    last epoch that all their receivers are safe up to (which is also how far any outbox may be trimmed).
+    last epoch that all their receivers are safe up to (which is also how far any outbox may be trimmed). Operators with
+    state that are `unkept` are among those others: what they knew is gone with them.
     """
 
-    def __init__(self, graph: QueryGraph) -> None:
+    def __init__(self, graph: QueryGraph, unkept: Collection[str] = ()) -> None:
         self._graph = graph
+        self._keeping = {o for o in graph.order if graph.kind(o) in (Kind.STATEFUL, Kind.SINK) and o not in unkept}
         #: of stateful instances and sinks: last recorded backup or commit
         self._kept: dict[InstanceId, int] = {}
         #: of all instances: no receiver needs anything up to here
@@ -37,8 +39,7 @@ class SafeEpochs:
         """Everything up to this epoch can be lost by the instance's senders."""
         if instance in self._retired:
             return _NEVER_NEEDED
-        keeps = self._graph.kind(instance.operator) in (Kind.STATEFUL, Kind.SINK)
-        epoch = self._kept[instance] if keeps else self.trimmed[instance]
+        epoch = self._kept[instance] if instance.operator in self._keeping else self.trimmed[instance]
         return min(epoch, self._pins.get(instance, epoch))
 
     def kept(self, instance: InstanceId, epoch: int) -> None:

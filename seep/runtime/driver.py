@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from policies.backup import BackupStrategy
 from primitives.errors import EnvironmentFault, InternalError, SeepError, UserError
-from primitives.graph import InstanceId
+from primitives.graph import InstanceId, Kind
 from seep.protocol.core import ManagerSettings
 from seep.protocol.courier import Frame
 from seep.protocol.cuts import Beginning, Cut, CutAbandoned, CutComplete
@@ -135,6 +136,9 @@ class ManagerProcess:
             window=self.options.window + roll - 1,
             trim_every=max(1, round(_TRIM / self.options.epoch)),
             recovery_parallelism=self.options.recovery_parallelism,
+            unkept=frozenset(
+                o for o in self.program.graph.of_kind(Kind.STATEFUL) if backup.of(o).strategy is BackupStrategy.NONE
+            ),
             patience={o: round(backup.of(o).timeout / self.options.epoch) for o in self.program.graph.operators},
         )
 

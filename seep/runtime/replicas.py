@@ -17,6 +17,8 @@ from seep.runtime.driver import ManagerProcess
 
 #: Seconds between two looks.
 _EVERY = 0.5
+#: Of these somebody has to be chosen.
+_PLACED = (BackupStrategy.REPLICAS, BackupStrategy.STORAGE)
 
 
 def check_backup(settings: BackupSection, graph: QueryGraph, has_storage: bool) -> None:
@@ -45,7 +47,7 @@ class Replicas:
     def place(self) -> None:
         """Puts groups together; nothing happens if they are as before."""
         stateful = self.process.program.graph.of_kind(Kind.STATEFUL)
-        if any(self.settings.of(operator).strategy is not BackupStrategy.UPSTREAM for operator in stateful):
+        if any(self.settings.of(operator).strategy in _PLACED for operator in stateful):
             self._tell(self.process.change(self._regroup))
 
     def round(self) -> None:
@@ -67,11 +69,11 @@ class Replicas:
         return (None if manager.replication.groups == before else manager.replication.groups), effects
 
     def _alike(self, manager: Manager) -> dict[BackupSettings, list[InstanceId]]:
-        """The instances that are not backed up upstream, by what their operators' settings say."""
+        """The instances whose backups have to be placed, by what their operators' settings say."""
         found: dict[BackupSettings, list[InstanceId]] = {}
         for instance in manager.placement:
             settings, kind = self.settings.of(instance.operator), manager.graph.kind(instance.operator)
-            if kind is Kind.STATEFUL and settings.strategy is not BackupStrategy.UPSTREAM:
+            if kind is Kind.STATEFUL and settings.strategy in _PLACED:
                 found.setdefault(settings, []).append(instance)
         return found
 

@@ -57,7 +57,7 @@ def test_every_field_has_a_meaning(kind: Kind) -> None:
         ("vm.memory", "bytes", "none"),
         ("pool.sizing", "`constant` or `adaptive`", "constant"),
         ("pool.settings", "mapping", "empty"),
-        ("backup.operators.<name>.strategy", "`upstream` or `replicas` or `storage`", "upstream"),
+        ("backup.operators.<name>.strategy", "`upstream` or `replicas` or `storage` or `none`", "upstream"),
         ("migration.gap", "time", "none"),
         ("balance.operators", "list of text", "none"),
         ("scaling.policy", "text", "manual"),

@@ -71,7 +71,7 @@ class Desk:
     """A manager and the letters that reach it, each instance on a node of its own unless said otherwise."""
 
     def __init__(
-        self, homes: Mapping[InstanceId, str] = HOME, spare: Iterable[str] = (), **settings: int | bool
+        self, homes: Mapping[InstanceId, str] = HOME, spare: Iterable[str] = (), **settings: int | bool | frozenset[str]
     ) -> None:
         self.manager = Manager(GRAPH, settings=ManagerSettings(**settings))  # type: ignore[arg-type]
         for node in [*dict.fromkeys(homes.values()), *spare]:
@@ -410,6 +410,18 @@ def test_a_lost_owner_and_holder_end_the_query_naming_operator_and_epoch() -> No
     assert "operator 'sum': the state of sum[0] after epoch 4 is lost" in str(loss)
     assert desk.manager.phase is Phase.FAILED
     assert desk.tick() == []
+
+
+def test_a_lost_instance_that_nobody_backs_up_ends_the_query_once_upstream_has_forgotten_anything() -> None:
+    desk = Desk(spare=[SPARE, "another"], unkept=frozenset({"sum"}))
+    assert letters(desk.manager.checkpoint(), TakeCheckpoint) == []
+    assert started(desk.manager.node_lost(HOME[SUM])) == StartInstance(life(SUM, 1), FromNothing(0), 0)
+    desk.acknowledge()
+    desk.tick(8)
+    desk.settle(4)
+    effects = desk.manager.node_lost(desk.current(SUM).node)
+    assert letters(effects, FindBackup) == []
+    assert of_kind(effects, StateLost) == [StateLost(SUM, 4)]
 
 
 def test_a_copy_older_than_what_upstream_has_forgotten_is_none() -> None:

@@ -45,6 +45,15 @@ def test_a_stateless_instance_and_a_source_are_safe_up_to_what_their_receivers_a
     assert (safe.of(PASS), safe.of(NUMBERS)) == (4, 4)
 
 
+def test_a_stateful_instance_that_nobody_backs_up_is_safe_up_to_what_its_receivers_are_safe_up_to() -> None:
+    safe = SafeEpochs(GRAPH, unkept={"sum"})
+    for instance in CHAIN.all_instances():
+        safe.born(instance, CHAIN.birth(instance))
+    safe.kept(OUT, 6)
+    assert settle(safe, CHAIN) == {SUM: 6, PASS: 6, NUMBERS: 6}
+    assert safe.of(SUM) == 6
+
+
 def test_an_outbox_is_trimmed_up_to_the_safe_epoch_of_its_receivers() -> None:
     assert settle(started(CHAIN, sum0=4, out0=6), CHAIN) == {SUM: 6, PASS: 4, NUMBERS: 4}
 

@@ -139,7 +139,7 @@ def test_structs_in_state_and_keys_of_several_columns_come_through() -> None:
 
 
 def test_what_seep_cannot_do_alike_is_refused_with_what_to_do_instead() -> None:
-    with pytest.raises(seep.UserError, match="ProcessingTime.*use 'EventTime'"):
+    with pytest.raises(seep.UserError, match=r"ProcessingTime.*use 'EventTime'"):
         seep.from_processor(Visits(), OUTPUT, time_mode="ProcessingTime")
     with pytest.raises(seep.UserError, match="it is 'None' or 'EventTime'"):
         seep.from_processor(Visits(), OUTPUT, time_mode="Sometime")

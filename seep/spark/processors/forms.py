@@ -76,7 +76,9 @@ def _fields(value: Any, names: list[str]) -> list[Any]:
         value = value.asDict()
     if isinstance(value, Mapping):
         if missing := [name for name in names if name not in value]:
-            raise UserError(f"a row has no field {missing[0]!r}; it has {', '.join(value)}, and needs {', '.join(names)}")
+            raise UserError(
+                f"a row has no field {missing[0]!r}; it has {', '.join(value)}, and needs {', '.join(names)}"
+            )
         return [value[name] for name in names]
     if not isinstance(value, tuple | list) or len(value) != len(names):
         raise UserError(f"{value!r:.100} is no row of the columns {', '.join(names)}; give a tuple or a Row of them")

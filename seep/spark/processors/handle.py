@@ -73,7 +73,7 @@ class Handle:
         return MapState(self, self._cells(stateName, kind, ttlDurationMs))
 
     def deleteIfExists(self, stateName: str) -> None:
-        """Nothing needs to be done for a variable that is not asked for any more: only those that are asked for stay."""
+        """For a variable that is not asked for any more nothing has to be done: only those that are, stay."""
         if any(made.name == stateName for made in self._context.containers):
             raise UserError(f"state '{stateName}' is both asked for and deleted; take one of the two out of init()")
 

@@ -86,12 +86,12 @@ class Processor(Operator):
         return self._shape.batch(made)
 
     def on_notify(self, due: pa.RecordBatch, inputs: Inputs) -> pa.RecordBatch:
-        """See `Operator.on_notify`. When the input has ended, the timers that are left fire, and those they set do not."""
+        """See `Operator.on_notify`. When the input has ended, the timers that are left fire, and set no others."""
         if inputs.ended:
             self._handle.alarm = _never
         made: list[Any] = []
         for time, key, _ in self.records(due):
-            made += self._expired(key if len(self._keys) > 1 else (key,), time // self._unit, self._times(inputs))
+            made += self._expired(self._as_tuple(key), time // self._unit, self._times(inputs))
         return self._shape.batch(made)
 
     # -- parts of it --------------------------------------------------------------------------------------------------
@@ -102,6 +102,9 @@ class Processor(Operator):
         for at, key in enumerate(zip(*(batch[name].to_pylist() for name in self._keys), strict=True)):
             groups[key].append(at)
         return groups
+
+    def _as_tuple(self, key: Any) -> Key:
+        return key if len(self._keys) > 1 else (key,)
 
     def _at(self, key: Key) -> Key:
         """Has all state be that of a key; returns it as Spark has it."""

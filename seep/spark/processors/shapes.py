@@ -14,6 +14,9 @@ from seep.operators.batches import concat
 from seep.spark.processors.forms import to_arrow, to_spark
 from seep.spark.types import arrow_schema
 
+#: What pandas calls the zone of this machine.
+_LOCAL = "tzlocal()"
+
 
 class Shape(ABC):
     """For one kind of input and of output."""
@@ -56,7 +59,7 @@ class FrameShape(Shape):
         """See `Shape`."""
         frame = batch.to_pandas()
         for name in (field.name for field in batch.schema if _is_instant(field.type)):
-            frame[name] = frame[name].dt.tz_convert(_local()).dt.tz_localize(None)
+            frame[name] = frame[name].dt.tz_convert(_LOCAL).dt.tz_localize(None)
         for group in groups:
             yield iter([frame.iloc[list(group)].reset_index(drop=True)])
 
@@ -66,22 +69,18 @@ class FrameShape(Shape):
 
     def _from_frame(self, frame: Any) -> pa.RecordBatch:
         if missing := [name for name in self._schema.names if name not in frame.columns]:
-            raise UserError(f"a returned frame has no column {missing[0]!r}; it has {', '.join(map(str, frame.columns))}")
+            raise UserError(
+                f"a returned frame has no column {missing[0]!r}; it has {', '.join(map(str, frame.columns))}"
+            )
         columns = [self._column(frame[field.name], field.type) for field in self._schema]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _column(self, series: Any, kind: pa.DataType) -> pa.Array:
         if _is_instant(kind) and getattr(series.dt, "tz", None) is None:
-            series = series.dt.tz_localize(_local())
+            series = series.dt.tz_localize(_LOCAL)
         found = pa.Array.from_pandas(series, type=kind)
         return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
 
 def _is_instant(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind) and kind.tz is not None)
-
-
-def _local() -> Any:
-    from dateutil.tz import tzlocal  # pandas brings it
-
-    return tzlocal()

@@ -50,7 +50,7 @@ from seep.runtime.showing import Showing
 from seep.sources.position import Position
 from seep.sources.rate import Rate
 from seep.spark.capacity import capacity
-from seep.spark.inlet.feeds import Feeds, session_of
+from seep.spark.inlet.feeds import Feeds, check_feeds, session_of
 from seep.spark.inlet.source import spark_sources
 from seep.spark.preflight import of_session, raise_first
 from seep.spark.process import Process
@@ -97,6 +97,7 @@ def launch(
     check_backup(chosen.backup, program.graph, chosen.storage.location is not None)
     tell = progress or (lambda _: None)
     wanted = chosen.nodes or _instances(program)
+    check_feeds(program, chosen.storage.location is not None, wanted)
     policy = make_policy(chosen.scaling)
     slots = wanted + chosen.whole_pool.size + bool(spark_sources(program))  # Spark's own tasks need one at least
     spark = spark if spark is not None else session_of(program)

@@ -16,6 +16,8 @@ from pyspark.sql.streaming.stateful_processor import (
 OUTPUT = "user string, kind string, count bigint, pages string, latest timestamp"
 #: Milliseconds after which a visit is over.
 GAP = 50
+#: A time that no row has.
+NEVER = 10**12
 
 
 class Visits(StatefulProcessor):
@@ -61,3 +63,26 @@ class Visits(StatefulProcessor):
         recent = [tuple(each) for each in self._recent.get()]
         count, latest = self._total.get()
         return Row(user=key[0], kind=kind, count=count, pages=f"{pages} {recent}", latest=latest)
+
+
+class Totals(StatefulProcessor):
+    """How many rows each user had so far; and when there will be no more, how many in all."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
+        self._count = handle.getValueState("count", "count bigint")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:  # noqa: ARG002
+        count = (self._count.get() or (0,))[0] + sum(1 for _ in rows)
+        self._count.update((count,))
+        self._handle.registerTimer(NEVER)
+        yield Row(user=key[0], kind="so far", count=count)
+
+    def handleExpiredTimer(
+        self,
+        key: Any,
+        timerValues: TimerValues,  # noqa: ARG002
+        expiredTimerInfo: ExpiredTimerInfo,
+    ) -> Iterator[Row]:
+        assert expiredTimerInfo.getExpiryTimeInMs() == NEVER
+        yield Row(user=key[0], kind="in all", count=self._count.get()[0])

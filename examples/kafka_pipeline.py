@@ -25,7 +25,7 @@ CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 
 
 def session(version: str = pyspark.__version__) -> SparkSession:
-    """With the connector; and with task slots for nodes and for Spark's own work, if spark-submit has not said how many."""
+    """With the connector, and with task slots for nodes and for Spark's own work, if spark-submit has not said."""
     builder = SparkSession.builder.appName("clicks").config("spark.jars.packages", f"{CONNECTOR}:{version}")
     builder = builder if SparkConf().contains("spark.master") else builder.master("local[16,4]")
     return builder.getOrCreate()

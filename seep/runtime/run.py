@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
 from types import TracebackType
@@ -477,6 +478,15 @@ class Run:
         self._manager.close_port()
         _remove(record.directory for record in self._manager.nodes.values() if record.process.is_local)
         self._host.close()
+
+    def stop_when_over(self) -> None:
+        """Returns at once; nodes are given back when the input has ended, or the run has failed, with nobody there."""
+        threading.Thread(target=self._stop_when_over, name="seep end", daemon=True).start()
+
+    def _stop_when_over(self) -> None:
+        with suppress(SeepError):  # whoever reads what comes out is told
+            self.wait()
+        self.stop()
 
     def __enter__(self) -> Run:
         return self

@@ -31,6 +31,7 @@ FILES, ROWS = 10, 500
 EARLIER = 1_700_000_000
 #: All that there is is taken, a file at a time.
 BY_FILE = {"availableNow": True}
+OPTIONS: dict[str, Any] = {"epoch": 0.05, "checkpoint": 0.5, "nodes": 2, "spare": 0}
 
 
 @pytest.fixture
@@ -54,9 +55,7 @@ def files(tmp_path: Path) -> Path:
 def start(host: Host, query: seep.Query, **options: Any) -> Iterator[Run]:
     """A run that leaves no node and no thread of its own behind; py4j keeps those on which Spark calls back."""
     threads = set(threading.enumerate())
-    with seep.launch(
-        query, host.context, **({"epoch": 0.05, "checkpoint": 0.5, "nodes": 2, "spare": 0} | options)
-    ) as run:
+    with seep.launch(query, host.context, **(OPTIONS | options)) as run:
         yield run
     assert not [node for node in run.manager_process.nodes.values() if node.process.alive()]
     left = {thread.name for thread in set(threading.enumerate()) - threads}
@@ -130,7 +129,7 @@ def finished(host: Host) -> Iterator[Run]:
     session = SparkSession(host.context)
     session.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     try:
-        with start(host, several(session)) as run:
+        with seep.launch(several(session), session, **OPTIONS) as run:
             assert run.wait(120), events_of(run)
             yield run
     finally:

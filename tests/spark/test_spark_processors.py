@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark import cloudpickle
 from pyspark.sql import Row
 from pyspark.sql import types as spark
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
@@ -41,6 +42,16 @@ def _schemas_without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         return spark.StructType([spark.StructField(name, kinds[kind]) for name, kind in fields])
 
     monkeypatch.setattr(Schemas, "_parsed", parsed)
+
+
+def test_nodes_know_the_schemas_that_the_driver_has_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes have no Spark to read text with; here none of what comes after the query is checked has any."""
+    definition = Custom(seep.from_processor(Visits(), OUTPUT, time_mode="EventTime"))
+    definition.output("visits", [INPUT])
+    monkeypatch.undo()
+    there = cloudpickle.loads(cloudpickle.dumps(definition))
+    [found] = Instances(there, [INPUT]).epoch([row("a", "x", 1)])
+    assert found["count"] == 1
 
 
 def row(user: str, page: str, at: int) -> dict[str, Any]:

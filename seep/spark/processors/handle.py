@@ -26,6 +26,10 @@ class Schemas:
     def __init__(self) -> None:
         self._known: dict[str, spark.StructType] = {}
 
+    def __deepcopy__(self, memo: object) -> Schemas:
+        """Copies of an operator share what any of them has read: the one on the driver is a copy, too."""
+        return self
+
     def __call__(self, given: Schema) -> spark.StructType:
         if isinstance(given, spark.StructType):
             return given

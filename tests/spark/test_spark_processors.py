@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -184,3 +187,58 @@ def test_rows_that_are_no_rows_of_the_output_are_refused() -> None:
     instances = Instances(Custom(seep.from_processor(Short(), OUTPUT)), [INPUT])
     with pytest.raises(seep.SeepError, match="a row has no field 'kind'"):
         instances.epoch([row("a", "x", 1)])
+
+
+def test_a_processor_of_frames_gets_and_gives_frames() -> None:
+    """With pandas, which `seep` does without, and so do its tests where it is not there."""
+    pandas = pytest.importorskip("pandas")
+
+    class Frames(Visits):
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: ARG002
+            for frame in rows:
+                count = (self._total.get() or (0, None))[0] + len(frame)
+                self._total.update((np.int64(count), None))
+                latest = frame["seen"].max()
+                yield pandas.DataFrame(
+                    {"latest": [latest], "user": [key[0]], "kind": ["rows"], "count": [count], "pages": [None]}
+                )
+
+    operator = seep.from_processor(Frames(), OUTPUT, in_pandas=True)
+    instances = Instances(Custom(operator), [INPUT])
+    for times in (1, 2):
+        found = instances.epoch([row("a", "x", 1), row("b", "x", 5), row("a", "x", 9)])
+        assert bag(found) == bag(
+            {
+                "user": user,
+                "kind": "rows",
+                "count": n * times,
+                "pages": None,
+                "latest": BEGIN + timedelta(milliseconds=at),
+            }
+            for user, n, at in (("a", 2, 9), ("b", 1, 5))
+        )
+        instances.recover(0)
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "spark_migration.md"
+
+
+def shown(name: str) -> Any:
+    """A class of the page."""
+    [code] = [code for code in re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL) if name in code]
+    names: dict[str, Any] = {"seep": seep, "pa": pa, "np": np, "StatefulProcessor": StatefulProcessor, "Row": Row}
+    exec(code.partition("\ncounts = ")[0], names)
+    return names[name.removeprefix("class ").partition("(")[0]]
+
+
+def test_the_classes_on_the_page_do_what_it_says() -> None:
+    output = "user string, count bigint"
+    for operator in (
+        seep.from_processor(shown("class Visits(StatefulProcessor)")(), output, time_mode="EventTime"),
+        shown("class Visits(seep.Operator)")(),
+        shown("class Count(seep.Operator)")(),
+    ):
+        instances = Instances(Custom(operator), [INPUT])
+        instances.epoch([row("a", "x", 1), row("b", "x", 2)], watermark=0)
+        found = instances.epoch([row("a", "x", 3), row("a", "x", 4)], watermark=3)
+        assert found == [{"user": "a", "count": 3}]

@@ -1,9 +1,14 @@
-"""Spark in: how many rows per second Spark's tasks push, and a query reads; `python benchmarks/spark_io.py [--json]`.
+"""Spark in, Spark out, and both next to Spark's own: `python benchmarks/spark_io.py [--json] [--only PART]`.
 
-Five integer columns that Spark computes, pushed to two nodes each, read by two source instances, and thrown away.
-Per core means per second of CPU of all processes that take part, Spark's JVM, its Python workers, the driver and the
-nodes: so it says the same on a machine that has something else to do. `spark_alone` is what of it Spark takes to hand
-the same rows to a Python worker that throws them away.
+`in_…`: five integer columns that Spark computes, pushed to two nodes each, read by two source instances, and thrown
+away. `out_…`: five integer columns that a sink has spooled, read and thrown away by Spark. Per core means per second of
+CPU of all processes that take part, Spark's JVM, its Python workers, the driver and the nodes: so it says the same on a
+machine that has something else to do. `spark_alone` is what of it Spark takes to hand the same rows to a Python worker
+that throws them away.
+
+`count_…`: a stream of Parquet files, a count for each of a million keys, and every change of it a row of a stream: by
+seep (in, count, out), by Spark's own `groupBy().count()`, and by the two interfaces that call Python for each key,
+which get fewer rows, as they are slow; these need pandas. Rates are by the clock, from the first row on, in one run.
 """
 
 from __future__ import annotations
@@ -17,8 +22,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
@@ -37,6 +43,10 @@ ROWS, PARTITIONS = 8_000_000, 16
 FILES_AT_ONCE, BATCHES = 4, 4
 SLOTS = 12  #: for nodes, and for a few tasks
 WANTED = 2e6  #: rows per second and core
+
+
+#: Rows to count, the million keys that they have, and the rows that the slow ones get.
+COUNTED, KEYS, FEW = 8_000_000, 1_000_000, 40_000
 
 
 def spark_alone(spark: SparkSession) -> Speed:
@@ -63,8 +73,10 @@ class Speed(NamedTuple):
 
 
 def finite(spark: SparkSession) -> Speed:
-    """A finite DataFrame."""
-    return _rows_per_second(seep.from_spark(spark.range(0, ROWS, 1, PARTITIONS).selectExpr(*COLUMNS)), ROWS)
+    """A finite DataFrame; a few rows before are for Spark's workers to get going."""
+    for rows in (PARTITIONS, ROWS):
+        speed = _rows_per_second(seep.from_spark(spark.range(0, rows, 1, PARTITIONS).selectExpr(*COLUMNS)), rows)
+    return speed
 
 
 def streaming(spark: SparkSession) -> Speed:
@@ -79,6 +91,94 @@ def streaming(spark: SparkSession) -> Speed:
 def _stream(spark: SparkSession, df: DataFrame, directory: str) -> DataFrame:
     reader = spark.readStream.schema(df.schema).option("maxFilesPerTrigger", FILES_AT_ONCE)
     return reader.parquet(str(Path(directory, "files")))
+
+
+# -- out ---------------------------------------------------------------------------------------------------------------
+
+
+def spooled(spark: SparkSession) -> Speed:
+    """What a finished run has spooled, as a finite DataFrame; the first reading is for Spark to get going."""
+    with tempfile.TemporaryDirectory() as directory:
+        _spool(spark, directory)
+        df = spark.read.format("seep").load(f"{directory}/spool")
+        for _ in range(2):
+            clock, cpu = time.monotonic(), cpu_seconds()
+            df.write.format("noop").mode("overwrite").save()
+            seconds, spent = time.monotonic() - clock, cpu_seconds() - cpu
+        return Speed(ROWS / seconds, ROWS / spent)
+
+
+def _spool(spark: SparkSession, directory: str) -> None:
+    query = seep.Query("out")
+    schema = pa.schema([(name, pa.int64()) for name in "abcde"])
+    source = seep.sources.generator(_five, schema, partitions=2, rows=ROWS // 2)
+    query.source("rows", source, parallelism=2).sink("out", seep.sinks.spark(f"{directory}/spool"), parallelism=2)
+    with seep.launch(query, spark, epoch=0.1, nodes=2) as run:
+        run.to_batch_df(spark)
+
+
+def _five(partition: int, first: int, count: int) -> dict[str, Any]:
+    numbers = np.arange(first, first + count, dtype=np.int64) * 2 + partition
+    return {"a": numbers, "b": numbers % 1000, "c": numbers, "d": numbers * 7, "e": numbers + 1}
+
+
+# -- in and out, next to Spark's own -----------------------------------------------------------------------------------
+
+
+def count_seep(spark: SparkSession, files: DataFrame, rows: int, home: str) -> float:
+    query = seep.Query("counts")
+    source = query.source("rows", seep.from_spark(files, trigger={"availableNow": True}), parallelism=2)
+    counts = source.key_by("key").aggregate("counter", n=seep.count(), parallelism=2)
+    counts.sink("out", seep.sinks.spark(f"{home}/spool"), parallelism=2)
+    with seep.launch(query, spark, epoch=0.25, nodes=2, checkpoint=5.0) as run:
+        read = _begun(run)
+        clock = time.monotonic()
+        writing = run.to_spark().writeStream.format("noop").option("checkpointLocation", f"{home}/checkpoint").start()
+        run.wait(600)
+        writing.processAllAvailable()
+        seconds = time.monotonic() - clock
+        writing.stop()
+        if run.rows_read != rows:
+            raise seep.InternalError(f"{run.rows_read} rows were read, and there are {rows}")
+    return (rows - read) / seconds
+
+
+def count_native(_spark: SparkSession, files: DataFrame, rows: int, home: str) -> float:
+    return _by_spark(files.groupBy("key").count(), rows, home)
+
+
+def count_transform_with_state(_spark: SparkSession, files: DataFrame, rows: int, home: str) -> float:
+    from benchmarks.spark_peers import Counting
+
+    given = (Counting(), "key bigint, n bigint", "Update", "None")
+    return _by_spark(files.groupBy("key").transformWithStateInPandas(*given), rows, home)
+
+
+def count_apply_in_pandas(_spark: SparkSession, files: DataFrame, rows: int, home: str) -> float:
+    from benchmarks.spark_peers import count
+
+    given = (count, "key bigint, n bigint", "n bigint", "update", "NoTimeout")
+    return _by_spark(files.groupBy("key").applyInPandasWithState(*given), rows, home)
+
+
+def _by_spark(counts: DataFrame, rows: int, home: str) -> float:
+    """The time that Spark takes for its batches, without what comes before the first."""
+    writer = counts.writeStream.format("noop").outputMode("update").option("checkpointLocation", f"{home}/checkpoint")
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    batches = [progress for progress in query.recentProgress if progress.numInputRows]
+    if sum(batch.numInputRows for batch in batches) != rows:
+        raise seep.InternalError("Spark has not read all rows")
+    return rows / (sum(batch.durationMs["triggerExecution"] for batch in batches) / 1000)
+
+
+def counted(spark: SparkSession, count: Count, rows: int) -> float:
+    with tempfile.TemporaryDirectory() as home:
+        files = FILES_AT_ONCE * BATCHES
+        df = spark.range(0, rows, 1, files).selectExpr(f"pmod(hash(id), {KEYS}) as key", "id as a", "id + 1 as b")
+        df.selectExpr("cast(key as bigint) as key", "a", "b").write.parquet(f"{home}/files")
+        reader = spark.readStream.schema("key bigint, a bigint, b bigint").option("maxFilesPerTrigger", FILES_AT_ONCE)
+        return count(spark, reader.parquet(f"{home}/files"), rows, home)
 
 
 def _rows_per_second(source: SourceDefinition, rows: int) -> Speed:
@@ -132,28 +232,47 @@ def as_users_have_it() -> Iterator[SparkSession]:
 
 
 PARTS: dict[str, Callable[[SparkSession], Speed]] = {
-    "spark_alone": spark_alone,
-    "finite": finite,
-    "streaming": streaming,
+    "in_spark_alone": spark_alone,
+    "in_finite": finite,
+    "in_streaming": streaming,
+    "out_spooled": spooled,
+}
+
+Count = Callable[[SparkSession, DataFrame, int, str], float]
+COUNTS: dict[str, tuple[Count, int]] = {
+    "count_seep": (count_seep, COUNTED),
+    "count_native": (count_native, COUNTED),
+    "count_transform_with_state": (count_transform_with_state, FEW),
+    "count_apply_in_pandas": (count_apply_in_pandas, FEW),
 }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
-    parser.add_argument("--only", choices=PARTS, action="append", help="measure only this")
+    parser.add_argument("--only", choices=[*PARTS, *COUNTS], action="append", help="measure only this")
     given = parser.parse_args()
     found: dict[str, float] = {}
     with as_users_have_it() as spark:
-        for name in given.only or PARTS:
-            speed = PARTS[name](spark)
-            found |= {f"in_{name}_rows_per_s": speed.by_clock, f"in_{name}_rows_per_s_and_core": speed.by_core}
-            verdict = "" if speed.by_core >= WANTED or name == "spark_alone" else " (missed)"
-            clock, core = speed.by_clock / 1e6, speed.by_core / 1e6
-            sys.stdout.write(f"{name:10} {clock:6.2f} M rows/s, {core:5.2f} M per core{verdict}\n")
-            sys.stdout.flush()
+        for name in given.only or [*PARTS, *COUNTS]:
+            found |= measured(spark, name)
+    for name in COUNTS:
+        if name in found and "count_seep" in found and name != "count_seep":
+            print(f"{name:27} seep is {found['count_seep'] / found[name]:.1f} times as fast")
     if given.json:
-        sys.stdout.write(json.dumps(found) + "\n")
+        print(json.dumps(found))
+
+
+def measured(spark: SparkSession, name: str) -> dict[str, float]:
+    if name in COUNTS:
+        count, rows = COUNTS[name]
+        rate = counted(spark, count, rows)
+        print(f"{name:27} {rate:12,.0f} rows/s", flush=True)
+        return {name: rate}
+    speed = PARTS[name](spark)
+    verdict = "" if speed.by_core >= WANTED or name == "in_spark_alone" else " (missed)"
+    print(f"{name:27} {speed.by_clock:12,.0f} rows/s, {speed.by_core:12,.0f} per core{verdict}", flush=True)
+    return {f"{name}_rows_per_s": speed.by_clock, f"{name}_rows_per_s_and_core": speed.by_core}
 
 
 if __name__ == "__main__":

@@ -9,8 +9,6 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
-import networkx as nx
-
 from primitives.errors import UserError
 from primitives.slots import DEFAULT_SLOT_BITS, MAX_SLOT_BITS
 
@@ -133,6 +131,8 @@ def _check_names(operators: list[Operator], edges: tuple[Edge, ...]) -> None:
 
 
 def _flow_order(graph: QueryGraph) -> tuple[str, ...]:
+    import networkx as nx  # takes 0.3 s, and many processes that know a graph's words have none to put in order
+
     flow: nx.DiGraph[str] = nx.DiGraph()
     flow.add_nodes_from(graph.operators)
     flow.add_edges_from((e.upstream, e.downstream) for e in graph.edges)

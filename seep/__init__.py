@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from seep.sources.rate import Profile, Rate
     from seep.spark.inlet.source import from_spark
     from seep.spark.out.registering import register
+    from seep.spark.processors.operator import from_processor
     from seep.spark.stateful import stateful
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "column",
     "count",
     "first",
+    "from_processor",
     "from_spark",
     "last",
     "launch",
@@ -71,6 +73,7 @@ _HOMES = {
     **dict.fromkeys(("Operator", "StatelessOperator"), "seep.operators.custom"),
     **dict.fromkeys(("Context", "Inputs"), "seep.operators.context"),
     "Query": "seep.query.query",
+    "from_processor": "seep.spark.processors.operator",
     "from_spark": "seep.spark.inlet.source",
     "stateful": "seep.spark.stateful",
     "Stream": "seep.query.stream",

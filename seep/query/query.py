@@ -126,7 +126,10 @@ class Query:
         """
         from seep.runtime.falling_back import launch
 
-        return launch(self, spark, **options).to_spark(spark)
+        run = launch(self, spark, **options)
+        frame = run.to_spark(spark)
+        run.stop_when_over()
+        return frame
 
     def to_batch_df(self, spark: SparkSession, **options: Any) -> DataFrame:
         """Runs the query to its end, and gives what it has put out as a DataFrame: see `launch`, `Run.to_batch_df`."""

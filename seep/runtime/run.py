@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
 from types import TracebackType
@@ -50,7 +51,7 @@ from seep.runtime.showing import Showing
 from seep.sources.position import Position
 from seep.sources.rate import Rate
 from seep.spark.capacity import capacity
-from seep.spark.inlet.feeds import Feeds, session_of
+from seep.spark.inlet.feeds import Feeds, check_feeds, session_of
 from seep.spark.inlet.source import spark_sources
 from seep.spark.preflight import of_session, raise_first
 from seep.spark.process import Process
@@ -97,6 +98,7 @@ def launch(
     check_backup(chosen.backup, program.graph, chosen.storage.location is not None)
     tell = progress or (lambda _: None)
     wanted = chosen.nodes or _instances(program)
+    check_feeds(program, chosen.storage.location is not None, wanted)
     policy = make_policy(chosen.scaling)
     slots = wanted + chosen.whole_pool.size + bool(spark_sources(program))  # Spark's own tasks need one at least
     spark = spark if spark is not None else session_of(program)
@@ -476,6 +478,15 @@ class Run:
         self._manager.close_port()
         _remove(record.directory for record in self._manager.nodes.values() if record.process.is_local)
         self._host.close()
+
+    def stop_when_over(self) -> None:
+        """Returns at once; nodes are given back when the input has ended, or the run has failed, with nobody there."""
+        threading.Thread(target=self._stop_when_over, name="seep end", daemon=True).start()
+
+    def _stop_when_over(self) -> None:
+        with suppress(SeepError):  # whoever reads what comes out is told
+            self.wait()
+        self.stop()
 
     def __enter__(self) -> Run:
         return self

@@ -88,7 +88,7 @@ class Fleet:
         with self._lock:
             job = self._jobs[order]
             job.cancelled = True
-        if job.ended is None:
+        if job.ended is None and self._context._jsc is not None:  # a session that was stopped has ended all its jobs
             self._context._jsc.sc().cancelJobGroupAndFutureJobs(self._group(order))
         for process in job.processes:
             process.kill()

@@ -30,7 +30,7 @@ def load(name: str) -> Any:
 
 def test_every_example_is_known_here_and_listed() -> None:
     names = {path.stem for path in (ROOT / "examples").glob("*.py")}
-    assert names == {"wordcount", "sessions", "join"}
+    assert names == {"wordcount", "sessions", "join", "spark_pipeline", "kafka_pipeline"}
     listed = re.findall(r"\[(\w+)\.py\]", (ROOT / "examples" / "README.md").read_text(encoding="utf-8"))
     assert set(listed) == names
 

@@ -1,12 +1,13 @@
 """A driver in a process of its own: a DataFrame through a query on a Standalone cluster; its executors are other hosts.
 
-Prints a line of JSON: whether all rows came out once, and the hosts of the nodes.
+Prints a line of JSON: whether all rows came out once, in the driver and through a data source, and the nodes' hosts.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import tempfile
 
 import seep
 from seep.spark.session import open_session
@@ -18,14 +19,21 @@ ROWS = 10_000
 def main() -> None:
     from pyspark.sql import SparkSession
 
-    with LocalCluster(workers=2, cores=4) as cluster, open_session(master=cluster.master) as host:
-        df = SparkSession(host.context).range(0, ROWS, 1, 4).selectExpr("id as n")
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        LocalCluster(workers=2, cores=3) as cluster,
+        open_session(master=cluster.master) as host,
+    ):
+        spark = SparkSession(host.context)
         query = seep.Query("distributed")
-        query.source("numbers", seep.from_spark(df)).sink("out", seep.sinks.collect())
-        with seep.launch(query, host.context, start_timeout=120.0) as run:
-            run.wait(120)
+        rows = query.source("numbers", seep.from_spark(spark.range(0, ROWS, 1, 4).selectExpr("id as n")))
+        rows.sink("out", seep.sinks.collect())
+        rows.sink("spooled", seep.sinks.spark(f"{directory}/spool"))
+        # Four nodes, and each worker has task slots for three: two are left for Spark's own tasks.
+        with seep.launch(query, spark, nodes=4, epoch=0.05, start_timeout=120.0) as run:
+            found = [n for (n,) in run.to_batch_df(sink="spooled").collect()]
             hosts = sorted({record.vm for record in run.manager_process.nodes.values()})
-            exact = sorted(run.result("out")["n"].to_pylist()) == list(range(ROWS))
+            exact = [sorted(each) == list(range(ROWS)) for each in (run.result("out")["n"].to_pylist(), found)]
     sys.stdout.write(json.dumps({"exact": exact, "hosts": hosts}) + "\n")
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -21,10 +23,9 @@ from seep.runtime.run import Run
 from seep.runtime.showing import Showing
 from seep.sinks.definition import SinkDefinition
 from seep.spark.session import Host
-from seep.storage.settings import StorageSettings
-from tests.runtime.counting import RATE, SCHEMA, committed, doubled, idle, numbers, recovered, wait_until
+from tests.runtime.counting import RATE, SCHEMA, doubled, idle, numbers, recovered, wait_until
 
-OPTIONS: dict[str, Any] = {"epoch": 0.02, "checkpoint": 0.3, "nodes": 3, "rate": seep.Rate(RATE)}
+OPTIONS: dict[str, Any] = {"epoch": 0.05, "checkpoint": 0.5, "nodes": 3, "rate": seep.Rate(RATE)}
 
 
 @pytest.fixture
@@ -41,10 +42,12 @@ def changes(sink: SinkDefinition, rows: int | None = None) -> seep.Query:
     return query
 
 
-def copies(sink: SinkDefinition, rows: int | None = None) -> seep.Query:
-    """source -> sink"""
+def copies(rows: int, **sinks: SinkDefinition) -> seep.Query:
+    """source -> all of these sinks"""
     query = seep.Query("copies")
-    query.source("numbers", seep.sources.generator(numbers, SCHEMA, rows=rows)).sink("out", sink, parallelism=2)
+    source = query.source("numbers", seep.sources.generator(numbers, SCHEMA, rows=rows))
+    for name, sink in sinks.items():
+        source.sink(name, sink, parallelism=2)
     return query
 
 
@@ -105,15 +108,6 @@ def drain(run: Run, query: StreamingQuery) -> None:
 
 # -- batch ------------------------------------------------------------------------------------------------------------
 
-
-@pytest.mark.parametrize("sink", [seep.sinks.spark, seep.sinks.collect])
-def test_a_finite_query_gives_a_frame_with_all_its_rows(
-    spark: SparkSession, sink: Callable[[], SinkDefinition]
-) -> None:
-    frame = changes(sink(), rows=20_000).to_batch_df(spark, epoch=0.02)
-    check_changes([tuple(row) for row in frame.collect()], 20_000)
-
-
 ALL_TYPES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "flag": (pa.bool_(), [True, None]),
     "byte": (pa.int8(), [-128, None]),
@@ -137,11 +131,27 @@ ALL_TYPES: dict[str, tuple[pa.DataType, list[Any]]] = {
 }
 
 
-def test_values_of_all_types_arrive_as_they_are(spark: SparkSession) -> None:
+def several() -> seep.Query:
+    """Changes to a sink for Spark and to one in the driver, and values of all types."""
+    query = seep.Query("several")
+    source = query.source("numbers", seep.sources.generator(numbers, SCHEMA, rows=20_000))
+    totals = source.map("map", doubled).key_by("key").aggregate("counter", n=seep.count(), total=seep.sum("n"))
+    totals.sink("spooled", seep.sinks.spark())
+    totals.sink("collected", seep.sinks.collect())
     columns = {name: pa.array(values, kind) for name, (kind, values) in ALL_TYPES.items()}
-    query = seep.Query("types")
-    query.source("rows", seep.sources.memory([pa.record_batch(columns)])).sink("out", seep.sinks.spark())
-    found = query.to_batch_df(spark, epoch=0.02).toArrow()
+    query.source("rows", seep.sources.memory([pa.record_batch(columns)])).sink("types", seep.sinks.spark())
+    return query
+
+
+def test_a_finite_query_gives_frames_with_all_its_rows_and_values_as_they_are(spark: SparkSession) -> None:
+    with seep.launch(several(), spark, epoch=0.05, nodes=3, spare=0) as run:
+        for sink in ("spooled", "collected"):
+            check_changes([tuple(row) for row in run.to_batch_df(spark, sink).collect()], 20_000)
+        found = run.to_batch_df(spark, "types").toArrow()
+        with pytest.raises(UserError, match="say which sink; those of this query: spooled, types"):
+            run.to_spark()
+        with pytest.raises(UserError, match="sink 'spooled' has no directory that all machines see"):
+            Showing(run.manager_process, is_local=False)
     for name, (_, values) in ALL_TYPES.items():
         assert sorted(found[name].to_pylist(), key=str) == sorted(values, key=str), name
 
@@ -149,7 +159,9 @@ def test_values_of_all_types_arrive_as_they_are(spark: SparkSession) -> None:
 # -- streaming --------------------------------------------------------------------------------------------------------
 
 
-def test_a_streaming_frame_is_exact_while_nodes_are_killed(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_streaming_frame_is_exact_while_nodes_are_killed_and_its_query_fails_and_restarts(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     apart = OPTIONS | {"nodes": None, "spare": 2}  # an instance on each
     with seep.launch(changes(seep.sinks.spark(tmp_path / "out")), spark, **apart) as run:
         batches = Batches()
@@ -160,75 +172,54 @@ def test_a_streaming_frame_is_exact_while_nodes_are_killed(spark: SparkSession, 
             run.kill(victim)
             recovered(run, times)
             taken(batches, 1)
-        end(run, query)
-        check_changes(batches.all(), run.rows_read)
-        assert run.events.of("killed")
-
-
-def test_a_spark_query_that_fails_and_restarts_from_its_checkpoint_is_exact(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    with seep.launch(changes(seep.sinks.spark(tmp_path / "out")), spark, **OPTIONS) as run:
-        batches = Batches()
-        query = batches.start(run.to_spark(), tmp_path / "checkpoint")
-        taken(batches, 2)
         batches.fail_after = 0
         with pytest.raises(StreamingQueryException, match="on purpose"):
             query.awaitTermination(60)
         query = batches.start(run.to_spark(), tmp_path / "checkpoint")
         taken(batches, 1)
         assert len(batches.again) == 1, "the batch that Spark did not hear of came again"
-        query.stop()
-        committed(run, 10)
-        query = batches.start(run.to_spark(), tmp_path / "checkpoint")
         end(run, query)
         check_changes(batches.all(), run.rows_read)
-
-
-def test_a_run_restored_from_storage_goes_on_where_spark_is(spark: SparkSession, tmp_path: Path) -> None:
-    sink = seep.sinks.spark(tmp_path / "out")
-    storage = StorageSettings(location=str(tmp_path / "storage"), every=1)
-    batches = Batches()
-    with seep.launch(changes(sink), spark, storage=storage, **OPTIONS) as run:
-        query = batches.start(run.to_spark(), tmp_path / "checkpoint")
-        taken(batches, 1)
-        committed(run, 5)  # which Spark is not shown: they come again
-    with seep.launch(changes(sink), spark, storage=storage, restore="latest", **OPTIONS) as run:
-        taken(batches, 1)
-        end(run, query)
-        check_changes(batches.all(), run.rows_read)
-
-
-def test_spark_holds_the_query_back(spark: SparkSession, tmp_path: Path) -> None:
-    backlog, rows = 1 << 18, 250_000
-    sink = seep.sinks.spark(tmp_path / "out", backlog=backlog)
-    with seep.launch(copies(sink, rows), spark, epoch=0.02, nodes=2, rate=seep.Rate(rows)) as run:
-        frame = run.to_spark(maxBytesPerTrigger=backlog)
-        wait_until(lambda: len(sink.spool.layout.parts()) >= 8)  # small ones count for 64 KiB
-        assert not run.wait(1.5), "its 2 MB come within a second, and do not fit"
-        batches = Batches()
-        drain(run, batches.start(frame, tmp_path / "checkpoint"))
-        assert sorted(batches.all()) == [(n,) for n in range(rows)]
 
 
 # -- writers ----------------------------------------------------------------------------------------------------------
 
 
-def test_rows_go_to_parquet_and_on_after_a_stop(spark: SparkSession, tmp_path: Path) -> None:
-    sink = seep.sinks.spark(tmp_path / "out")
-    with seep.launch(changes(sink), spark, **OPTIONS) as run:
-        query = run.to_parquet(tmp_path / "parquet")
-        wait_until(lambda: sink.spool.taken > 0, 60)
-        query.stop()
-        end(run, run.to_parquet(tmp_path / "parquet"))
-        rows = [tuple(row) for row in spark.read.parquet(str(tmp_path / "parquet")).collect()]
-        check_changes(rows, run.rows_read)
+def test_rows_go_to_a_table_and_to_parquet_after_they_had_to_wait_for_it(
+    spark: SparkSession, tmp_path: Path, table: str
+) -> None:
+    """Without a reader the first sink takes no more than its backlog, and holds up all."""
+    rows = 150_000
+    sink, other = seep.sinks.spark(tmp_path / "out", backlog=1 << 18), seep.sinks.spark(tmp_path / "other")
+    with seep.launch(
+        copies(rows, out=sink, other=other), spark, epoch=0.05, nodes=2, spare=0, rate=seep.Rate(rows)
+    ) as run:
+        parquet = run.to_parquet(tmp_path / "parquet", sink="other")
+        wait_until(lambda: other.spool.taken > 0, 60)
+        parquet.stop()
+        assert not run.wait(1.0), "its 1.2 MB come within a second, and do not fit"
+        writing = run.to_table(table, sink="out")
+        drain(run, writing)
+        drain(run, run.to_parquet(tmp_path / "parquet", sink="other"))
+    for frame in (spark.table(table), spark.read.parquet(str(tmp_path / "parquet"))):
+        assert sorted(n for (n,) in frame.collect()) == list(range(rows))
 
 
-def test_rows_go_to_a_table(spark: SparkSession, tmp_path: Path, table: str) -> None:
-    with seep.launch(copies(seep.sinks.spark(tmp_path / "out"), 5_000), spark, epoch=0.02) as run:
-        drain(run, run.to_table(table))
-    assert sorted(n for (n,) in spark.table(table).collect()) == list(range(5_000))
+def test_the_example_writes_what_a_loop_over_its_readings_finds(spark: SparkSession, tmp_path: Path) -> None:
+    example = run_path(str(Path(__file__).parents[2] / "examples" / "spark_pipeline.py"))
+    (tmp_path / "readings").mkdir()
+    example["make_readings"](str(tmp_path / "readings"))
+    example["stream"](spark, str(tmp_path / "readings"), str(tmp_path / "streaks"))
+    now, longest, expected = Counter[str](), Counter[str](), []
+    for row in pq.read_table(tmp_path / "readings").sort_by("at").to_pylist():
+        if abs(row["celsius"]) >= example["LEAST"]:
+            sensor = row["sensor"]
+            now[sensor] = now[sensor] + 1 if row["celsius"] > 0 else 0
+            if now[sensor] > longest[sensor]:
+                longest[sensor] = now[sensor]
+                expected.append((sensor, row["at"], now[sensor]))
+    found = spark.read.parquet(str(tmp_path / "streaks")).toArrow().to_pylist()
+    assert sorted(tuple(row.values()) for row in found) == sorted(expected)
 
 
 @pytest.fixture
@@ -251,21 +242,7 @@ def test_a_query_that_fails_fails_in_spark_too(spark: SparkSession, tmp_path: Pa
     query = seep.Query("failing")
     source = query.source("numbers", seep.sources.generator(numbers, SCHEMA), rate=RATE)
     source.map("map", failing).sink("out", seep.sinks.spark(tmp_path / "out"))
-    with seep.launch(query, spark, epoch=0.02) as run:
+    with seep.launch(query, spark, epoch=0.05, nodes=2, spare=0) as run:
         reading = Batches().start(run.to_spark(), tmp_path / "checkpoint")
         with pytest.raises(StreamingQueryException, match="too many"):
             reading.awaitTermination(60)
-
-
-def test_a_query_without_such_a_sink_says_which_one_it_needs(spark: SparkSession) -> None:
-    with seep.launch(copies(seep.sinks.discard(), 10), spark, epoch=0.02) as run:
-        with pytest.raises(UserError, match=r"seep\.sinks\.spark\(…\): say which sink; this query has none"):
-            run.to_spark()
-        with pytest.raises(UserError, match="'out' is no such sink"):
-            run.to_batch_df(sink="out")
-
-
-def test_a_directory_of_this_machine_will_not_do_on_a_cluster(spark: SparkSession) -> None:
-    refused = pytest.raises(UserError, match="sink 'out' has no directory that all machines see")
-    with seep.launch(copies(seep.sinks.spark(), 10), spark, epoch=0.02) as run, refused:
-        Showing(run.manager_process, is_local=False)

@@ -37,6 +37,24 @@ def session_of(program: Program) -> SparkSession | None:
     return next(iter(sessions.values()), None)
 
 
+def check_feeds(program: Program, stores: bool, nodes: int) -> None:
+    """UserError if what Spark pushes could be lost in a run with storage or not that begins with so many nodes."""
+    sources = spark_sources(program)
+    if stores or not sources:
+        return
+    for name, source in sources.items():
+        if source.streaming is not None and source.streaming.checkpoint is not None:
+            raise UserError(
+                f"source {name!r} has a checkpoint= for Spark, and the run has no storage: Spark would go on after "
+                "a restart from where this run's state is lost. Give the run storage (--storage), or leave "
+                "checkpoint= out"
+            )
+    if nodes < COPIES:
+        raise UserError(
+            f"what Spark pushes is kept on {COPIES} nodes, and the run has one: give it more (--nodes), or storage"
+        )
+
+
 class Feeds:
     """One feed and one ledger for each DataFrame, and one keeper for all."""
 
@@ -66,7 +84,6 @@ class Feeds:
         """The nodes are there: Spark may push."""
         if not self._sources:
             return
-        self._check()
         for name, ledger in self._ledgers.items():
             self._feeds[name] = self._feed(name, ledger)
         for feed in self._feeds.values():
@@ -88,21 +105,6 @@ class Feeds:
             feed.join()
         if self._thread.ident is not None:
             self._thread.join(5.0)
-
-    def _check(self) -> None:
-        if self._keeper.stores:
-            return
-        for name, source in self._sources.items():
-            if source.streaming is not None and source.streaming.checkpoint is not None:
-                raise UserError(
-                    f"source {name!r} has a checkpoint= for Spark, and the run has no storage: Spark would go on after "
-                    "a restart from where this run's state is lost. Give the run storage (--storage), or leave "
-                    "checkpoint= out"
-                )
-        if len(self._keeper.nodes()) < COPIES:
-            raise UserError(
-                f"what Spark pushes is kept on {COPIES} nodes, and the run has one: give it more (--nodes), or storage"
-            )
 
     def _feed(self, name: str, ledger: Ledger) -> Feed:
         source = self._sources[name]

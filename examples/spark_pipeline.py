@@ -1,0 +1,112 @@
+"""Files -> Spark SQL -> the longest streaks of readings, kept by seep -> Parquet, written by Spark.
+
+python examples/spark_pipeline.py                                   # a stream, on files that it makes itself
+spark-submit --master 'local[16]' examples/spark_pipeline.py --in one_line
+python examples/spark_pipeline.py --readings DIRECTORY --output DIRECTORY
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark import SparkConf
+from pyspark.sql import DataFrame, SparkSession
+
+import seep
+
+SENSORS, READINGS, FILES = 20, 500, 4
+COLUMNS = "sensor string, at timestamp, celsius double"
+#: A reading that lies nearer to zero than this is no reading.
+LEAST = 0.5
+
+
+class Streaks(seep.Operator):
+    """How many readings in a row were above zero: a row for each streak that is the longest of its sensor so far."""
+
+    def open(self, context: seep.Context) -> None:
+        self.states = context.values("streaks", pa.struct([("now", pa.int64()), ("longest", pa.int64())]))
+
+    def output(self, inputs: Sequence[Any]) -> pa.Schema:  # noqa: ARG002
+        return pa.schema([("sensor", pa.string()), ("at", pa.timestamp("us", "UTC")), ("longest", pa.int64())])
+
+    def process(self, inputs: seep.Inputs) -> pa.RecordBatch:
+        found = [row for reading in inputs.in_sequence().to_pylist() for row in self._longer(**reading)]
+        return pa.RecordBatch.from_pylist(found, self.output(()))
+
+    def _longer(self, sensor: str, at: Any, celsius: float) -> Iterable[dict[str, Any]]:
+        state = self.states.get(sensor, {"now": 0, "longest": 0})
+        now = state["now"] + 1 if celsius > 0 else 0
+        self.states[sensor] = {"now": now, "longest": max(now, state["longest"])}
+        if now > state["longest"]:
+            yield {"sensor": sensor, "at": at, "longest": now}
+
+
+def plausible(readings: DataFrame) -> DataFrame:
+    """What Spark's SQL is good at: rows by themselves."""
+    return readings.where(f"abs(celsius) >= {LEAST}")
+
+
+def stream(spark: SparkSession, readings: str, output: str) -> None:
+    """Files as they come, with the run in hand. `availableNow` ends it when all are read; leave it out to go on."""
+    rows = plausible(spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1).parquet(readings))
+    query = seep.Query("streaks")
+    source = query.source("readings", seep.from_spark(rows, time="at", trigger={"availableNow": True}))
+    source.key_by("sensor").apply("streaks", Streaks).sink("out", seep.sinks.spark())
+    with seep.launch(query, spark, epoch=0.05) as run:
+        writing = run.to_parquet(output)
+        run.wait()
+        writing.processAllAvailable()
+        writing.stop()
+
+
+def one_line(spark: SparkSession, readings: str, output: str) -> None:
+    """A finite DataFrame in, a finite DataFrame out."""
+    # All readings of a sensor in one partition, in order: partitions are read side by side.
+    rows = plausible(spark.read.schema(COLUMNS).parquet(readings)).repartition(4, "sensor").sortWithinPartitions("at")
+    streaks = seep.stateful(rows, key="sensor", operator=Streaks, time="at", epoch=0.05)
+    streaks.write.parquet(output)
+
+
+def make_readings(directory: str) -> None:
+    """Every sensor has a reading each second, warm and cold by turns."""
+    for file in range(FILES):
+        numbers = range(file * READINGS * SENSORS // FILES, (file + 1) * READINGS * SENSORS // FILES)
+        rows = {
+            "sensor": pa.array([f"s{n % SENSORS}" for n in numbers]),
+            "at": pa.array([n // SENSORS * 1_000_000 for n in numbers], pa.timestamp("us", "UTC")),
+            "celsius": pa.array([(n * 7919 % 1009 - 300) / 20 for n in numbers], pa.float64()),
+        }
+        pq.write_table(pa.table(rows), Path(directory, f"{file:03}.parquet"))
+
+
+def session() -> SparkSession:
+    """The one that spark-submit has prepared; else one of this machine, with task slots for nodes and for readers."""
+    builder = SparkSession.builder.appName("streaks")
+    return (builder if SparkConf().contains("spark.master") else builder.master("local[16]")).getOrCreate()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--readings", help="a directory of Parquet files; without it some are made")
+    parser.add_argument("--output", default="streaks", help="a directory that does not exist yet")
+    parser.add_argument("--in", dest="form", choices=("stream", "one_line"), default="stream")
+    given = parser.parse_args()
+    spark = session()
+    with tempfile.TemporaryDirectory() as made:
+        if given.readings is None:
+            make_readings(made)
+        {"stream": stream, "one_line": one_line}[given.form](spark, given.readings or made, given.output)
+    longest = spark.read.parquet(given.output).groupBy("sensor").max("longest").orderBy("sensor")
+    sys.stdout.write("".join(f"{sensor}: {seconds} seconds\n" for sensor, seconds in longest.collect()))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""A real Kafka broker on loopback: one node that is its own controller, from Maven coordinates alone."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+import pyspark
+
+from seep.spark.java import check_java
+
+#: The release of Kafka that runs here; Spark's connector speaks to any that is newer than itself, and to older ones.
+KAFKA = ("org.apache.kafka", "kafka_2.13", "4.1.1")
+_JARS = Path(pyspark.__file__).parent / "jars"
+_FRUGAL = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
+class NotThere(Exception):
+    """The registry of packages did not give what was asked for in time."""
+
+
+def resolved(coordinates: Sequence[str], cache: Path, timeout: float) -> str:
+    """The class path of a package and all that it needs, as Spark's own Ivy finds and keeps them in a cache.
+
+    NotThere after `timeout` seconds; what has come by then is kept, and need not come the next time.
+    """
+    classpath = cache / f"{'-'.join(coordinates)}.classpath"
+    if not classpath.exists():
+        _resolve(coordinates, cache, classpath, timeout)
+    return classpath.read_text(encoding="utf-8").strip()
+
+
+def _resolve(coordinates: Sequence[str], cache: Path, classpath: Path, timeout: float) -> None:
+    check_java()
+    cache.mkdir(parents=True, exist_ok=True)
+    unfinished = classpath.with_suffix(".unfinished")
+    what = ("-dependency", *coordinates, "-confs", "default", "-types", "jar", "bundle")
+    ivy = ("java", "-cp", f"{_JARS}/*", "org.apache.ivy.Main", "-cache", str(cache), *what, "-warn")
+    try:
+        done = subprocess.run(
+            [*ivy, "-cachepath", str(unfinished)], capture_output=True, text=True, timeout=timeout, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise NotThere(f"{':'.join(coordinates)} did not come within {timeout:g} s") from None
+    if done.returncode or not unfinished.exists() or "UNRESOLVED" in done.stdout:
+        raise NotThere(f"{':'.join(coordinates)} is not to be had: {done.stdout[-500:]}")
+    unfinished.rename(classpath)
+
+
+class Broker:
+    """A context manager that leaves no process; its topics are made when they are first written to."""
+
+    def __init__(self, classpath: str, directory: Path) -> None:
+        self._classpath, self._directory = classpath, directory
+        self._ports = _free_ports(2)
+        self._process: subprocess.Popen[bytes] | None = None
+        directory.mkdir(parents=True, exist_ok=True)
+        self._settings = directory / "server.properties"
+        self._settings.write_text(self._properties(), encoding="utf-8")
+        self._format()
+
+    @property
+    def servers(self) -> str:
+        return f"127.0.0.1:{self._ports[0]}"
+
+    def start(self) -> None:
+        """Returns when it takes connections."""
+        with (self._directory / "log").open("ab") as log:
+            command = [*self._java("kafka.Kafka"), str(self._settings)]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self._directory)
+        deadline = time.monotonic() + 60.0
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError((self._directory / "log").read_text("utf-8")[-3_000:])
+            time.sleep(0.1)
+
+    def kill(self) -> None:
+        """At once, as a machine that loses its power."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def __enter__(self) -> Broker:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, reason: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    def _answers(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self._ports[0]), 1.0).close()
+        except OSError:
+            return False
+        return True
+
+    def _format(self) -> None:
+        command = [*self._java("kafka.tools.StorageTool"), "format", "-t", "c2VlcC1rYWZrYS10ZXN0cw", "-c"]
+        done = subprocess.run([*command, str(self._settings)], capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def _java(self, main: str) -> list[str]:
+        return ["java", *_FRUGAL, "-cp", self._classpath, main]
+
+    def _properties(self) -> str:
+        plain, controller = self._ports
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "listeners": f"PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{plain}",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "log.dirs": self._directory / "data",
+            "num.partitions": 3,
+            "offsets.topic.replication.factor": 1,
+            "offsets.topic.num.partitions": 1,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "group.initial.rebalance.delay.ms": 0,
+        }
+        return "".join(f"{key}={value}\n" for key, value in settings.items())
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports

@@ -17,6 +17,7 @@ from seep.operators.definition import Definition, Input
 from seep.operators.errors import naming
 from seep.operators.highest import HighestKeys, HighestRows
 from seep.operators.joins import IntervalJoin, UnboundedJoin, WindowJoin
+from seep.operators.session_join import SessionJoin
 from seep.operators.state_machine import Reduce, StateMachine
 from seep.operators.stateless import EachRow, Filter, FlatMap, Map, Project
 from seep.operators.windows import Session, Sliding, Tumbling, Window
@@ -232,7 +233,7 @@ class Stream:
         name: str,
         right: Stream,
         *,
-        window: Tumbling | None = None,
+        window: Tumbling | Session | None = None,
         between: tuple[Duration, Duration] | None = None,
         lateness: Duration | None = None,
         **options: Unpack[Options],
@@ -240,7 +241,9 @@ class Stream:
         """Pairs of rows with the same key: in the same window, or at most so far apart in event time, or all ever.
 
         With `between=(lower, upper)`, the right row's time is from left + lower to left + upper, and rows may come late
-        by `lateness`. Without either, all rows are kept for good. Pairs have no event time: `event_time` names one.
+        by `lateness`. In a session, which rows of both sides make up, pairs come out when it has closed, with
+        `window_start` and `window_end`. Without either, all rows are kept for good. Pairs have no event time:
+        `event_time` names one.
         """
         definition = _join_of(name, window, between, lateness)
         return self._add(name, definition, options, right, keeps_time=False, runs_code=False)
@@ -356,7 +359,7 @@ def _highest_of(name: str, window: Window, column: str | None, aggregate: Mappin
 
 
 def _join_of(
-    name: str, window: Tumbling | None, between: tuple[Duration, Duration] | None, lateness: Duration | None
+    name: str, window: Tumbling | Session | None, between: tuple[Duration, Duration] | None, lateness: Duration | None
 ) -> Definition:
     if window is not None and between is not None:
         raise UserError(f"operator {name!r}: give window= or between=, not both")
@@ -366,8 +369,12 @@ def _join_of(
         return IntervalJoin(*between, lateness=0 if lateness is None else lateness)
     if window is None:
         return UnboundedJoin()
+    if isinstance(window, Session):
+        return SessionJoin(window)
     if not isinstance(window, Tumbling):
-        raise UserError(f"operator {name!r}: streams are joined in tumbling windows, or with between=, not by {window}")
+        raise UserError(
+            f"operator {name!r}: streams are joined in tumbling windows, in sessions, or with between=, not by {window}"
+        )
     return WindowJoin(window)
 
 

@@ -33,11 +33,11 @@ class Wanted:
     """The columns that a query reads, by kind.
 
     Rows of one kind have columns of just these names. Those of several kinds have them as they are called in a log, and
-    `kind`; what another kind has is null, or any number.
+    `kind`; what another kind has is null.
     """
 
     columns: Mapping[Kind, tuple[str, ...]]
-    time: str = TIME
+    time: str | None = TIME
 
     @property
     def kinds(self) -> list[Kind]:
@@ -239,12 +239,12 @@ class LogReader(SourceReader):
 
 
 def _merged(kind: pa.DataType, columns: Sequence[tuple[Ints, pa.Array]], count: int) -> pa.Array:
-    """One column of columns with the rows where each goes; 0 or null where none does."""
+    """One column of columns with the rows where each goes; null where none does."""
     if kind == pa.int64():
-        numbers = np.zeros(count, np.int64)
+        numbers, missing = np.zeros(count, np.int64), np.ones(count, np.bool_)
         for rows, column in columns:
-            numbers[rows] = to_numbers(column)
-        return pa.array(numbers)
+            numbers[rows], missing[rows] = to_numbers(column), False
+        return pa.array(numbers, mask=missing)
     taken, first = np.zeros(count, np.int64), 1
     for rows, column in columns:
         taken[rows] = np.arange(first, first + len(rows))

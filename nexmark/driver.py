@@ -118,7 +118,9 @@ def in_rows(settings: Settings, source: EventSource) -> Settings:
     """A rate is one of events, of which the source reads some kinds only."""
     if settings.rate is None:
         return settings
-    return replace(settings, rate=replace(settings.rate, rows_per_second=settings.rate.rows_per_second * source.share()))
+    return replace(
+        settings, rate=replace(settings.rate, rows_per_second=settings.rate.rows_per_second * source.share())
+    )
 
 
 def compile_kernels(query: Nexmark, sizes: Mapping[str, Any]) -> None:

@@ -36,7 +36,10 @@ def run(
     event_rate: Annotated[
         int | None,
         typer.Option(
-            metavar="N", min=1, help="Live events in a second of event time; as --rate if not given.", show_default=False
+            metavar="N",
+            min=1,
+            help="Live events in a second of event time; as --rate if not given.",
+            show_default=False,
         ),
     ] = None,
     partitions: Annotated[int, typer.Option(metavar="N", min=1, help="Of the source of live events.")] = 1,

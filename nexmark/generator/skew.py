@@ -52,7 +52,9 @@ class Skew:
 
     def __post_init__(self) -> None:
         if not 0 <= self.share <= 1 or self.period <= 0:
-            raise UserError(f"skew of {self.share} of the bids every {self.period} s; say a part from 0 to 1, and a time")
+            raise UserError(
+                f"skew of {self.share} of the bids every {self.period} s; say a part from 0 to 1, and a time"
+            )
         if [bool(self.keys), bool(self.modulus and self.residues), bool(self.hot)].count(True) != 1:
             raise UserError("skew goes to keys, or to residues of a modulus, or to hot instances; name one of these")
         if self.hot and not self.hot <= self.instances <= 1 << self.slot_bits:

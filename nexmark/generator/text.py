@@ -15,8 +15,8 @@ from nexmark.generator.model import Ints, Model, choices
 
 Bytes = NDArray[np.uint8]
 
-FIRST_NAMES = pa.array("Ada Bruno Clara Emil Frida Hugo Ida Jonas Lena Max Nora".split())
-LAST_NAMES = pa.array("Baker Carter Fisher Mason Miller Porter Shepherd Taylor Weaver".split())
+FIRST_NAMES = pa.array(["Ada", "Bruno", "Clara", "Emil", "Frida", "Hugo", "Ida", "Jonas", "Lena", "Max", "Nora"])
+LAST_NAMES = pa.array(["Baker", "Carter", "Fisher", "Mason", "Miller", "Porter", "Shepherd", "Taylor", "Weaver"])
 CITIES = pa.array(
     ["Boise", "Cheyenne", "Eugene", "Fresno", "Oakland", "Portland", "Sacramento", "Spokane", "Tacoma", "Tucson"]
 )
@@ -120,9 +120,7 @@ def _cards(numbers: Ints, seed: np.uint64, which: int) -> tuple[NDArray[np.int32
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _fillers(
-    numbers: Ints, seed: np.uint64, which: int, room: Ints, spread: Ints
-) -> tuple[NDArray[np.int32], Bytes]:
+def _fillers(numbers: Ints, seed: np.uint64, which: int, room: Ints, spread: Ints) -> tuple[NDArray[np.int32], Bytes]:
     offsets, data = np.zeros(len(numbers) + 1, np.int32), np.empty(np.sum(np.maximum(room + spread, 0)), np.uint8)
     end = 0
     for at in range(len(numbers)):

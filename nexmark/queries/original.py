@@ -58,9 +58,7 @@ def q4(auctions: seep.Stream, bids: seep.Stream) -> seep.Stream:
 def q4f(auctions: seep.Stream, bids: seep.Stream) -> seep.Stream:
     """Average price of each category in the end."""
     sales = winning_bids(auctions, bids).key_by("category")
-    totals = sales.aggregate(
-        "totals", emit="end", time=seep.max("time"), sum_price=seep.sum("price"), num=seep.count()
-    )
+    totals = sales.aggregate("totals", emit="end", time=seep.max("time"), sum_price=seep.sum("price"), num=seep.count())
     average = pc.divide(pc.field("sum_price"), pc.field("num"))
     names = {"time": "time", "category": "category", "avg_price": average, "sum_price": "sum_price", "num": "num"}
     return totals.select("average", names)

@@ -43,9 +43,7 @@ def nbq8(people: seep.Stream, auctions: seep.Stream, size: int = 12 * HOUR) -> s
 
 
 @reads("NBQX", auctions=("id", "date_time"), bids=("auction", "bidder", "price", "date_time"))
-def nbqx(
-    auctions: seep.Stream, bids: seep.Stream, gaps: tuple[int, ...] = GAPS, size: int = 4 * HOUR
-) -> seep.Stream:
+def nbqx(auctions: seep.Stream, bids: seep.Stream, gaps: tuple[int, ...] = GAPS, size: int = 4 * HOUR) -> seep.Stream:
     """Auctions with the bids for them: in sessions with gaps of four lengths, and in windows."""
     opened, bids = auctions.key_by("id"), bids.key_by("auction")
     joined = opened.join(f"tumble-{size}", bids, window=seep.tumbling(size))
@@ -62,13 +60,13 @@ def _labelled(joined: seep.Stream, label: str, bounds: Mapping[str, str | pc.Exp
 
 
 @reads("NBQXC", auctions=("id", "date_time"), bids=("auction", "price", "date_time"))
-def nbqxc(
-    auctions: seep.Stream, bids: seep.Stream, gaps: tuple[int, ...] = GAPS, size: int = 4 * HOUR
-) -> seep.Stream:
+def nbqxc(auctions: seep.Stream, bids: seep.Stream, gaps: tuple[int, ...] = GAPS, size: int = 4 * HOUR) -> seep.Stream:
     """The same, with pairs counted and prices summed; for that it is enough to count both sides."""
     nothing = pc.scalar(None).cast(pa.int64())
     opened = auctions.select("opened", {"auction": "id", "opened": "id", "price": nothing, "date_time": "date_time"})
-    offers = bids.select("offers", {"auction": "auction", "opened": nothing, "price": "price", "date_time": "date_time"})
+    offers = bids.select(
+        "offers", {"auction": "auction", "opened": nothing, "price": "price", "date_time": "date_time"}
+    )
     both = opened.union(offers).key_by("auction")
     windows = {f"session:{gap}": seep.session(gap) for gap in gaps} | {f"tumble:{size}": seep.tumbling(size)}
     counts = [_counted(both.window(window), label) for label, window in windows.items()]

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numba import njit
 from numpy.typing import NDArray
 
@@ -20,7 +19,6 @@ from primitives.state.frame import Frame
 from primitives.state.timers import Timers
 from seep.operators.agg import Agg
 from seep.operators.base import Base
-from seep.operators.batches import concat
 from seep.operators.definition import Definition, Input, Setting
 from seep.operators.errors import naming
 from seep.operators.expressions import no_column

@@ -353,7 +353,9 @@ def _highest_of(name: str, window: Window, column: str | None, aggregate: Mappin
             raise UserError(f"operator {name!r}: the highest rows are those of tumbling windows, not of {window}")
         return HighestRows(column, window)
     if not isinstance(window, Tumbling | Sliding):
-        raise UserError(f"operator {name!r}: the highest keys are those of tumbling or sliding windows, not of {window}")
+        raise UserError(
+            f"operator {name!r}: the highest keys are those of tumbling or sliding windows, not of {window}"
+        )
     ((result, asked),) = aggregate.items()
     return HighestKeys(result, asked, window)
 

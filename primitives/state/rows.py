@@ -154,6 +154,27 @@ class Rows(Tracked[list[_Gone]]):
         `keys` has one column per key column, in the declared order; where the container has buckets, they are given
         for each of the keys. Costs up to two waits for memory per key, and a copy of the rows found.
         """
+        positions, found, _ = self._matched(keys, buckets)
+        return positions, found
+
+    def pop(
+        self, keys: Sequence[Column], fits: Callable[[Ints, pa.RecordBatch], NDArray[np.bool_]]
+    ) -> tuple[Ints, pa.RecordBatch]:
+        """As `match`, but only the pairs that fit, by positions and rows; and their rows are removed.
+
+        >>> bids = Rows("bids", keys={"item": pa.int64()}, values={"price": pa.float64()})
+        >>> bids.add(pa.record_batch({"item": [7, 7], "price": [1.0, 3.0]}))
+        >>> positions, found = bids.pop([[7]], lambda positions, rows: rows["price"].to_numpy() > 2)
+        >>> found["price"].to_pylist(), len(bids)
+        ([3.0], 1)
+        """
+        positions, found, rows = self._matched(keys, None)
+        chosen = fits(positions, found)
+        self._remove(np.unique(rows[chosen]))
+        return positions[chosen], found.filter(pa.array(chosen))
+
+    def _matched(self, keys: Sequence[Column], buckets: Ints | None) -> tuple[Ints, pa.RecordBatch, Ints]:
+        """Pairs, as `match` gives them, and the numbers of the rows."""
         columns = self._keys.normal_columns(keys, len(keys[0]))
         if buckets is None:
             buckets = np.zeros(len(columns[0]), np.int64)
@@ -161,11 +182,11 @@ class Rows(Tracked[list[_Gone]]):
         alive = self._facts.alive[rows]
         positions, rows = positions[alive], rows[alive]
         order, found = self._pile.take(rows)
-        positions = positions[order]
+        positions, rows = positions[order], rows[order]
         wanted = pa.array(positions)
         # Of one key, other buckets have other signatures; so only other keys can have been found by mistake.
         same = same_rows(found.columns[: len(columns)], [column.take(wanted) for column in columns])
-        return (positions, found) if same.all() else (positions[same], found.filter(pa.array(same)))
+        return (positions, found, rows) if same.all() else (positions[same], found.filter(pa.array(same)), rows[same])
 
     def expire(self, before: int, slots: SlotSet | None = None) -> int:
         """Removes the rows in buckets before one, in all or some slots; returns how many these were.

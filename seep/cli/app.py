@@ -25,7 +25,7 @@ app = typer.Typer(
 app.add_typer(config.app)
 app.add_typer(deploy.app)
 app.add_typer(state.app)
-for benchmark in ("lrb",):  # packages above this one, whose commands it knows by name only
+for benchmark in ("lrb", "nexmark"):  # packages above this one, whose commands it knows by name only
     app.add_typer(import_module(f"{benchmark}.cli").app)
 
 

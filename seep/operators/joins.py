@@ -25,7 +25,7 @@ from seep.query.times import Duration, event_times, length
 
 Times = NDArray[np.int64]
 
-_LEFT, _RIGHT = 0, 1
+LEFT, RIGHT = 0, 1
 _NEVER, _ALWAYS = -(2**63), 2**63 - 1
 
 
@@ -101,7 +101,7 @@ class Between(Meeting):
 
     def _reach(self, side: int) -> tuple[int, int]:
         """From where to where, after the time of a row, its partners are."""
-        return (self.lower, self.upper) if side == _LEFT else (-self.upper, -self.lower)
+        return (self.lower, self.upper) if side == LEFT else (-self.upper, -self.lower)
 
     def bucket(self, times: Times) -> Times:
         return times // self._size
@@ -146,19 +146,19 @@ class Join(Definition):
         with naming(operator):
             meeting = self.meeting(inputs)
             for at, given in enumerate(inputs):
-                _Side(at, given, meeting, 0)
-        names = [column.name for column in _columns(inputs)]
+                Side(at, given, meeting, 0)
+        names = [column.name for column in columns_of(inputs)]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise UserError(
                 f"operator '{operator}': both sides have columns that would be called '{twice[0]}'; rename one of them"
             )
-        return pa.schema([(column.name, column.kind) for column in _columns(inputs)])
+        return pa.schema([(column.name, column.kind) for column in columns_of(inputs)])
 
     def logic(self, setting: Setting) -> Logic[pa.RecordBatch]:
         """See `Definition.logic`."""
         meeting = self.meeting(setting.inputs)
         return _Joining(
-            setting, meeting, [_Side(at, i, meeting, setting.slot_bits) for at, i in enumerate(setting.inputs)]
+            setting, meeting, [Side(at, i, meeting, setting.slot_bits) for at, i in enumerate(setting.inputs)]
         )
 
     @abstractmethod
@@ -183,7 +183,7 @@ class WindowJoin(Join):
     def meeting(self, inputs: Sequence[Input]) -> Meeting:
         if not isinstance(self.window, Tumbling):
             raise UserError(f"streams are joined in tumbling windows, and {self.window!r} is none")
-        for kind in _time_types(inputs):
+        for kind in time_types(inputs):
             grid = grid_of(self.window, kind)
         return SameWindow(grid.size, grid.offset, grid.lateness)
 
@@ -197,7 +197,7 @@ class IntervalJoin(Join):
     lateness: Duration = 0
 
     def meeting(self, inputs: Sequence[Input]) -> Meeting:
-        kind = _time_types(inputs)[_LEFT]
+        kind = time_types(inputs)[LEFT]
         lower, upper, lateness = (
             length(duration, kind) if duration else 0 for duration in (self.lower, self.upper, self.lateness)
         )
@@ -208,7 +208,7 @@ class IntervalJoin(Join):
         return Between(lower, upper, lateness)
 
 
-def _time_types(inputs: Sequence[Input]) -> list[pa.DataType]:
+def time_types(inputs: Sequence[Input]) -> list[pa.DataType]:
     """The types of the event times of both sides, if both have one and they can be compared."""
     kinds = []
     for side, (schema, _, time) in zip(("left", "right"), inputs, strict=True):
@@ -253,14 +253,14 @@ class _Column(NamedTuple):
     source: str
 
 
-def _columns(inputs: Sequence[Input]) -> list[_Column]:
+def columns_of(inputs: Sequence[Input]) -> list[_Column]:
     (left, left_keys, _), (right, right_keys, _) = inputs
     others = [name for name in left.names if name not in left_keys]
-    columns = [_Column(name, plain_type(left.field(name).type), _LEFT, name) for name in (*left_keys, *others)]
+    columns = [_Column(name, plain_type(left.field(name).type), LEFT, name) for name in (*left_keys, *others)]
     for name in right.names:
         if name not in right_keys:
             shown = f"{name}_right" if name in left.names else name
-            columns.append(_Column(shown, plain_type(right.field(name).type), _RIGHT, name))
+            columns.append(_Column(shown, plain_type(right.field(name).type), RIGHT, name))
     return columns
 
 
@@ -270,10 +270,19 @@ def _plain_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.record_batch([plain(column) for column in batch.columns], names=batch.schema.names)
 
 
+def with_keys(batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
+    """The rows that may meet others, as they are kept: without dictionaries, and without nulls in their keys."""
+    batch = _plain_columns(batch)
+    for key in keys:
+        if batch.column(key).null_count:
+            batch = batch.filter(batch.column(key).is_valid())
+    return batch
+
+
 # --- logic ------------------------------------------------------------------------------------------------------------
 
 
-class _Side:
+class Side:
     """One of the two streams: its rows so far that may still meet others."""
 
     def __init__(self, index: int, given: Input, meeting: Meeting, slot_bits: int) -> None:
@@ -300,39 +309,36 @@ class _Side:
 class _Joining(Base):
     """Rows that come in meet those that are there, on the other side; then they are there, too."""
 
-    def __init__(self, setting: Setting, meeting: Meeting, sides: Sequence[_Side]) -> None:
+    def __init__(self, setting: Setting, meeting: Meeting, sides: Sequence[Side]) -> None:
         self._progress = Progress(setting.slot_bits)
         super().__init__(setting, *(side.kept for side in sides), self._progress.state)
         self._meeting = meeting
         self._sides = sides
-        self._columns = _columns(setting.inputs)
+        self._columns = columns_of(setting.inputs)
 
     def compute(self, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch:
         """See `Base.compute`. The right is added first, so that rows of one epoch meet once, the left meeting them."""
         left, right = self._sides
         with naming(self.setting.operator):
             came = [self._on_time(side, piece) for side in self._sides]
-            right.kept.add(came[_RIGHT])
-            pairs = [self._meet(left, came[_LEFT], right), self._meet(right, came[_RIGHT], left)]
-            left.kept.add(came[_LEFT])
+            right.kept.add(came[RIGHT])
+            pairs = [self._meet(left, came[LEFT], right), self._meet(right, came[RIGHT], left)]
+            left.kept.add(came[LEFT])
         for side in self._sides:
             side.kept.expire(self._meeting.over(side.index, piece.watermark), piece.slots)
         self._progress.advance(piece.slots, piece.watermark)
         return pa.concat_batches(pairs)
 
-    def _on_time(self, side: _Side, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch:
+    def _on_time(self, side: Side, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch:
         """The rows of one side that may meet others."""
-        batch = _plain_columns(self.rows(piece, side.index))
-        for key in side.keys:
-            if batch.column(key).null_count:
-                batch = batch.filter(batch.column(key).is_valid())
+        batch = with_keys(self.rows(piece, side.index), side.keys)
         late = self._progress.passed(side.key_columns(batch), self._meeting.closing(side.times(batch)))
         if late.any():
             self.counters["late"] += int(late.sum())
             batch = batch.filter(pa.array(~late))
         return batch
 
-    def _meet(self, side: _Side, batch: pa.RecordBatch, other: _Side) -> pa.RecordBatch:
+    def _meet(self, side: Side, batch: pa.RecordBatch, other: Side) -> pa.RecordBatch:
         """The pairs of rows that come in on one side, and rows kept on the other."""
         times = side.times(batch)
         search = self._meeting.search(side.index, times)
@@ -340,12 +346,12 @@ class _Joining(Base):
         positions, found = other.kept.match(wanted, search.buckets)
         rows = search.rows[positions]
         by_side = {side.index: times[rows], other.index: other.times(found)}
-        fits = self._meeting.fits(by_side[_LEFT], by_side[_RIGHT])
+        fits = self._meeting.fits(by_side[LEFT], by_side[RIGHT])
         if not fits.all():
             rows, found = rows[fits], found.filter(pa.array(fits))
         return self._paired({side.index: batch.take(pa.array(rows)), other.index: found}, other)
 
-    def _paired(self, rows: Mapping[int, pa.RecordBatch], kept: _Side) -> pa.RecordBatch:
+    def _paired(self, rows: Mapping[int, pa.RecordBatch], kept: Side) -> pa.RecordBatch:
         """Rows side by side. The key is taken from those that were kept: there, equal keys are the same."""
         keys = kept.key_columns(rows[kept.index])
         others = [rows[column.side].column(column.source) for column in self._columns[len(keys) :]]

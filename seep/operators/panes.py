@@ -40,14 +40,15 @@ class Panes(Base):
         bits = setting.slot_bits
         self._panes = aggregates.frame("panes", keys.kinds, subkeys={_START: pa.int64()}, slot_bits=bits)
         self._timers = keys.timers("timers", bits, value=pa.int64())  #: the value is the start of the pane
-        self._progress = Progress(bits)
-        super().__init__(setting, self._panes, self._timers, self._progress.state)
+        self.progress = Progress(bits)
+        self.containers = (self._panes, self._timers, self.progress.state)
+        super().__init__(setting, *self.containers)
 
     def compute(self, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch | None:
-        previous = self._progress.reached(piece.slots)
+        previous = self.progress.reached(piece.slots)
         touched = self._add(self.rows(piece), previous)
         windows = [self._reopened(touched, previous), self._closed(piece)]
-        self._progress.advance(piece.slots, piece.watermark)
+        self.progress.advance(piece.slots, piece.watermark)
         states = [state for state in windows if state is not None]
         return self._results(pa.concat_batches(states)) if states else None
 

@@ -79,7 +79,8 @@ class SessionWindows(Base):
         )
         self._alarms = keys.timers("alarms", bits)
         self._progress = Progress(bits)
-        super().__init__(setting, self._sessions, self._alarms, self._progress.state)
+        self.containers = (self._sessions, self._alarms, self._progress.state)
+        super().__init__(setting, *self.containers)
 
     def compute(self, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch | None:
         batch, due = self.rows(piece), self._alarms.pop(piece.watermark, piece.slots)

@@ -15,10 +15,12 @@ from seep.operators.aggregates import Aggregate
 from seep.operators.custom import Custom, Operator
 from seep.operators.definition import Definition, Input
 from seep.operators.errors import naming
+from seep.operators.highest import HighestKeys, HighestRows
 from seep.operators.joins import IntervalJoin, UnboundedJoin, WindowJoin
+from seep.operators.session_join import SessionJoin
 from seep.operators.state_machine import Reduce, StateMachine
 from seep.operators.stateless import EachRow, Filter, FlatMap, Map, Project
-from seep.operators.windows import Tumbling, Window
+from seep.operators.windows import Session, Sliding, Tumbling, Window
 from seep.query.checks import Clock, check_keys, check_name, check_same_query, check_time, clock_of, common_clock
 from seep.query.times import Duration
 from seep.query.vertex import CodeOptions, Options, SinkVertex, check_options
@@ -231,7 +233,7 @@ class Stream:
         name: str,
         right: Stream,
         *,
-        window: Tumbling | None = None,
+        window: Tumbling | Session | None = None,
         between: tuple[Duration, Duration] | None = None,
         lateness: Duration | None = None,
         **options: Unpack[Options],
@@ -239,7 +241,9 @@ class Stream:
         """Pairs of rows with the same key: in the same window, or at most so far apart in event time, or all ever.
 
         With `between=(lower, upper)`, the right row's time is from left + lower to left + upper, and rows may come late
-        by `lateness`. Without either, all rows are kept for good. Pairs have no event time: `event_time` names one.
+        by `lateness`. In a session, which rows of both sides make up, pairs come out when it has closed, with
+        `window_start` and `window_end`. Without either, all rows are kept for good. Pairs have no event time:
+        `event_time` names one.
         """
         definition = _join_of(name, window, between, lateness)
         return self._add(name, definition, options, right, keeps_time=False, runs_code=False)
@@ -299,6 +303,32 @@ class Windowed:
         """
         return self._stream._aggregate(name, self._window, "end", parallelism, slot_bits, aggregates)
 
+    def highest(
+        self,
+        name: str,
+        column: str | None = None,
+        *,
+        parallelism: int | None = None,
+        slot_bits: int | None = None,
+        **aggregate: Agg,
+    ) -> Stream:
+        """What is highest in each window over all keys; all that have it, where several do.
+
+        With the name of a column, the rows with its highest value, `window_start` and `window_end` before their own
+        columns. With an aggregate, a count or a sum of integers, the keys of which it is highest: `n=seep.count()`.
+        There are two operators: every instance of `name-parts` finds the highest of its keys, `name` those of all.
+        """
+        parts = self._stream._add(
+            f"{name}-parts",
+            _highest_of(name, self._window, column, aggregate),
+            _given(parallelism, slot_bits),
+            keeps_time=False,
+            runs_code=False,
+        )
+        by_window = parts.key_by("window_start", "window_end")
+        highest = HighestRows(column or next(iter(aggregate)))
+        return by_window._add(name, highest, Options(), keeps_time=False, runs_code=False)
+
 
 def _definition_of(name: str, operator: object) -> Definition:
     if isinstance(operator, Definition):
@@ -315,8 +345,23 @@ def _definition_of(name: str, operator: object) -> Definition:
         ) from reason
 
 
+def _highest_of(name: str, window: Window, column: str | None, aggregate: Mapping[str, Agg]) -> Definition:
+    if len(aggregate) + (column is not None) != 1:
+        raise UserError(f"operator {name!r}: say what is to be the highest, a column or one aggregate")
+    if column is not None:
+        if not isinstance(window, Tumbling):
+            raise UserError(f"operator {name!r}: the highest rows are those of tumbling windows, not of {window}")
+        return HighestRows(column, window)
+    if not isinstance(window, Tumbling | Sliding):
+        raise UserError(
+            f"operator {name!r}: the highest keys are those of tumbling or sliding windows, not of {window}"
+        )
+    ((result, asked),) = aggregate.items()
+    return HighestKeys(result, asked, window)
+
+
 def _join_of(
-    name: str, window: Tumbling | None, between: tuple[Duration, Duration] | None, lateness: Duration | None
+    name: str, window: Tumbling | Session | None, between: tuple[Duration, Duration] | None, lateness: Duration | None
 ) -> Definition:
     if window is not None and between is not None:
         raise UserError(f"operator {name!r}: give window= or between=, not both")
@@ -326,8 +371,12 @@ def _join_of(
         return IntervalJoin(*between, lateness=0 if lateness is None else lateness)
     if window is None:
         return UnboundedJoin()
+    if isinstance(window, Session):
+        return SessionJoin(window)
     if not isinstance(window, Tumbling):
-        raise UserError(f"operator {name!r}: streams are joined in tumbling windows, or with between=, not by {window}")
+        raise UserError(
+            f"operator {name!r}: streams are joined in tumbling windows, in sessions, or with between=, not by {window}"
+        )
     return WindowJoin(window)
 
 

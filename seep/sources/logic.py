@@ -154,9 +154,9 @@ class PartitionedLogic:
 
     def _block(self, slot: int, position: Position, limit: int) -> tuple[pa.RecordBatch, Position]:
         with _naming(self._setting.operator, slot, position.offset):
-            rows, offset, ended = self._reader.read(slot, position.offset, limit)
+            rows, offset, ended, watermark = self._reader.read(slot, position.offset, limit)
             batch = self._stamped(self._conformed(rows), position)
-            latest = max(position.latest, self._latest(batch))
+            latest = max(position.latest, self._latest(batch) if watermark is None else watermark)
         self._check_limit(slot, len(batch), limit)
         return batch, position._replace(offset=offset, rows=position.rows + len(batch), latest=latest, ended=ended)
 

@@ -17,7 +17,7 @@ class Position(NamedTuple):
     offset: Any  #: where the next row is, in the reader's own terms
     rows: int = 0  #: rows read so far
     shed: int = 0  #: rows passed over because they were overdue
-    latest: int = MIN_WATERMARK  #: the highest event time read so far
+    latest: int = MIN_WATERMARK  #: the highest event time read so far; or what the reader says of later ones
     ended: bool = False  #: there are no more rows
     start: float = 0.0  #: unix time of the first read, from which a rate counts; 0 before it
     at: float = 0.0  #: unix time when rows were last read

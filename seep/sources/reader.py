@@ -16,6 +16,9 @@ class Block(NamedTuple):
     rows: pa.RecordBatch
     offset: Any
     ended: bool = False  #: there will never be more rows
+    #: no later row of the partition has an event time before this, in the unit of watermarks; it must follow from the
+    #: last of the rows. None: what the highest event time so far tells
+    watermark: int | None = None
 
 
 class SourceReader(ABC):

@@ -1,0 +1,133 @@
+"""The driver: runs a query on a log, or on events as they are made, and writes what it puts out."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from nexmark.generator import Settings as Model
+from nexmark.queries import QUERIES, Nexmark
+from nexmark.results import write_result
+from nexmark.source import EventSource, Logged, Made, Wanted
+from primitives.errors import UserError
+from seep import sinks, testing
+from seep.cli import figures
+from seep.cli.flags import Flags
+from seep.cli.session import session, summary_lines
+from seep.cli.settings import Settings, settings_of
+from seep.cli.view import View, view_for
+from seep.sinks.definition import SinkDefinition
+
+#: Events a second, where nothing is said.
+RATE = 10_000
+_SECONDS = 30.0
+#: Events on which a query is tried, so that what it needs is compiled.
+_TRIED = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """How events come that are made as the run goes on."""
+
+    model: Model
+    rate: int | None = None  #: of the events' own time, if that is not to be the rate of the run
+    partitions: int = 1
+
+
+def query_named(name: str) -> Nexmark:
+    """The query of this name, in capitals or not; UserError if there is none."""
+    try:
+        return QUERIES[name.upper()]
+    except KeyError:
+        raise UserError(f"there is no query {name!r}; there are {', '.join(QUERIES)}") from None
+
+
+def run_log(query: Nexmark, input: Path, out: Path, sizes: Mapping[str, Any], flags: Flags) -> None:
+    """Runs a query on all events of a log; `--restore` goes on where an earlier run with the same `out` stood."""
+    view = _view(flags)
+    parts = _parts(out)
+    built = _Built(query, lambda wanted: Logged(wanted, input), sinks.parquet(parts, overwrite=True), sizes)
+    if built.run(settings_of(flags), view):
+        _settle(parts, out, view)
+    else:
+        view.say(f"stopped before the end of its input: what is in {parts} is not complete")
+
+
+def run_live(query: Nexmark, live: Live, out: Path | None, sizes: Mapping[str, Any], flags: Flags) -> None:
+    """Runs a query on events that come by the clock; keeps what it puts out only if there is a file to write it to."""
+    view = _view(flags)
+    parts = None if out is None else _parts(out)
+    settings = settings_of(flags, seconds=_SECONDS, rate=float(RATE))
+    model = live.model if live.rate is not None else _paced(live.model, settings)
+    sink = sinks.discard() if parts is None else sinks.parquet(parts, overwrite=True)
+    _Built(query, lambda wanted: Made(wanted, model, partitions=live.partitions), sink, sizes).run(settings, view)
+    if out is not None and parts is not None:
+        _settle(parts, out, view)
+
+
+def _paced(model: Model, settings: Settings) -> Model:
+    """With the rate of the run as that of the events' own time; without one, they keep theirs."""
+    rate = settings.rate
+    if rate is None:
+        return model
+    return replace(model, rate=max(int(rate.rows_per_second), 1), profile=rate.profile, period=rate.period)
+
+
+def _parts(out: Path) -> Path:
+    """Where rows are as long as the run goes on."""
+    if out.suffix != ".parquet":
+        raise UserError(f"--out {out}: the result is Parquet; let the name end with .parquet")
+    return out.with_name(f"{out.name}.parts")
+
+
+def _settle(parts: Path, out: Path, view: View) -> None:
+    rows = sinks.read(parts)
+    write_result(rows, out)
+    view.say(f"{out}: {figures.of(len(rows), 'row')}")
+    shutil.rmtree(parts, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """A query between its source and its sink."""
+
+    query: Nexmark
+    source: Callable[[Wanted], EventSource]
+    sink: SinkDefinition
+    sizes: Mapping[str, Any]
+
+    def run(self, settings: Settings, view: View) -> bool:
+        """Whether it came to the end of its input."""
+        built = self.query.between(self.source, self.sink, **self.sizes)
+        built.compile()  # so that what is wrong is told before anything takes time
+        settings = in_rows(settings, self.source(self.query.wanted))
+        compile_kernels(self.query, self.sizes)
+        with session(built, settings, view) as run:
+            report, halted = run.report(), run.halted
+        for line in summary_lines(report):
+            view.say(line)
+        return not halted
+
+
+def in_rows(settings: Settings, source: EventSource) -> Settings:
+    """A rate is one of events, of which the source reads some kinds only."""
+    if settings.rate is None:
+        return settings
+    return replace(
+        settings, rate=replace(settings.rate, rows_per_second=settings.rate.rows_per_second * source.share())
+    )
+
+
+def compile_kernels(query: Nexmark, sizes: Mapping[str, Any]) -> None:
+    """Compiles what the query needs, if that was never done here, so that no node has to while rows wait."""
+    model = Model(text=False, filler=False)
+    testing.run(query.between(lambda wanted: Made(wanted, model, count=_TRIED), sinks.collect(), **sizes))
+
+
+def _view(flags: Flags) -> View:
+    return view_for(Console(), quiet=flags.quiet, verbose=flags.verbose)

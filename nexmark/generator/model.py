@@ -1,0 +1,188 @@
+"""Model: the numbers of which events are made, each a function of the event's number (compiled)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from nexmark.generator.chance import Draw, below, draw, unit
+
+Ints = NDArray[np.int64]
+
+#: Ids of persons and auctions begin here, categories there.
+FIRST_ID, FIRST_CATEGORY = 1_000, 10
+CATEGORIES = 5
+#: Ids past the newest person or auction that may be referred to; a hot one stays hot for so many.
+LEAD, HOT = 10, 100
+
+
+class Model(NamedTuple):
+    """What the compiled functions need of the settings."""
+
+    seed: np.uint64
+    persons: int
+    auctions: int
+    cycle: int
+    in_flight: int
+    active: int
+    hot_auctions: int
+    hot_sellers: int
+    hot_bidders: int
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def last_person(number: int, model: Model) -> int:
+    """The newest person when an event comes; counted from 0, as all ids here but those put out."""
+    turn, place = divmod(number, model.cycle)
+    return turn * model.persons + min(place, model.persons - 1)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def last_auction(number: int, model: Model) -> int:
+    """The newest auction when an event comes."""
+    turn, place = divmod(number, model.cycle)
+    if place < model.persons:
+        return (turn - 1) * model.auctions + model.auctions - 1
+    return turn * model.auctions + min(place - model.persons, model.auctions - 1)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def price(bits: np.uint64) -> int:
+    """100 to 10^8, evenly by its logarithm."""
+    return np.int64(100.0 * np.exp(unit(bits) * 13.815510557964274) + 0.5)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _is_hot(number: int, which: int, ratio: int, model: Model) -> bool:
+    return below(draw(model.seed, number, which), ratio) > 0
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _person(number: int, ratio: int, hot: int, model: Model) -> int:
+    """A hot person, or any of those active, or one still to come."""
+    newest = last_person(number, model)
+    if _is_hot(number, Draw.HOT_PERSON, ratio, model):
+        return newest // HOT * HOT + hot
+    active = min(newest + 1, model.active)
+    return newest + 1 - active + below(draw(model.seed, number, Draw.COLD_PERSON), active + LEAD)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _auction(number: int, model: Model) -> int:
+    newest = last_auction(number, model)
+    if _is_hot(number, Draw.HOT_AUCTION, model.hot_auctions, model):
+        return newest // HOT * HOT
+    lowest = max(newest - model.in_flight, 0)
+    return lowest + below(draw(model.seed, number, Draw.COLD_AUCTION), newest - lowest + 1 + LEAD)
+
+
+# --- columns ----------------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def persons(numbers: Ints, model: Model) -> Ints:
+    """The ids of persons."""
+    out = np.empty(len(numbers), np.int64)
+    for at in range(len(numbers)):
+        out[at] = last_person(numbers[at], model) + FIRST_ID
+    return out
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def auctions(numbers: Ints, model: Model) -> Ints:
+    """The ids of auctions."""
+    out = np.empty(len(numbers), np.int64)
+    for at in range(len(numbers)):
+        out[at] = last_auction(numbers[at], model) + FIRST_ID
+    return out
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def sellers(numbers: Ints, model: Model) -> Ints:
+    """Who sells in auctions."""
+    out = np.empty(len(numbers), np.int64)
+    for at in range(len(numbers)):
+        out[at] = _person(numbers[at], model.hot_sellers, 0, model) + FIRST_ID
+    return out
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def bidders(numbers: Ints, model: Model) -> Ints:
+    """Who bids."""
+    out = np.empty(len(numbers), np.int64)
+    for at in range(len(numbers)):
+        out[at] = _person(numbers[at], model.hot_bidders, 1, model) + FIRST_ID
+    return out
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def bid_auctions(numbers: Ints, model: Model) -> Ints:
+    """What is bid for."""
+    out = np.empty(len(numbers), np.int64)
+    for at in range(len(numbers)):
+        out[at] = _auction(numbers[at], model) + FIRST_ID
+    return out
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def prices(numbers: Ints, model: Model, which: int) -> Ints:
+    """Prices of bids, first bids of auctions, or what reserves are above these."""
+    out = np.empty(len(numbers), np.int64)
+    for at in range(len(numbers)):
+        out[at] = price(draw(model.seed, numbers[at], which))
+    return out
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def choices(numbers: Ints, model: Model, which: int, count: int) -> Ints:
+    """One of so many, for each event."""
+    out = np.empty(len(numbers), np.int64)
+    for at in range(len(numbers)):
+        out[at] = below(draw(model.seed, numbers[at], which), count)
+    return out
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def expiries(numbers: Ints, times: Ints, horizons: Ints, model: Model) -> Ints:
+    """When auctions end: up to twice their horizon after they begin."""
+    out = np.empty(len(numbers), np.int64)
+    for at in range(len(numbers)):
+        length = below(draw(model.seed, numbers[at], Draw.LENGTH), max(2 * horizons[at], 1))
+        out[at] = times[at] + 1 + length
+    return out
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def delays(numbers: Ints, model: Model, share: float, longest: int) -> Ints:
+    """By how many milliseconds events are held back; 0 for most."""
+    out = np.zeros(len(numbers), np.int64)
+    for at in range(len(numbers)):
+        if unit(draw(model.seed, numbers[at], Draw.HELD_BACK)) < share:
+            out[at] = 1 + below(draw(model.seed, numbers[at], Draw.DELAY), longest)
+    return out
+
+
+# --- numbers and times ------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def steady_times(numbers: Ints, base: int, dilation: int, rate: int) -> Ints:
+    """Event times at a steady rate."""
+    out = np.empty(len(numbers), np.int64)
+    for at in range(len(numbers)):
+        out[at] = base + numbers[at] * 1_000 * dilation // rate
+    return out
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def of_kinds(numbers: Ints, wanted: NDArray[np.bool_]) -> Ints:
+    """Where the events of wanted kinds are; `wanted` has an entry for each place in the cycle."""
+    out = np.empty(len(numbers), np.int64)
+    count = 0
+    for at in range(len(numbers)):
+        out[count] = at
+        count += wanted[numbers[at] % len(wanted)]
+    return out[:count]

@@ -1,0 +1,65 @@
+"""Settings: what the events are like, in number, time and content. Equal settings make equal events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nexmark.generator.skew import Skew
+from primitives.errors import UserError
+from seep.sources.rate import Profile, Rate
+
+#: 2015-07-15T00:00:00Z, for runs that are to be the same again.
+BASE = 1_436_918_400_000
+
+#: An order of events within groups goes by multiples of this number.
+STEP = 953
+
+_MOST_IN_FLIGHT = 1 << 31
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The reference model, by the section on the generator in the specification; sizes are in bytes."""
+
+    seed: int = 1
+    rate: int = 10_000  #: events per second of arrival
+    profile: Profile = Profile.STEADY  #: how the rate changes, in event time as in arrival
+    period: float = 60.0  #: seconds of a profile
+    dilation: int = 1  #: event time goes so many times as fast as arrival
+    base: int = BASE  #: event time of the first event
+    persons: int = 1  #: of so many persons, auctions and bids in turn
+    auctions: int = 3
+    bids: int = 46
+    in_flight: int = 100  #: auctions that are open at a time
+    active_people: int = 1_000
+    hot_auctions: int = 2  #: all but one in so many bids go to the hot auction
+    hot_sellers: int = 4
+    hot_bidders: int = 4
+    group: int = 1  #: events are out of order within groups of so many
+    held_back: float = 0.0  #: part of the events that come up to 3 s late; in logs only
+    skew: Skew | None = None
+    text: bool = True  #: whether strings are made
+    filler: bool = True  #: whether records are filled up to their sizes
+    person_bytes: int = 200
+    auction_bytes: int = 500
+    bid_bytes: int = 100
+
+    def __post_init__(self) -> None:
+        if min(self.rate, self.dilation, self.persons, self.auctions, self.active_people, self.group) < 1:
+            raise UserError("rate, dilation, persons, auctions, active people and group are 1 or more")
+        if self.bids < 0 or min(self.hot_auctions, self.hot_sellers, self.hot_bidders) < 1:
+            raise UserError("there are 0 bids or more, and the ratios of what is hot are 1 or more")
+        if not 0 <= self.in_flight < _MOST_IN_FLIGHT or not 0 <= self.held_back <= 1:
+            raise UserError("auctions in flight are 0 or more, and the part that is held back is from 0 to 1")
+        if self.group > 1 and self.group % STEP == 0:
+            raise UserError(f"a group of {self.group} events cannot be put out of order, as {STEP} divides it")
+
+    @property
+    def cycle(self) -> int:
+        """Events after which kinds come in the same order again."""
+        return self.persons + self.auctions + self.bids
+
+    @property
+    def pace(self) -> Rate | None:
+        """When events are due, unless steadily."""
+        return None if self.profile is Profile.STEADY else Rate(float(self.rate), self.profile, self.period)

@@ -1,0 +1,130 @@
+"""Rhino's records: binary, big-endian, of one size for each kind, in blocks (section 2.2 of the spec)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from nexmark.generator import Events, Kind, Settings
+from nexmark.generator.model import Ints
+from primitives.errors import EnvironmentFault
+from primitives.state.fixed import to_numbers
+
+BLOCK = 8_192
+
+PERSON = np.dtype(
+    [("id", ">i8"), ("first_name", "S32"), ("last_name", "S32"), ("mail_host", "S32"), ("city", "S32")]
+    + [("country", "S32"), ("card", ">i8", (2,)), ("numbers", ">i4", (3,)), ("flag", ">i2"), ("created", ">i8")]
+)
+AUCTION = np.dtype(
+    [("id", ">i8"), ("seller", ">i8"), ("category", "i1"), ("item", ">i4"), ("start", ">i8"), ("end", ">i8")]
+    + [("price", ">i4"), ("name", "S20"), ("description", "S200"), ("created", ">i8")]
+)
+BID = np.dtype([("bidder", ">i8"), ("auction", ">i8"), ("price", ">f8"), ("created", ">i8")])
+_HEAD = np.dtype([("tag", ">u4"), ("count", ">i4"), ("to_come", ">i8")])
+
+#: Of which prices of bids are a part.
+_HIGHEST = 1e8
+
+
+class Layout(NamedTuple):
+    """How records of a kind are written."""
+
+    file: str
+    tag: int
+    record: np.dtype[np.void]
+
+    @property
+    def of_block(self) -> int:
+        """Records in a block."""
+        return (BLOCK - _HEAD.itemsize) // self.record.itemsize
+
+
+LAYOUTS = {
+    Kind.PERSON: Layout("persons.bin", 0x30011991, PERSON),
+    Kind.AUCTION: Layout("auctions.bin", 0x30061992, AUCTION),
+    Kind.BID: Layout("bids.bin", 0xDEEDBEAF, BID),
+}
+
+
+def write_records(settings: Settings, count: int, folder: Path) -> None:
+    """Writes so many events, each kind into a file of its own."""
+    events = Events(settings)
+    numbers = events.at(np.arange(count))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for kind, layout in LAYOUTS.items():
+            _write(events, kind, numbers[events.where(numbers, [kind])], folder / layout.file)
+    except OSError as reason:
+        raise EnvironmentFault(f"{folder} cannot be written to: {reason}") from reason
+
+
+def _write(events: Events, kind: Kind, numbers: Ints, path: Path) -> None:
+    layout, part = LAYOUTS[kind], path.with_name(path.name + ".part")
+    with part.open("wb") as file:
+        for first in range(0, len(numbers), layout.of_block):
+            chosen = numbers[first : first + layout.of_block]
+            file.write(block(layout, records(events, kind, chosen), len(numbers) - first - len(chosen)))
+    part.replace(path)
+
+
+def block(layout: Layout, rows: NDArray[np.void], to_come: int) -> bytes:
+    """A block: its head, its records, and what is left of 8192 bytes."""
+    head = np.array([(layout.tag, len(rows), to_come)], _HEAD)
+    return (head.tobytes() + rows.tobytes()).ljust(BLOCK, b"\0")
+
+
+def read_records(kind: Kind, path: Path) -> NDArray[np.void]:
+    """The records of a file."""
+    layout, data, found = LAYOUTS[kind], path.read_bytes(), []
+    for at in range(0, len(data), BLOCK):
+        count = int(np.frombuffer(data, _HEAD, 1, at)["count"][0])
+        found.append(np.frombuffer(data, layout.record, count, at + _HEAD.itemsize))
+    return np.concatenate(found) if found else np.empty(0, layout.record)
+
+
+def records(events: Events, kind: Kind, numbers: Ints) -> NDArray[np.void]:
+    """The records of events, all of one kind."""
+    out = np.zeros(len(numbers), LAYOUTS[kind].record)
+    {Kind.PERSON: _persons, Kind.AUCTION: _auctions, Kind.BID: _bids}[kind](events, numbers, out)
+    out["created"] = events.times(numbers)
+    return out
+
+
+def _persons(events: Events, numbers: Ints, out: NDArray[np.void]) -> None:
+    made = events.columns(Kind.PERSON, numbers, ["id", "name", "email", "card", "city", "state"])
+    out["id"] = to_numbers(made["id"])
+    out["first_name"], out["last_name"] = (_parts(made["name"], " ", at) for at in (0, 1))
+    out["mail_host"], out["country"] = _parts(made["email"], "@", 1), _bytes(made["state"])
+    out["city"] = _bytes(made["city"])
+    digits = pa.compute.replace_substring(made["card"], " ", "")
+    for at in (0, 1):
+        out["card"][:, at] = to_numbers(pa.compute.utf8_slice_codeunits(digits, 8 * at, 8 * at + 8).cast(pa.int64()))
+
+
+def _auctions(events: Events, numbers: Ints, out: NDArray[np.void]) -> None:
+    names = ["id", "seller", "category", "item", "desc", "reserve", "date_time", "expires"]
+    made = events.columns(Kind.AUCTION, numbers, names)
+    out["item"], out["name"], out["description"] = out["id"] % (1 << 31), _bytes(made["item"]), _bytes(made["desc"])
+    for name, there in {"id": "id", "seller": "seller", "category": "category", "price": "reserve"}.items():
+        out[name] = to_numbers(made[there])
+    out["start"], out["end"] = to_numbers(made["date_time"]), to_numbers(made["expires"])
+
+
+def _bids(events: Events, numbers: Ints, out: NDArray[np.void]) -> None:
+    made = events.columns(Kind.BID, numbers, ["bidder", "auction", "price"])
+    out["bidder"], out["auction"] = to_numbers(made["bidder"]), to_numbers(made["auction"])
+    out["price"] = to_numbers(made["price"]) / (_HIGHEST + 1)
+
+
+def _bytes(column: pa.Array) -> NDArray[np.bytes_]:
+    return np.array(column.fill_null("").cast(pa.binary()).to_pylist() or [b""], np.bytes_)[: len(column)]
+
+
+def _parts(column: pa.Array, separator: str, part: int) -> NDArray[np.bytes_]:
+    pieces = pa.compute.split_pattern(column.fill_null(separator), separator)
+    return _bytes(pa.compute.list_element(pieces, part))

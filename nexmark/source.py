@@ -1,0 +1,261 @@
+"""The source of the queries: events of some kinds, from a log or as they are made, in the columns that are read."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nexmark.generator import Events, Kind, Settings
+from nexmark.generator.model import Ints
+from nexmark.schema import KINDS, LOG, log_name
+from primitives.errors import UserError
+from primitives.state.fixed import to_numbers
+from seep.operators.batches import empty
+from seep.sources.base import ReaderDefinition
+from seep.sources.parquet_files import Parquet, parquet
+from seep.sources.reader import Block, SourceReader
+
+#: When an event is there: what a query by processing time goes by, when a log is replayed.
+ARRIVAL = "arrival_time"
+#: The event time.
+TIME = "date_time"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The columns that a query reads, by kind.
+
+    Rows of one kind have columns of just these names. Those of several kinds have them as they are called in a log, and
+    `kind`; what another kind has is null.
+    """
+
+    columns: Mapping[Kind, tuple[str, ...]]
+    time: str | None = TIME
+
+    @property
+    def kinds(self) -> list[Kind]:
+        return sorted(self.columns)
+
+    @property
+    def is_mixed(self) -> bool:
+        return len(self.columns) > 1
+
+    def names(self, kind: Kind) -> dict[str, str]:
+        """The columns of a kind as the query calls them, and as they are called in the source."""
+        return {name: log_name(kind, name) if name != ARRIVAL else name for name in self.columns[kind]}
+
+    @property
+    def log_names(self) -> list[str]:
+        """All columns in a log, once each."""
+        return list(dict.fromkeys(name for kind in self.kinds for name in self.names(kind).values()))
+
+    @property
+    def schema(self) -> pa.Schema:
+        if not self.is_mixed:
+            (kind,) = self.kinds
+            return pa.schema([(name, LOG.field(there).type) for name, there in self.names(kind).items()])
+        return pa.schema([LOG.field(name) for name in ("kind", *self.log_names)])
+
+
+class EventSource(ReaderDefinition):
+    """The base of both; an instance reads its part of the events by their positions."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        super().__init__(wanted.time, 0)
+        self.wanted = wanted
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.wanted.schema
+
+    @abstractmethod
+    def share(self) -> float:
+        """The part of all events that come in as rows."""
+
+
+class Made(EventSource):
+    """Events as they are made: all, or the first `count`."""
+
+    def __init__(self, wanted: Wanted, settings: Settings, count: int | None = None, partitions: int = 1) -> None:
+        super().__init__(wanted)
+        self._settings = settings
+        self._count = count
+        self._partitions = partitions
+
+    @property
+    def partitions(self) -> int:
+        return self._partitions
+
+    def share(self) -> float:
+        """See `EventSource.share`."""
+        return Events(self._settings).share(self.wanted.kinds)
+
+    def reader(self) -> SourceReader:
+        return Maker(self.wanted, Events(self._settings), self._count, self._partitions)
+
+
+class Maker(SourceReader):
+    """Partition p of n has positions p, p + n, …; an offset counts those of a partition."""
+
+    def __init__(self, wanted: Wanted, events: Events, count: int | None, partitions: int) -> None:
+        self._wanted = wanted
+        self._events = events
+        self._count = count
+        self._partitions = partitions
+        self._cycle = events.settings.cycle
+        self._of_cycle = max(round(events.share(wanted.kinds) * self._cycle), 1)
+
+    def read(self, partition: int, offset: int, limit: int) -> Block:
+        """See `SourceReader`. There is a row at least, if there are more."""
+        end = self._end(partition)
+        while end is None or offset < end:
+            whole = max(limit // self._of_cycle * self._cycle, limit)
+            positions = np.arange(offset, offset + whole if end is None else min(offset + whole, end))
+            block = self._block(positions * self._partitions + partition, limit, positions)
+            if len(block.rows):
+                return block._replace(ended=end is not None and block.offset >= end)
+            offset = block.offset
+        return Block(empty(self._wanted.schema), offset, ended=True)
+
+    def _end(self, partition: int) -> int | None:
+        return None if self._count is None else max(-(-(self._count - partition) // self._partitions), 0)
+
+    def _block(self, positions: Ints, limit: int, offsets: Ints) -> Block:
+        numbers = self._events.at(positions)
+        found = self._events.where(numbers, self._wanted.kinds)
+        end = int(offsets[-1]) + 1 if len(found) <= limit else int(offsets[found[limit]])
+        found = found[:limit]
+        if not len(found):
+            return Block(empty(self._wanted.schema), end)
+        rows = self._rows(numbers[found], positions[found])
+        return Block(rows, end, watermark=self._watermark(int(positions[found[-1]])))
+
+    def _watermark(self, last: int) -> int | None:
+        if self._wanted.time != TIME:
+            return None
+        return int(self._events.watermarks(last, last + 1, last=self._count)[0])
+
+    def _rows(self, numbers: Ints, positions: Ints) -> pa.RecordBatch:
+        if not self._wanted.is_mixed:
+            (kind,) = self._wanted.kinds
+            return pa.record_batch(self._columns(kind, numbers, positions), schema=self._wanted.schema)
+        kinds = self._events.kinds(numbers)
+        parts = {kind: np.flatnonzero(kinds == kind) for kind in self._wanted.kinds}
+        made: dict[str, list[tuple[Ints, pa.Array]]] = {name: [] for name in self._wanted.log_names}
+        for kind, part in parts.items():
+            columns = self._columns(kind, numbers[part], positions[part])
+            for name, column in zip(self._wanted.names(kind).values(), columns, strict=True):
+                made[name].append((part, column))
+        merged = [_merged(LOG.field(name).type, columns, len(numbers)) for name, columns in made.items()]
+        return pa.record_batch([pa.array(kinds), *merged], schema=self._wanted.schema)
+
+    def _columns(self, kind: Kind, numbers: Ints, positions: Ints) -> list[pa.Array]:
+        names = self._wanted.columns[kind]
+        made = self._events.columns(kind, numbers, [name for name in names if name != ARRIVAL])
+        if ARRIVAL in names:
+            made[ARRIVAL] = pa.array(self._events.arrivals(positions))
+        return [made[name] for name in names]
+
+
+class Logged(EventSource):
+    """The events of a log, in its order; so there is one partition."""
+
+    def __init__(self, wanted: Wanted, path: Path) -> None:
+        super().__init__(wanted)
+        self._path = path
+
+    @property
+    def partitions(self) -> int:
+        return 1
+
+    @cached_property
+    def _file(self) -> Parquet:
+        return parquet(self._path, columns=["kind", "watermark", *self.wanted.log_names], partitions=1)
+
+    def check_data(self) -> None:
+        if not self._path.is_file():
+            raise UserError(f"there is no log {self._path}; make one with seep nexmark generate")
+        for field in self._file.schema:
+            if field.type != LOG.field(field.name).type:
+                raise UserError(
+                    f"column {field.name!r} of the log {self._path} is {field.type}, not {LOG.field(field.name).type}"
+                )
+
+    def share(self) -> float:
+        """See `EventSource.share`. It looks at the first events only."""
+        first = self._file.reader().read(0, 0, 1 << 16).rows
+        wanted = pc.is_in(first["kind"], pa.array(self.wanted.kinds, pa.int8()))
+        return max(float(pc.mean(wanted).as_py() or 0), 1 / (1 << 16))
+
+    def reader(self) -> SourceReader:
+        return LogReader(self.wanted, self._file.reader())
+
+
+class LogReader(SourceReader):
+    """Offsets count the events of the log."""
+
+    def __init__(self, wanted: Wanted, log: SourceReader) -> None:
+        self._wanted = wanted
+        self._log = log
+        self._kinds = pa.array(wanted.kinds, pa.int8())
+
+    def read(self, partition: int, offset: int, limit: int) -> Block:
+        """See `SourceReader`. There is a row at least, if there are more."""
+        while True:
+            block = self._log.read(partition, offset, limit)
+            found = self._found(block.rows)
+            if len(found) or block.ended:
+                rows = self._rows(found)
+                return Block(rows, block.offset, block.ended, self._watermark(found))
+            offset = block.offset
+
+    def release(self, partition: int) -> None:
+        """See `SourceReader`."""
+        self._log.release(partition)
+
+    def _found(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        if len(self._wanted.kinds) == len(KINDS):
+            return rows
+        return rows.filter(pc.is_in(rows["kind"], self._kinds))
+
+    def _watermark(self, rows: pa.RecordBatch) -> int | None:
+        if self._wanted.time != TIME or not len(rows):
+            return None
+        return int(to_numbers(rows["watermark"])[-1])
+
+    def _rows(self, found: pa.RecordBatch) -> pa.RecordBatch:
+        if self._wanted.is_mixed:
+            return found.select(self._wanted.schema.names)
+        (kind,) = self._wanted.kinds
+        columns = [found[name] for name in self._wanted.names(kind).values()]
+        return pa.record_batch(columns, schema=self._wanted.schema)
+
+
+def _merged(kind: pa.DataType, columns: Sequence[tuple[Ints, pa.Array]], count: int) -> pa.Array:
+    """One column of columns with the rows where each goes; null where none does."""
+    if kind == pa.int64():
+        numbers, missing = np.zeros(count, np.int64), np.ones(count, np.bool_)
+        for rows, column in columns:
+            numbers[rows], missing[rows] = to_numbers(column), False
+        return pa.array(numbers, mask=missing)
+    taken, first = np.zeros(count, np.int64), 1
+    for rows, column in columns:
+        taken[rows] = np.arange(first, first + len(rows))
+        first += len(rows)
+    return pa.concat_arrays([pa.nulls(1, kind), *(column for _, column in columns)]).take(pa.array(taken))
+
+
+def kinds_in_words(kinds: Sequence[Kind]) -> str:
+    """What a source of these kinds is called in a query.
+
+    >>> kinds_in_words([Kind.PERSON, Kind.BID]), kinds_in_words([Kind.BID])
+    ('events', 'bids')
+    """
+    return "events" if len(kinds) > 1 else ("people", "auctions", "bids")[kinds[0]]

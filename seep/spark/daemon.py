@@ -10,7 +10,7 @@ import importlib
 import importlib.util
 import sys
 
-#: What processes that are forked here import: Spark's for any task, a node's for any query, and what users name in theirs.
+#: What forked processes import: Spark's for any task, a node's for any query, and what modules of queries name.
 PREPARED = ("pyspark.worker", "seep.runtime.node_main", "seep.runtime.run", "seep.query.query")
 
 

@@ -17,7 +17,8 @@ from seep.runtime.events import Happening
 from seep.storage.settings import StorageSettings
 from tests.runtime.counting import SCHEMA, doubled, numbers
 
-ROWS, PARTITIONS = 30_000, 4
+#: Ten seconds' worth, so that the input lasts until what is waited for has happened.
+ROWS, PARTITIONS = 100_000, 4
 RATE = 40_000
 
 

@@ -78,7 +78,7 @@ def test_a_killed_driver_is_followed_by_a_run_that_goes_on_exactly(tmp_path: Pat
     second = subprocess.run(
         [
             *(sys.executable, "-m", "tests.runtime.durable_driver", str(tmp_path)),
-            '{"restore": "latest", "parallelism": {"counter": 3, "numbers": 2, "map": 2}}',
+            '{"restore": "latest", "rate": null, "parallelism": {"counter": 3, "numbers": 2, "map": 2}}',
         ],
         cwd=ROOT,
         capture_output=True,
@@ -98,7 +98,7 @@ def test_the_command_line_restores_at_another_parallelism(tmp_path: Path) -> Non
         "from pathlib import Path\nfrom tests.runtime.durable_driver import durable\n"
         f"query = durable(Path({str(tmp_path / 'out')!r}))\n"
     )
-    common = ["--storage", str(tmp_path / "checkpoints"), "--checkpoint", "200ms", "--epoch", "20ms", "--rate", "40k"]
+    common = ["--storage", str(tmp_path / "checkpoints"), "--checkpoint", "200ms", "--epoch", "20ms"]
     policy = tmp_path / "policy.yaml"
     policy.write_text("storage: {every: 1}\n")
     command = [
@@ -112,7 +112,9 @@ def test_the_command_line_restores_at_another_parallelism(tmp_path: Path) -> Non
         *common,
     ]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    first = subprocess.run([*command, "--seconds", "2"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    first = subprocess.run(
+        [*command, "--seconds", "2", "--rate", "40k"], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
     assert first.returncode == 0, first.stdout + first.stderr
     again = subprocess.run(
         [*command, "--restore", "latest", "--parallelism", "counter=2"],
@@ -135,13 +137,13 @@ def test_a_stopped_run_is_continued_at_any_parallelism(host: Host, tmp_path: Pat
     with run_of(host, tmp_path, parallelism={"counter": 3, "out": 2}) as run:
         persisted(run, 3)
         committed(run, 10)
-    with run_of(host, tmp_path, restore="latest", parallelism=parallelism) as run:
+    with run_of(host, tmp_path, restore="latest", parallelism=parallelism, rate=None) as run:
         assert run.wait(120)
     assert last_words(tmp_path) == expected()
 
 
 def test_checkpoints_go_on_through_plans_and_recoveries(host: Host, tmp_path: Path) -> None:
-    rows = 3 * ROWS
+    rows = ROWS
     with run_of(host, tmp_path, rows, spare=2) as run:
         persisted(run)
         run.scale("counter", 3)
@@ -158,12 +160,12 @@ def test_checkpoints_go_on_through_plans_and_recoveries(host: Host, tmp_path: Pa
 def test_what_a_run_wrote_that_ended_before_its_first_checkpoint_does_not_come_twice(
     host: Host, tmp_path: Path
 ) -> None:
-    rows = 5 * ROWS
+    rows = 2 * ROWS
     with run_of(host, tmp_path, rows) as run:
         persisted(run, 2)
     with run_of(host, tmp_path, rows, restore="latest", checkpoint=None) as run:
         committed(run, 20)
-    with run_of(host, tmp_path, rows, restore="latest") as run:
+    with run_of(host, tmp_path, rows, restore="latest", rate=None) as run:
         assert run.wait(120)
     assert last_words(tmp_path) == expected(rows)
 
@@ -173,16 +175,16 @@ def test_a_savepoint_stays_and_can_be_begun_from_by_its_number(host: Host, tmp_p
         committed(run, 20)
         number = run.savepoint()
         persisted(run, 3)
-    with run_of(host, tmp_path, restore=str(number)) as run:
+    with run_of(host, tmp_path, restore=str(number), rate=None) as run:
         assert run.wait(120)
     assert last_words(tmp_path) == expected()
 
 
 def test_a_run_that_was_taken_over_adds_no_checkpoint_and_ends(host: Host, tmp_path: Path) -> None:
-    rows = 6 * ROWS
+    rows = 2 * ROWS
     with run_of(host, tmp_path, rows) as first:
         persisted(first)
-        later = options(tmp_path) | {"restore": "latest"}
+        later = options(tmp_path) | {"restore": "latest", "rate": None}
         with seep.launch(durable(tmp_path / "out", rows), host.context, **later) as second:
             with pytest.raises(EnvironmentFault, match="taken over"):
                 first.wait(120)
@@ -255,7 +257,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before_where_that_is_al
     with run_of(host, tmp_path) as run:
         persisted(run, 3)
     newest = spoil(tmp_path, how)
-    with run_of(host, tmp_path, restore="latest", fall_back=True) as run:
+    with run_of(host, tmp_path, restore="latest", fall_back=True, rate=None) as run:
         assert run.wait(120)
         [resumed] = run.events.of("resumed")
     assert resumed.detail.endswith(f", not from {newest}")
@@ -279,6 +281,6 @@ def test_long_chains_are_merged_in_storage_and_a_run_goes_on_from_there(host: Ho
     with run_of(host, tmp_path, storage=storage, checkpoint=0.2) as run:
         wait_until(lambda: len(run.events.of("compacted")) >= 2)
         assert not run.events.of("compaction failed")
-    with run_of(host, tmp_path, storage=storage, restore="latest", parallelism={"counter": 2}) as run:
+    with run_of(host, tmp_path, storage=storage, restore="latest", parallelism={"counter": 2}, rate=None) as run:
         run.wait(120)
     assert last_words(tmp_path) == expected()

@@ -23,7 +23,7 @@ from seep.spark.session import Host
 from seep.storage.settings import StorageSettings
 from tests.runtime.counting import committed, start
 
-ROWS, KEYS = 20_000, 50
+ROWS, KEYS = 100_000, 50
 SCHEMA = pa.schema([("n", pa.int64())])
 
 

@@ -43,8 +43,9 @@ def numbers(partition: int, first: int, count: int) -> dict[str, Any]:
     return {"key": key_of(n), "n": n}
 
 
-def expected() -> dict[int, tuple[int, int]]:
-    n = np.arange(ROWS * PARTITIONS)
+def expected(read: Sequence[int] = (ROWS,) * PARTITIONS) -> dict[int, tuple[int, int]]:
+    """The last change of each key after so many rows of each partition."""
+    n = np.concatenate([np.arange(rows) + partition * ROWS for partition, rows in enumerate(read)])
     counts, totals = np.bincount(key_of(n)), np.bincount(key_of(n), weights=n).astype(np.int64)
     return {key: (int(counts[key]), int(totals[key])) for key in np.flatnonzero(counts).tolist()}
 
@@ -84,9 +85,9 @@ class Filling(Spilling):
         return super().process(inputs)
 
 
-def query(operator: type[seep.Operator] | None) -> seep.Query:
+def query(operator: type[seep.Operator] | None, rows: int | None = ROWS) -> seep.Query:
     made = seep.Query("large")
-    source = made.source("numbers", seep.sources.generator(numbers, SCHEMA, partitions=PARTITIONS, rows=ROWS))
+    source = made.source("numbers", seep.sources.generator(numbers, SCHEMA, partitions=PARTITIONS, rows=rows))
     keyed = source.key_by("key")
     if operator is None:
         totals = keyed.aggregate("counter", n=seep.count(), total=seep.sum("n"), on_disk=True)
@@ -101,15 +102,17 @@ OPTIONS: dict[str, Any] = {"state_budget": BUDGET, "rate": seep.Rate(30_000)}
 
 @pytest.mark.parametrize("operator", [None, Spilling], ids=["on disk", "spilling"])
 def test_a_counter_that_is_killed_and_scaled_out_has_all_its_state(host: Host, operator: Any) -> None:
-    with start(host, query(operator), spare=2, **OPTIONS) as run:
+    with start(host, query(operator, rows=None), spare=2, **OPTIONS) as run:
         idle(run)
-        committed(run, 30)
+        wait_until(lambda: run.rows_read > ROWS)
         run.kill("counter")
         recovered(run)
         run.scale("counter", 2)
         wait_until(lambda: len(run.events.of("scaled out")) == 1)
+        committed(run, 30)
+        run.finish()
         run.wait(120)
-        assert found(run) == expected()
+        assert found(run) == expected([position[1] for _, position in sorted(run.positions("numbers").items())])
 
 
 def test_a_full_disk_stops_the_query_with_its_last_checkpoint_intact(host: Host, tmp_path: Path) -> None:

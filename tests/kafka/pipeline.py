@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from runpy import run_path
@@ -19,15 +21,21 @@ from typing import Any
 import pyspark
 from pyspark.sql import SparkSession
 
-from tests.kafka.broker import KAFKA, Broker, NotThere, resolved
+from tests.kafka.broker import JARS, KAFKA, Broker, NotThere, Package, place_of, resolved
 from tests.runtime.counting import recovered, wait_until
 
 CACHE = Path.home() / ".cache" / "seep" / "ivy"
 #: Seconds for all packages to come, if they are not in the cache.
 PATIENCE = 30.0
-CONNECTOR = ("org.apache.spark", "spark-sql-kafka-0-10_2.13")
-#: Versions of the connector: that of this Spark, or one that is known to work with it where the registry lacks it.
-VERSIONS = (pyspark.__version__, "4.1.0-preview1")
+#: The connector: that of this Spark, or one that works with it where a registry lacks it, or a part of it.
+CONNECTORS = (
+    (Package("org.apache.spark", "spark-sql-kafka-0-10_2.13", pyspark.__version__),),
+    (
+        Package("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0", alone=True),
+        Package("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.1.0-preview1"),
+        Package("org.apache.commons", "commons-pool2", "2.12.1", alone=True),
+    ),
+)
 USERS, HALF = 20, 3_000
 BEGIN = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -38,19 +46,31 @@ def packages() -> tuple[str, str]:
     """The class paths of the broker and of the connector."""
     deadline = time.monotonic() + PATIENCE
     broker = resolved(KAFKA, CACHE, PATIENCE)
-    cached = [version for version in VERSIONS if (CACHE / f"{'-'.join((*CONNECTOR, version))}.classpath").exists()]
-    for version in cached or VERSIONS:
+    cached = [wanted for wanted in CONNECTORS if place_of(wanted, CACHE).exists()]
+    why = NotThere("no connector is known")
+    for wanted in cached or CONNECTORS:
         try:
-            return broker, resolved((*CONNECTOR, version), CACHE, max(deadline - time.monotonic(), 1.0))
+            return broker, resolved(wanted, CACHE, max(deadline - time.monotonic(), 1.0))
         except NotThere as reason:
             why = reason
     raise why
 
 
+def lacking(jars: Sequence[str]) -> list[str]:
+    """Those that Spark has not, in whatever version."""
+    there = {name_of(path) for path in JARS.iterdir()}
+    return [jar for jar in jars if name_of(Path(jar)) not in there]
+
+
+def name_of(jar: Path) -> str:
+    return re.sub(r"-\d.*", "", jar.name)
+
+
 def session(connector: str) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master("local[16,4]").appName("clicks").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.jars", connector.replace(":", ",")).config("spark.ui.showConsoleProgress", "false")
+    builder = builder.config("spark.jars", ",".join(lacking(connector.split(":"))))
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
     spark = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark

@@ -28,6 +28,7 @@ from seep.spark.inlet.push import PushSettings, push
 from seep.spark.session import Host, open_session
 from seep.storage.settings import StorageSettings
 from tests.runtime.counting import recovered, wait_until
+from tests.spark.small import for_small_data
 
 FILES, LATER, ROWS, KEYS, WINDOW = 8, 3, 600, 7, 250
 #: Spark reads files by their age: they are a second apart.
@@ -124,7 +125,7 @@ def more_read(run: Run, rows: int) -> None:
 
 
 def story(host: Host, home: Path) -> dict[str, Any]:
-    spark = SparkSession(host.context)
+    spark = for_small_data(SparkSession(host.context))
     (home / "files").mkdir()
     for file in range(FILES):
         write_file(home / "files", file)

@@ -6,11 +6,18 @@ from collections.abc import Iterator
 
 import pytest
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from seep.spark.session import Host, open_session
+from tests.spark.small import for_small_data
 
 
 @pytest.fixture(scope="module")
 def host() -> Iterator[Host]:
     with open_session(SparkContext._active_spark_context, name="tests") as host:
         yield host
+
+
+@pytest.fixture(scope="module")
+def spark(host: Host) -> SparkSession:
+    return for_small_data(SparkSession(host.context))

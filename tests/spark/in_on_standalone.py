@@ -12,6 +12,7 @@ import tempfile
 import seep
 from seep.spark.session import open_session
 from seep.spark.standalone import LocalCluster
+from tests.spark.small import for_small_data
 
 ROWS = 10_000
 
@@ -24,7 +25,7 @@ def main() -> None:
         LocalCluster(workers=2, cores=3) as cluster,
         open_session(master=cluster.master) as host,
     ):
-        spark = SparkSession(host.context)
+        spark = for_small_data(SparkSession(host.context))
         query = seep.Query("distributed")
         rows = query.source("numbers", seep.from_spark(spark.range(0, ROWS, 1, 4).selectExpr("id as n")))
         rows.sink("out", seep.sinks.collect())

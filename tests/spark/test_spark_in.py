@@ -35,13 +35,6 @@ OPTIONS: dict[str, Any] = {"epoch": 0.05, "checkpoint": 0.5, "nodes": 2, "spare"
 
 
 @pytest.fixture
-def spark(host: Host) -> SparkSession:
-    session = SparkSession(host.context)
-    session.conf.set("spark.sql.shuffle.partitions", "3")
-    return session
-
-
-@pytest.fixture
 def files(tmp_path: Path) -> Path:
     """A directory of small Parquet files with the numbers from 0 on."""
     directory = tmp_path / "files"
@@ -124,16 +117,15 @@ def several(spark: SparkSession) -> seep.Query:
 
 
 @pytest.fixture(scope="module")
-def finished(host: Host) -> Iterator[Run]:
+def finished(spark: SparkSession) -> Iterator[Run]:
     """A run that has read them all."""
-    session = SparkSession(host.context)
-    session.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     try:
-        with seep.launch(several(session), session, **OPTIONS) as run:
+        with seep.launch(several(spark), spark, **OPTIONS) as run:
             assert run.wait(120), events_of(run)
             yield run
     finally:
-        session.conf.unset("spark.sql.session.timeZone")
+        spark.conf.unset("spark.sql.session.timeZone")
 
 
 def test_a_finite_dataframe_is_read_exactly_with_sql_before_and_a_shuffle(finished: Run) -> None:
@@ -239,7 +231,6 @@ def test_in_one_line_a_stream_becomes_a_stream_also_with_a_processor_written_for
 
 def test_it_runs_in_a_notebook_and_leaves_the_session_as_it_was(host: Host, spark: SparkSession) -> None:
     """A notebook has an event loop running, and may run a cell on another thread; Ctrl-C stays its own."""
-    spark.conf.set("spark.sql.shuffle.partitions", "3")
     before, signals = dict(spark.sparkContext.getConf().getAll()), signal.getsignal(signal.SIGINT)
 
     def cell() -> list[int]:

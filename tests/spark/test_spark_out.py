@@ -22,15 +22,9 @@ from primitives.errors import UserError
 from seep.runtime.run import Run
 from seep.runtime.showing import Showing
 from seep.sinks.definition import SinkDefinition
-from seep.spark.session import Host
 from tests.runtime.counting import RATE, SCHEMA, doubled, idle, numbers, recovered, wait_until
 
 OPTIONS: dict[str, Any] = {"epoch": 0.05, "checkpoint": 0.5, "nodes": 3, "rate": seep.Rate(RATE)}
-
-
-@pytest.fixture
-def spark(host: Host) -> SparkSession:
-    return SparkSession(host.context)
 
 
 def changes(sink: SinkDefinition, rows: int | None = None) -> seep.Query:

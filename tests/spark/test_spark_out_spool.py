@@ -91,7 +91,9 @@ class Query:
         self.found: list[tuple[int, int]] = []
 
     def _reader(self) -> StreamReader:
-        return StreamReader(self.definition.spool, spark_schema(SCHEMA), ReadAllAvailable())
+        reader = StreamReader(self.definition.spool, spark_schema(SCHEMA), ReadAllAvailable())
+        reader.patience = 0
+        return reader
 
     def read(self, end: dict[str, object]) -> list[tuple[int, int]]:
         tasks = self.reader.partitions(self.offset, end)
@@ -166,6 +168,18 @@ def test_nothing_is_read_before_it_is_shown(tmp_path: Path) -> None:
     instances.commit(0)
     query.batch()
     assert query.found == []
+
+
+def test_whoever_asks_too_early_waits_a_little(tmp_path: Path) -> None:
+    definition = sinks.spark(tmp_path)
+    instances, query = Instances(definition), Query(definition)
+    for index in range(INSTANCES):
+        instances.commit(index)
+    query.reader.patience = 60.0
+    showing = threading.Timer(0.05, instances.show)
+    showing.start()
+    query.batch()
+    assert query.found == expected(1)
 
 
 def test_epochs_without_rows_make_no_batch(tmp_path: Path) -> None:

@@ -242,3 +242,21 @@ def test_the_classes_on_the_page_do_what_it_says() -> None:
         instances.epoch([row("a", "x", 1), row("b", "x", 2)], watermark=0)
         found = instances.epoch([row("a", "x", 3), row("a", "x", 4)], watermark=3)
         assert found == [{"user": "a", "count": 3}]
+
+
+def test_what_a_processor_changes_in_place_is_in_incremental_checkpoints() -> None:
+    definition = Custom(seep.from_processor(Visits(), OUTPUT, time_mode="EventTime"))
+    instances = Instances(definition, [INPUT])
+    all_slots = SlotSet(range(4))
+    copy = definition.logic(instances.setting)
+    for epoch, page in enumerate("xxyx", 1):
+        state = instances.logics[0].state
+        since = epoch - 1 if epoch > 1 else None
+        instances.epoch([row("a", page, 10 * epoch), row("b", page, 10 * epoch)], watermark=0)
+        copy.state.restore(state.snapshot(all_slots, since))
+        state.mark(epoch)
+    instances.logics[0], before = copy, instances.logics[0]
+    found = instances.epoch([row("a", "z", 50)], watermark=0)
+    instances.logics[0] = before
+    assert found == instances.epoch([row("a", "z", 50)], watermark=0)
+    assert "('x', 3)" in found[0]["pages"]

@@ -7,6 +7,7 @@ those never change, so a batch that Spark runs again has the same rows.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -25,6 +26,8 @@ from seep.spark.types import spark_schema
 NAME = "seep"
 #: Bytes of files that one task reads, if there are several.
 _TASK_BYTES = 32 << 20
+#: Seconds between two looks whether there is more to read.
+_LOOK = 0.01
 
 
 class SeepDataSource(DataSource):
@@ -84,6 +87,8 @@ class BatchReader(DataSourceReader):
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A streaming query's view of a spool. Spark says what it has done with, and that is taken and trimmed."""
 
+    patience = 0.1  #: seconds that Spark waits for an answer that there is nothing new
+
     def __init__(self, spool: Spool, schema: StructType, limit: ReadLimit) -> None:
         self._spool, self._schema, self._limit = spool, schema, limit
         self._taken: int | None = None
@@ -103,7 +108,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Spark asks when it is done with the batch before, which `start` ends."""
         after = self._epoch(start)
         self._take(after)
-        last = self._last(after, limit)
+        last = self._last_soon(after, limit)
         if last == after and (failure := self._spool.failure):
             raise EnvironmentFault(f"the seep query that writes to {self._spool.root} has failed: {failure}")
         return self._offset(last)
@@ -131,6 +136,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if epoch != self._taken:
             self._spool.take(epoch)
             self._taken = epoch
+
+    def _last_soon(self, after: int, limit: ReadLimit) -> int:
+        """Waits a little for something to read: Spark asks again at once, a hundred times a second."""
+        deadline = time.monotonic() + self.patience
+        while (last := self._last(after, limit)) == after and self._target is None and time.monotonic() < deadline:
+            if self._spool.failure:
+                break
+            time.sleep(_LOOK)
+        return last
 
     def _last(self, after: int, limit: ReadLimit) -> int:
         """The last epoch to read now, one with rows; `after` if there is none: Spark so runs no empty batches."""

@@ -61,9 +61,7 @@ def charts(report: Report) -> Iterator[Chart]:
     samples, events = report["series"], report["events"]
     given: dict[str, Any] = {"marks": list(_marks(events)), "seconds": max(report["summary"]["seconds"], 1.0)}
     yield Chart("Rows per second", series.throughput(samples), _number, **given)
-    yield Chart(
-        "Latency, from when rows are due to their commit", series.latency(samples), figures.time, log=True, **given
-    )
+    yield Chart("Latency, from due to committed", series.latency(samples), figures.time, log=True, **given)
     yield Chart("Instances", series.instances(samples), _number, steps=True, **given)
     yield Chart("CPU share that the busiest instance uses", series.utilisation(samples), "{:.0%}".format, **given)
     yield Chart("VMs", series.vms(samples), _number, steps=True, **given)

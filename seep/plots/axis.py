@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 #: Steps between round numbers, in powers of ten.
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+#: What is not more counts as nothing.
+_TINY = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ def axis(values: Iterable[float], begin: float, end: float, *, log: bool = False
     >>> axis([3, 8], 0, 100), axis([0.02, 0.5], 0, 100, log=True)
     (Axis(low=0.0, high=8.4, begin=0, end=100, log=False), Axis(low=0.01, high=1.0, begin=0, end=100, log=True))
     """
-    known = [value for value in values if math.isfinite(value) and (value > 0 or not log)]
+    known = [value for value in values if math.isfinite(value) and value > _TINY]
     if not log:
         return Axis(0.0, 1.05 * max(known, default=0.0) or 1.0, begin, end)
     low = math.floor(math.log10(min(known, default=1.0)))

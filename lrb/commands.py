@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from lrb.files import written
-from lrb.generator import Settings, traffic
+from lrb.generator import Settings, gathered, traffic
 from lrb.history import write_history
 from lrb.reading import DeadLetters
 from lrb.schema import INPUT
@@ -30,7 +30,7 @@ def generate_traffic(settings: Settings, out: Path, history: Path | None, *, qui
     """Writes traffic, and the tolls that its vehicles paid in the past if they are wanted."""
     begin, tuples, vehicles = perf_counter(), 0, 0
     with written(out, INPUT) as write:
-        for batch in _gathered(_shown(traffic(settings), settings, quiet=quiet)):
+        for batch in gathered(_shown(traffic(settings), settings, quiet=quiet), _ROWS):
             write(batch)
             tuples += len(batch)
             vehicles = max(vehicles, pc.max(batch["vid"]).as_py() or 0)
@@ -40,18 +40,6 @@ def generate_traffic(settings: Settings, out: Path, history: Path | None, *, qui
     typer.echo(f"{out}: {tuples:,} tuples of {vehicles:,} vehicles, in {figures.time(perf_counter() - begin)}")
     if history is not None:
         typer.echo(f"{history}: {rows:,} tolls")
-
-
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in large batches, as each becomes a row group in Parquet."""
-    waiting: list[pa.RecordBatch] = []
-    for batch in batches:
-        waiting.append(batch)
-        if sum(map(len, waiting)) >= _ROWS:
-            yield pa.concat_batches(waiting)
-            waiting.clear()
-    if waiting:
-        yield pa.concat_batches(waiting)
 
 
 def _shown(batches: Iterable[pa.RecordBatch], settings: Settings, *, quiet: bool) -> Iterator[pa.RecordBatch]:

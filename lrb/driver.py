@@ -7,13 +7,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
+import typer
 from rich.console import Console
 
 from lrb.feeder import feeder, prepare
+from lrb.generator import Recording
 from lrb.generator import Settings as Traffic
-from lrb.live import paced, record
+from lrb.live import paced, record, recorded
+from lrb.live_check import wrong_answers
 from lrb.query.answers import outputs
 from lrb.query.linear_road import linear_road
 from lrb.reading import DeadLetters
@@ -22,7 +26,7 @@ from lrb.schema import INPUT, Kind
 from lrb.writing import OUTPUTS, write_outputs
 from primitives.errors import UserError
 from seep import sinks, sources, testing
-from seep.cli import figures
+from seep.cli import failures, figures
 from seep.cli.flags import Flags
 from seep.cli.session import session, summary_lines
 from seep.cli.settings import settings_of
@@ -41,6 +45,7 @@ class Live:
     speed: float  #: seconds of traffic in one of the clock
     minutes: int  #: of traffic
     seed: int
+    check: bool = False  #: whether all answers are compared with the reference
 
 
 def run_file(input: Path, out: Path, history: Path | None, lateness: int, flags: Flags) -> None:
@@ -53,8 +58,8 @@ def run_file(input: Path, out: Path, history: Path | None, lateness: int, flags:
             prepare(input, prepared, dead_letters, lateness)
         if dead_letters.total:
             view.say(f"{dead_letters.summary()}; see {dead_letters.path}")
-        is_whole = _run(query_of_file(prepared, out, history, lateness), flags, view)
-    if is_whole:
+        ended = _run(query_of_file(prepared, out, history, lateness), flags, view)
+    if not ended.halted:
         _write(out, answers_of(out), view)
     else:
         view.say("stopped before the end of its input: the outputs are not complete, and not written")
@@ -76,15 +81,34 @@ def run_live(live: Live, out: Path | None, history: Path | None, flags: Flags) -
     if flags.rate is not None:
         raise UserError("--rate: live traffic has its own pace, which is that of its seconds; give --speed instead")
     view = _view(flags)
-    responses = Responses(keep=out is not None)
+    responses = Responses(keep=out is not None or live.check)
     with _recorded(live, view) as path:
         source, rate = paced(path, live.xways, live.speed)
-        _run(linear_road(source, sinks.callback(responses), _absolute(history), rate), flags, view)
-    for line in response_lines(responses):
+        ended = _run(linear_road(source, sinks.callback(responses), _absolute(history), rate), flags, view)
+        for line in response_lines(responses):
+            view.say(line)
+        rows = responses.rows()
+        if out is not None and rows is not None:
+            _make(out)
+            _write(out, rows, view)
+        if live.check and rows is not None:
+            is_whole = ended.rows == rate.totals[-1]
+            _check(rows, recorded(path), live, history, view, is_whole=is_whole)
+
+
+def _check(
+    rows: pa.Table, recording: Recording, live: Live, history: Path | None, view: View, *, is_whole: bool
+) -> None:
+    """Says whether all answers are right; exits with 1 if they are not."""
+    if not is_whole:
+        view.say("stopped before the end of its input: the answers are not complete, and not checked")
+        return
+    wrong = wrong_answers(rows, recording, live.xways, history)
+    for line in wrong:
         view.say(line)
-    if out is not None and (rows := responses.rows()) is not None:
-        _make(out)
-        _write(out, rows, view)
+    view.say(f"checked {figures.of(len(rows), 'answer')} against the reference: {'WRONG' if wrong else 'all right'}")
+    if wrong:
+        raise typer.Exit(failures.USER)
 
 
 def response_lines(responses: Responses) -> Iterator[str]:
@@ -105,15 +129,21 @@ def _recorded(live: Live, view: View) -> Iterator[Path]:
         yield path
 
 
-def _run(query: Query, flags: Flags, view: View) -> bool:
-    """Whether it came to the end of its input."""
+class _Ended(NamedTuple):
+    """How a run has ended."""
+
+    halted: bool  #: as it stood
+    rows: int  #: that it has read
+
+
+def _run(query: Query, flags: Flags, view: View) -> _Ended:
     settings = settings_of(flags)
     compile_kernels()
     with session(query, settings, view) as run:
-        report, halted = run.report(), run.halted
+        report, ended = run.report(), _Ended(run.halted, run.rows_read)
     for line in summary_lines(report):
         view.say(line)
-    return not halted
+    return ended
 
 
 def _view(flags: Flags) -> View:

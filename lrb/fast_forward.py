@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lrb.chain import Chain
-from lrb.generator import Settings, traffic
+from lrb.generator import Settings, gathered, traffic
 from lrb.query.beginning import Beginning
 from lrb.schema import INPUT
 
@@ -35,7 +34,7 @@ def fast_forward(settings: Settings, until: int, folder: Path) -> Rest:
     """Takes one expressway to a second of its traffic: writes what operators know then, and all tuples from it on."""
     chain, vehicles, path = Chain(), 0, folder / _TRAFFIC
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, INPUT) as writer:
-        for batch in _gathered(traffic(settings)):
+        for batch in gathered(traffic(settings), _ROWS):
             vehicles = max(vehicles, 1 + int(pc.max(batch["vid"]).as_py()))
             at = int(np.searchsorted(batch["time"].to_numpy(), until))
             _work(chain, batch.slice(0, at))
@@ -49,14 +48,3 @@ def fast_forward(settings: Settings, until: int, folder: Path) -> Rest:
 def _work(chain: Chain, tuples: pa.RecordBatch) -> None:
     if len(tuples):
         chain.process(tuples, tuples["time"][-1].as_py() - 1)
-
-
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    waiting: list[pa.RecordBatch] = []
-    for batch in batches:
-        waiting.append(batch)
-        if sum(map(len, waiting)) >= _ROWS:
-            yield pa.concat_batches(waiting)
-            waiting.clear()
-    if waiting:
-        yield pa.concat_batches(waiting)

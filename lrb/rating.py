@@ -89,11 +89,11 @@ def _trials(wanted: Wanted, attempt: Attempt) -> Iterator[Trial]:
     probe = attempt(_PROBE, _PROBE_SECONDS)
     most = _rounded(_PROBE * _MEMORY_PART * _free_memory() / probe.state_bytes)
     xways = min(_rounded(_PROBE * _CPU_PART * _processors() / probe.cores), most)
-    tried: set[int] = set()
-    while len(tried) < _TRIALS and xways not in tried:
-        tried.add(xways)
+    outcomes: dict[int, bool] = {}
+    while len(outcomes) < _TRIALS and xways not in outcomes and len(set(outcomes.values())) < 2:
         trial = attempt(xways, wanted.seconds)
         yield trial
+        outcomes[xways] = trial.is_sustained
         xways = min(_rounded(xways * _STEP), most) if trial.is_sustained else _rounded(xways / _STEP)
 
 

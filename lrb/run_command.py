@@ -37,6 +37,9 @@ def run(
     speed: Annotated[float, typer.Option(metavar="X", min=0.01, help="Seconds of live traffic in a second.")] = 1.0,
     minutes: Annotated[int, typer.Option(metavar="N", min=1, max=180, help="Minutes of live traffic.")] = 180,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of live traffic.")] = 1,
+    check: Annotated[bool, typer.Option("--check", help="Compare all answers to live traffic with the reference.")] = (
+        False
+    ),
     *,
     flags: Flags,
 ) -> None:
@@ -52,7 +55,7 @@ def run(
         if (input is None) == (xways is None):
             raise UserError("give --input FILE for the traffic of a file, or --xways L for live traffic")
         if xways is not None:
-            run_live(Live(xways=xways, speed=speed, minutes=minutes, seed=seed), out, history, flags)
+            run_live(Live(xways=xways, speed=speed, minutes=minutes, seed=seed, check=check), out, history, flags)
         elif out is None:
             raise UserError("give --out DIR: the folder where the outputs of --input go")
         elif input is not None:

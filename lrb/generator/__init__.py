@@ -2,6 +2,6 @@
 
 from lrb.generator.recording import Recording
 from lrb.generator.settings import Settings
-from lrb.generator.stream import traffic
+from lrb.generator.stream import gathered, traffic
 
-__all__ = ["Recording", "Settings", "traffic"]
+__all__ = ["Recording", "Settings", "gathered", "traffic"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +37,18 @@ def traffic(settings: Settings) -> Iterator[pa.RecordBatch]:
         rows = _room(roads, first, rates[first:end])
         drive(first, rates[first:end], roads, caps, traps, trouble.incidents, shares, rows)
         yield _batch(rows)
+
+
+def gathered(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of at least so many, but for the last one."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(map(len, waiting)) >= rows:
+            yield pa.concat_batches(waiting)
+            waiting.clear()
+    if waiting:
+        yield pa.concat_batches(waiting)
 
 
 def _empty(settings: Settings) -> Roads:

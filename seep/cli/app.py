@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from seep.cli import config, deploy, state
+from seep.cli import config, deploy, report_commands, state
 from seep.cli.failures import told_in_one_line
 from seep.cli.flags import Flags
 from seep.cli.options import Verbose, takes_options
@@ -25,6 +25,7 @@ app = typer.Typer(
 app.add_typer(config.app)
 app.add_typer(deploy.app)
 app.add_typer(state.app)
+app.add_typer(report_commands.app)
 for benchmark in ("lrb", "nexmark"):  # packages above this one, whose commands it knows by name only
     app.add_typer(import_module(f"{benchmark}.cli").app)
 

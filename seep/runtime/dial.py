@@ -124,9 +124,13 @@ class Exchange:
                 writer.close()
 
 
+#: Of our own: a program that has seeded Python's finds it as it left it.
+_CHANCE = random.Random()
+
+
 def delays() -> Iterator[float]:
     """Seconds to wait between attempts to reconnect: longer each time, and never the same for all that wait."""
     delay = _FIRST_DELAY
     while True:
-        yield delay * random.uniform(0.5, 1.0)
+        yield delay * _CHANCE.uniform(0.5, 1.0)
         delay = min(delay * 2, _LONGEST_DELAY)

@@ -153,7 +153,9 @@ class Fleet:
         )
 
     def _tasks(self, order: str) -> list[Any]:
-        """What Spark knows of the attempts of an order's one task."""
+        """What Spark knows of the attempts of an order's one task; nothing once it was stopped."""
+        if self._context._jsc is None:
+            return []
         status, store = self._context.statusTracker(), self._context._jsc.sc().statusStore()
         jobs = [status.getJobInfo(job) for job in status.getJobIdsForGroup(self._group(order))]
         stages = [stage for job in jobs if job for stage in job.stageIds]

@@ -23,6 +23,7 @@ from lrb.reference import (
     tuples_of,
 )
 from primitives.errors import UserError
+from tests.test_import_direction import imports_of
 
 OFFICIAL = Path("/work/shared/data/linear_road/datafile20seconds.dat")
 
@@ -357,3 +358,13 @@ def test_official_data_is_answered_as_its_first_seconds_must_be() -> None:
     assert found.balances == [Balance(q.time, q.time, entered[q.vid], q.qid, 0) for q in asked]
     assert len(found.expenditures) == sum(each.type == 3 for each in tuples)
     assert found.alerts == []
+
+
+def test_the_reference_shares_nothing_with_what_it_checks() -> None:
+    own = {"lrb", "seep", "vmpool", "policies", "primitives"}
+    path = Path(__file__).parents[2] / "lrb" / "reference.py"
+    imported = {name for name in imports_of(path.read_text(), "lrb.reference") if name.partition(".")[0] in own}
+    assert imported == {"primitives.errors", "primitives.errors.UserError"}
+    for module in (path.parent / "query").glob("*.py"):
+        names = set(imports_of(module.read_text(), f"lrb.query.{module.stem}"))
+        assert not [name for name in names if name.startswith("lrb.reference")], module

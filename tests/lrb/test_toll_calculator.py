@@ -79,9 +79,16 @@ def test_a_vehicle_that_was_silent_for_more_than_a_minute_is_forgotten() -> None
     assert instances.epoch(reports([report(310, 1)]), watermark=310) != []
 
 
+def test_vehicles_that_left_are_forgotten_though_others_keep_coming() -> None:
+    instances = calculator()
+    for time in range(250):
+        instances.epoch(reports([report(time, time)]), watermark=time - 1)
+    assert len(of(instances)._vehicles) < 150
+
+
 def test_a_vehicle_in_a_slot_that_is_still_to_come_is_not_forgotten_by_the_progress_of_others() -> None:
     logic = of(calculator())
-    slots = {xway: logic._roads.slots(tuples_road(xway))[0] for xway in range(20)}
+    slots = {xway: logic.roads.slots(tuples_road(xway))[0] for xway in range(20)}
     here, there = 0, next(xway for xway in slots if slots[xway] != slots[0])
     instances = calculator()
     instances.epoch(reports([report(0, 1, xway=there)]), watermark=0)
@@ -126,7 +133,7 @@ def test_the_roads_of_slots_are_the_same_after_they_were_taken_away_and_put_back
         report(time, vid, 5280 * 7, xway=xway) for time in (0, 30, 60, 90) for vid in (1, 2) for xway in range(9)
     ]
     instances.epoch(reports(stopped), watermark=90)
-    roads, other = of(instances)._roads, Roads(3)
+    roads, other = of(instances).roads, Roads(3)
     every = SlotSet.full(3)
     before = roads.get_processing_state(every)
     some = SlotSet(list(before)[:2])

@@ -74,15 +74,20 @@ def start(host: Host, query: seep.Query, **options: Any) -> Iterator[Run]:
             assert not [record for record in records if record.process.alive()]
             assert not [record.directory for record in records if os.path.exists(record.directory)]
             assert is_refused(*run.manager_process.address)
-        left = {thread.name for thread in set(threading.enumerate()) - threads}
-        left = {name for name in left if "Dummy" not in name}  # gRPC's own, seen when one asks where it is
-        assert not left, f"threads left behind: {left}"
+        wait_until(lambda: not left_of(threads), 20.0, lambda: f"threads left behind: {left_of(threads)}")
 
 
-def wait_until(condition: Callable[[], bool], timeout: float = 120.0) -> None:
+def left_of(threads: set[threading.Thread]) -> set[str]:
+    """Names of threads that came since, but for gRPC's own, which are seen when one asks where it is."""
+    return {name for thread in set(threading.enumerate()) - threads if "Dummy" not in (name := thread.name)}
+
+
+def wait_until(
+    condition: Callable[[], bool], timeout: float = 120.0, why: Callable[[], str] = lambda: "it did not happen in time"
+) -> None:
     deadline = time.monotonic() + timeout
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
+        assert time.monotonic() < deadline, why()
         time.sleep(0.02)
 
 

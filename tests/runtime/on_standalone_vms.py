@@ -26,13 +26,13 @@ def main() -> None:
             committed(run, 20)
             before = {run.nodes[node].vm for node in run.placement.values()}
             run.scale("counter", 2)
-            wait_until(lambda: bool(run.events.of("scaled out")), 60)
+            wait_until(lambda: bool(run.events.of("scaled out")))
             grown = run.nodes[run.placement["counter[1]"]].vm
             committed(run, 20)
-            wait_until(lambda: run.status().idle_nodes > 0, 60)
+            wait_until(lambda: run.status().idle_nodes > 0)
             end_vm(grown)
             recovered(run)
-            wait_until(lambda: bool(run.events.of("vm lost")), 30)
+            wait_until(lambda: bool(run.events.of("vm lost")))
             committed(run, 20)
             after = {run.nodes[node].vm for node in run.placement.values()}
             run.finish()

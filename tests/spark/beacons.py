@@ -21,7 +21,7 @@ class Beacon:
     package: str  #: where it found seep
 
 
-def eventually(holds: Callable[[], bool], seconds: float = 60.0) -> bool:
+def eventually(holds: Callable[[], bool], seconds: float = 120.0) -> bool:
     """Whether it comes to hold within so many seconds."""
     deadline = time.monotonic() + seconds
     while not (held := holds()) and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""The reference model: its numbers by the formulas of the specification, its shares by chance, and equal events anew."""
+"""The reference model: numbers by the formulas of the specification, shares by chance, and equal events anew."""
 
 from __future__ import annotations
 

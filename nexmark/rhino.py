@@ -17,12 +17,28 @@ from primitives.state.fixed import to_numbers
 BLOCK = 8_192
 
 PERSON = np.dtype(
-    [("id", ">i8"), ("first_name", "S32"), ("last_name", "S32"), ("mail_host", "S32"), ("city", "S32")]
-    + [("country", "S32"), ("card", ">i8", (2,)), ("numbers", ">i4", (3,)), ("flag", ">i2"), ("created", ">i8")]
+    [
+        ("id", ">i8"),
+        *((name, "S32") for name in ("first_name", "last_name", "mail_host", "city", "country")),
+        ("card", ">i8", (2,)),
+        ("numbers", ">i4", (3,)),
+        ("flag", ">i2"),
+        ("created", ">i8"),
+    ]
 )
 AUCTION = np.dtype(
-    [("id", ">i8"), ("seller", ">i8"), ("category", "i1"), ("item", ">i4"), ("start", ">i8"), ("end", ">i8")]
-    + [("price", ">i4"), ("name", "S20"), ("description", "S200"), ("created", ">i8")]
+    [
+        ("id", ">i8"),
+        ("seller", ">i8"),
+        ("category", "i1"),
+        ("item", ">i4"),
+        ("start", ">i8"),
+        ("end", ">i8"),
+        ("price", ">i4"),
+        ("name", "S20"),
+        ("description", "S200"),
+        ("created", ">i8"),
+    ]
 )
 BID = np.dtype([("bidder", ">i8"), ("auction", ">i8"), ("price", ">f8"), ("created", ">i8")])
 _HEAD = np.dtype([("tag", ">u4"), ("count", ">i4"), ("to_come", ">i8")])

@@ -78,7 +78,7 @@ def sizes_of(build: Callable[..., Any], given: dict[str, str | None]) -> dict[st
 def _milliseconds(name: str, text: str) -> int:
     try:
         length = micros(text)
-    except ValueError as reason:
+    except (UserError, ValueError) as reason:
         raise UserError(f"--{name}: {reason}") from None
     if length <= 0 or length % 1_000:
         raise UserError(f"--{name}: {text} is not a whole number of milliseconds above 0")

@@ -246,7 +246,7 @@ def _merged(kind: pa.DataType, columns: Sequence[tuple[Ints, pa.Array]], count: 
             numbers[rows], missing[rows] = to_numbers(column), False
         return pa.array(numbers, mask=missing)
     taken, first = np.zeros(count, np.int64), 1
-    for rows, column in columns:
+    for rows, _ in columns:
         taken[rows] = np.arange(first, first + len(rows))
         first += len(rows)
     return pa.concat_arrays([pa.nulls(1, kind), *(column for _, column in columns)]).take(pa.array(taken))

@@ -50,7 +50,7 @@ def draw(seed: np.uint64, number: int, which: int) -> np.uint64:
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def below(bits: np.uint64, limit: int) -> int:
     """At least 0, below the limit, which is less than 2^32."""
-    return np.int64(((bits >> _HALF) * np.uint64(limit)) >> _HALF)
+    return np.int64(((bits >> _HALF) * np.uint64(limit)) >> _HALF)  # type: ignore[return-value]
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]

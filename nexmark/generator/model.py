@@ -52,12 +52,12 @@ def last_auction(number: int, model: Model) -> int:
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def price(bits: np.uint64) -> int:
     """100 to 10^8, evenly by its logarithm."""
-    return np.int64(100.0 * np.exp(unit(bits) * 13.815510557964274) + 0.5)
+    return np.int64(100.0 * np.exp(unit(bits) * 13.815510557964274) + 0.5)  # type: ignore[return-value]
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _is_hot(number: int, which: int, ratio: int, model: Model) -> bool:
-    return below(draw(model.seed, number, which), ratio) > 0
+    return below(draw(model.seed, number, which), ratio) > 0  # type: ignore[no-any-return]
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -65,18 +65,20 @@ def _person(number: int, ratio: int, hot: int, model: Model) -> int:
     """A hot person, or any of those active, or one still to come."""
     newest = last_person(number, model)
     if _is_hot(number, Draw.HOT_PERSON, ratio, model):
-        return newest // HOT * HOT + hot
+        return newest // HOT * HOT + hot  # type: ignore[no-any-return]
     active = min(newest + 1, model.active)
-    return newest + 1 - active + below(draw(model.seed, number, Draw.COLD_PERSON), active + LEAD)
+    cold = below(draw(model.seed, number, Draw.COLD_PERSON), active + LEAD)
+    return newest + 1 - active + cold  # type: ignore[no-any-return]
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _auction(number: int, model: Model) -> int:
     newest = last_auction(number, model)
     if _is_hot(number, Draw.HOT_AUCTION, model.hot_auctions, model):
-        return newest // HOT * HOT
+        return newest // HOT * HOT  # type: ignore[no-any-return]
     lowest = max(newest - model.in_flight, 0)
-    return lowest + below(draw(model.seed, number, Draw.COLD_AUCTION), newest - lowest + 1 + LEAD)
+    cold = below(draw(model.seed, number, Draw.COLD_AUCTION), newest - lowest + 1 + LEAD)
+    return lowest + cold  # type: ignore[no-any-return]
 
 
 # --- columns ----------------------------------------------------------------------------------------------------------

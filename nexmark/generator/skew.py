@@ -79,7 +79,8 @@ class Skew:
         inside = (since >= self.begin * 1_000) & (since < self.end * 1_000)
         if self.pattern is Pattern.SPIKING:
             inside &= since % (self.period * 1_000) < self.period * 500
-        return inside & _chosen(seed, numbers, self.share)
+        concerned: Flags = inside & _chosen(seed, numbers, self.share)
+        return concerned
 
     def _turns(self, since: Ints) -> Ints:
         if self.pattern is not Pattern.ROTATING:

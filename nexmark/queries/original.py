@@ -74,7 +74,7 @@ def q5(bids: seep.Stream, size: int = 60 * SECOND, slide: int = SECOND) -> seep.
 @reads("Q6", auctions=_AUCTION, bids=_BID)
 def q6(auctions: seep.Stream, bids: seep.Stream) -> seep.Stream:
     """Average selling price by seller, over the last ten sales."""
-    sales = winning_bids(auctions, bids).key_by("seller")
+    sales = winning_bids(auctions, bids).select("prices", ["time", "auction", "seller", "price"]).key_by("seller")
     schema = pa.schema([(name, pa.int64()) for name in ("time", "seller", "auction", "avg_price", "num")])
     return sales.state_machine("last-ten", last_ten, schema, state_type=pa.list_(pa.int64()))
 

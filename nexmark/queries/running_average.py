@@ -16,7 +16,7 @@ AVERAGE = pa.schema([(name, pa.int64()) for name in ("time", "category", "avg_pr
 class RunningAverage(seep.Operator):
     """Rows come by time from one epoch to the next, so within an epoch only their sums by instant are to be ordered."""
 
-    def output(self, inputs: Sequence[Input]) -> pa.Schema:
+    def output(self, inputs: Sequence[Input]) -> pa.Schema:  # noqa: ARG002
         return AVERAGE
 
     def open(self, context: seep.Context) -> None:
@@ -41,11 +41,11 @@ class RunningAverage(seep.Operator):
             "num": counts,
         }
 
-    def _run_on(self, column: str, added: np.ndarray, starts: np.ndarray, rows: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    def _run_on(self, column: str, added: np.ndarray, starts: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """The totals after each instant, from those before on; they are kept for the next."""
         lengths = np.diff(starts, append=len(added))
         totals = np.cumsum(added)
         before = self.totals.column(column)[rows] - (totals - added)[starts]
-        running: np.ndarray = totals + np.repeat(before, lengths)  # type: ignore[type-arg]
+        running: np.ndarray = totals + np.repeat(before, lengths)
         self.totals.column(column)[rows] = running[starts + lengths - 1]
         return running

@@ -29,9 +29,9 @@ _BOUNDS = {"window_start": "window_start", "window_end": "window_end"}
 @reads("NBQ5", bids=("auction", "price", "date_time"))
 def nbq5(bids: seep.Stream, size: int = 60 * SECOND, slide: int = 10 * SECOND) -> seep.Stream:
     """How much is bid for each auction in each sliding window."""
-    facts = {"num": seep.count(), "max_price": seep.max("price"), "last_time": seep.max("date_time")}
-    windows = bids.key_by("auction").window(seep.sliding(size, slide)).aggregate("windows", **facts)
-    return windows.select("auctions", ["window_start", "window_end", "auction", *facts])
+    windows = bids.key_by("auction").window(seep.sliding(size, slide))
+    facts = windows.aggregate("facts", num=seep.count(), max_price=seep.max("price"), last_time=seep.max("date_time"))
+    return facts.select("auctions", ["window_start", "window_end", "auction", "num", "max_price", "last_time"])
 
 
 @reads("NBQ8", people=("id", "date_time"), auctions=("id", "seller", "date_time"))
@@ -76,9 +76,11 @@ def nbqxc(auctions: seep.Stream, bids: seep.Stream, gaps: tuple[int, ...] = GAPS
 def _counted(windowed: Windowed, label: str) -> seep.Stream:
     """How many pairs there are of the rows in each window of one kind."""
     name = label.replace(":", "-")
-    facts = {"opened": seep.count("opened"), "offers": seep.count("price"), "sum_price": seep.sum("price")}
     opened, offers = pc.field("opened"), pc.field("offers")
-    sides = windowed.aggregate(name, **facts).filter(f"{name}-both", (opened > 0) & (offers > 0))
+    facts = windowed.aggregate(
+        name, opened=seep.count("opened"), offers=seep.count("price"), sum_price=seep.sum("price")
+    )
+    sides = facts.filter(f"{name}-both", (opened > 0) & (offers > 0))
     sums = {"num": pc.multiply(opened, offers), "sum_price": pc.multiply(opened, pc.field("sum_price"))}
     return sides.select(f"{name}-pairs", {"sub": pc.scalar(label), **_BOUNDS, "auction": "auction", **sums})
 

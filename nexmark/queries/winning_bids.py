@@ -43,7 +43,7 @@ class WinningBids(seep.Operator):
     ports = 2
     notify_type = pa.struct([("bidder", pa.int64()), ("price", pa.int64())])
 
-    def output(self, inputs: Sequence[Input]) -> pa.Schema:
+    def output(self, inputs: Sequence[Input]) -> pa.Schema:  # noqa: ARG002
         return SALE
 
     def open(self, context: seep.Context) -> None:
@@ -60,7 +60,7 @@ class WinningBids(seep.Operator):
         offers = pa.StructArray.from_arrays([waiting["bidder"], waiting["price"]], fields=list(self.notify_type))
         self.notify_batch(waiting["date_time"], [waiting["auction"]], offers)
 
-    def on_notify(self, due: pa.RecordBatch, inputs: seep.Inputs) -> pa.RecordBatch:
+    def on_notify(self, due: pa.RecordBatch, inputs: seep.Inputs) -> pa.RecordBatch:  # noqa: ARG002
         waited = due.filter(due["value"].is_valid())
         bidder, price = waited["value"].flatten()
         self._offer(

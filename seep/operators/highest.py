@@ -290,17 +290,17 @@ class _HighestKeys(Base):
         last = int(steps.times[-1]) if piece.watermark == MAX_WATERMARK else piece.watermark + 1
         first = int(self._grid.next_end(np.array([begin]))[0])
         windows = first, last, self._grid.slide
-        return Found(*_slide(steps, place.words, place.width, place.first, place.end, self._mine(piece.slots), windows))
+        mine = self._mine(piece.slots, place.end)
+        return Found(*_slide(steps, place.words, place.width, place.first, mine, windows))
 
-    def _mine(self, slots: SlotSet) -> NDArray[np.bool_]:
-        """Which rows of the frame belong to some slots; nothing if all do."""
+    def _mine(self, slots: SlotSet, end: int) -> NDArray[np.bool_]:
+        """Which rows of the frame belong to some slots: mostly all."""
         mask = slots.mask(self.setting.slot_bits)
-        if not self._totals.rows_per_slot()[~mask].any():
-            return np.empty(0, np.bool_)
-        keys = list(self._keys.of(self._totals.to_arrow()).values())
-        rows = self._totals.locate(dict(zip(self._keys.kinds, keys, strict=True)), create=False)
-        mine = np.zeros(int(rows.max()) + 1, np.bool_)
-        mine[rows] = mask[slots_of(hash_keys(keys), self.setting.slot_bits)]
+        mine = np.ones(end, np.bool_)
+        if self._totals.rows_per_slot()[~mask].any():
+            keys = list(self._keys.of(self._totals.to_arrow()).values())
+            rows = self._totals.locate(dict(zip(self._keys.kinds, keys, strict=True)), create=False)
+            mine[rows] = mask[slots_of(hash_keys(keys), self.setting.slot_bits)]
         return mine
 
     def _results(self, found: Found) -> pa.RecordBatch:
@@ -325,7 +325,6 @@ def _slide(
     words: Ints,
     width: int,
     first: int,
-    rows: int,
     mine: NDArray[np.bool_],
     windows: tuple[int, int, int],
 ) -> tuple[Ints, Ints, Ints]:
@@ -336,17 +335,14 @@ def _slide(
         while done < len(steps.times) and steps.times[done] <= end:
             _take(steps, done, words, width, first)
             done += 1
-        begin = count
-        for row in range(rows if not len(mine) else len(mine)):
-            at = row * width + first
-            if words[at + 1] > 0 and (not len(mine) or mine[row]) and (count == begin or words[at] >= found[begin, 2]):
-                if count > begin and words[at] > found[begin, 2]:
-                    count = begin
-                if count == len(found):
-                    found = np.concatenate((found, np.empty_like(found)))
-                found[count, 0], found[count, 1], found[count, 2] = end, row, words[at]
-                count += 1
-        if count > begin:
+        highest = _highest_total(words, width, first, mine)
+        if highest > _LEAST:
+            rows = _rows_with(highest, words, width, first, mine)
+            if count + len(rows) > len(found):
+                found = np.concatenate((found, np.empty((len(found) + len(rows), 3), np.int64)))
+            found[count : count + len(rows), 0], found[count : count + len(rows), 2] = end, highest
+            found[count : count + len(rows), 1] = rows
+            count += len(rows)
             end += slide
         elif done < len(steps.times):  # nothing is in the window, nor in those before the next step
             end += (steps.times[done] - end + slide - 1) // slide * slide
@@ -355,6 +351,43 @@ def _slide(
     for at in range(done, len(steps.times)):
         _take(steps, at, words, width, first)
     return found[:count, 0].copy(), found[:count, 1].copy(), found[:count, 2].copy()
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _highest_total(words: Ints, width: int, first: int, mine: NDArray[np.bool_]) -> int:
+    """Without branches, as whether a row is in the window is hard to predict."""
+    highest = np.int64(_LEAST)
+    for row in range(len(mine)):
+        at = row * width + first
+        there = (words[at + 1] > 0) & mine[row]
+        total = words[at] if there else np.int64(_LEAST)
+        highest = max(highest, total)
+    return highest
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _rows_with(highest: int, words: Ints, width: int, first: int, mine: NDArray[np.bool_]) -> Ints:
+    """A function of its own, as the loop is twenty times slower where arrays change hands around it."""
+    found, count = np.empty(16, np.int64), 0
+    for row in range(len(mine)):
+        at = row * width + first
+        if (words[at] == highest) & (words[at + 1] > 0) & mine[row]:
+            if count == len(found):
+                return _all_rows_with(highest, words, width, first, mine)
+            found[count] = row
+            count += 1
+    return found[:count]
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _all_rows_with(highest: int, words: Ints, width: int, first: int, mine: NDArray[np.bool_]) -> Ints:
+    """Where they are many."""
+    found, count = np.empty(len(mine), np.int64), 0
+    for row in range(len(mine)):
+        at = row * width + first
+        found[count] = row
+        count += (words[at] == highest) & (words[at + 1] > 0) & mine[row]
+    return found[:count]
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]

@@ -152,7 +152,7 @@ def _crossed(left_of: Times, right_of: Times) -> tuple[Times, Times]:
     (array([0, 1, 1]), array([1, 0, 2]))
     """
     order = np.argsort(right_of, kind="stable")
-    begins, ends = (np.searchsorted(right_of[order], left_of, side) for side in ("left", "right"))  # type: ignore[call-overload]
+    begins, ends = (np.searchsorted(right_of[order], left_of, side) for side in ("left", "right"))
     counts = ends - begins
     lefts = np.repeat(np.arange(len(left_of)), counts)
     nth = np.arange(len(lefts)) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -75,8 +75,8 @@ _SQL = {
     "person, name, a.id AS auction, reserve FROM person p JOIN auction a ON a.seller = p.id AND "
     "a.date_time DIV {0} = p.date_time DIV {0}",
     "Q9": "SELECT * FROM sale",
-    "Q11": "SELECT key AS bidder, count(*) AS num, min(date_time) AS session_start, max(date_time) + {0} AS session_end "
-    "FROM ({session}) GROUP BY key, session",
+    "Q11": "SELECT key AS bidder, count(*) AS num, min(date_time) AS session_start, max(date_time) + {0} AS "
+    "session_end FROM ({session}) GROUP BY key, session",
     "Q12": "SELECT bidder, count(*) AS num, arrival_time DIV {0} * {0} AS window_start, (arrival_time DIV {0} + 1) * "
     "{0} AS window_end FROM bid GROUP BY bidder, arrival_time DIV {0}",
     "NBQ5": "SELECT start AS window_start, start + {0} AS window_end, auction, sum(n) AS num, max(price) AS max_price, "

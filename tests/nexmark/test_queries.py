@@ -135,7 +135,7 @@ def restored(name: str, host: Host, log: Path, folder: Path) -> pa.Table:
         run.savepoint()
     gate.touch()
     query = query_on(name, log, sinks.parquet(out), gate)
-    again = {**options(name, log), "parallelism": dict.fromkeys(stateful(query), 2)}
+    again = {**options(name, log), "parallelism": dict.fromkeys(stateful(query_on(name, log)), 2)}
     with seep.launch(query, host.context, storage=storage, restore="latest", **again) as run:
         assert run.wait(PATIENCE)
     return sinks.read(out)

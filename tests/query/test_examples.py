@@ -30,7 +30,7 @@ def load(name: str) -> Any:
 
 def test_every_example_is_known_here_and_listed() -> None:
     names = {path.stem for path in (ROOT / "examples").glob("*.py")}
-    assert names == {"wordcount", "sessions", "join", "spark_pipeline", "kafka_pipeline"}
+    assert names == {"wordcount", "sessions", "join", "topk", "spark_pipeline", "kafka_pipeline"}
     listed = re.findall(r"\[(\w+)\.py\]", (ROOT / "examples" / "README.md").read_text(encoding="utf-8"))
     assert set(listed) == names
 
@@ -78,6 +78,26 @@ def test_join_adds_up_what_was_paid_in_time() -> None:
     for customer, cents in paid:
         spent[customer] += cents
     assert {row["customer"]: round(row["euros"] * 100) for row in tables["customers"].to_pylist()} == spent
+
+
+def test_topk_finds_the_languages_that_are_read_most() -> None:
+    example = load("topk")
+    read: Counter[tuple[Any, str]] = Counter()
+    for partition in range(example.PARTITIONS):
+        made = example.views(partition, 0, example.ROWS)
+        starts = (made["at"].cast(pa.int64()).to_numpy() // 30_000_000).tolist()
+        read.update(zip(starts, made["language"].to_pylist(), strict=True))
+    expected = set()
+    for start in {start for start, _ in read}:
+        ranked = sorted((-n, language) for (at, language), n in read.items() if at == start)
+        expected |= {(start, language, -n) for n, language in ranked[: example.K]}
+    rows = run(example.query, parallelism={"reduce": 3}, rows_per_epoch=100_000)["out"]
+    starts = (rows["window_start"].cast(pa.int64()).to_numpy() // 30_000_000).tolist()
+    found = list(zip(starts, rows["language"].to_pylist(), rows["views"].to_pylist(), strict=True))
+    assert set(found) == expected
+    assert len(found) == len(expected) == 2 * example.K
+    totals = Counter(language for _, language, _ in found)
+    assert totals["aa"] == 2
 
 
 def test_the_page_of_the_api_is_right_in_every_example() -> None:

@@ -1,0 +1,131 @@
+"""NEXMark: what the generator makes, and what each query takes: `python benchmarks/nexmark.py [--only Q5] [--json]`.
+
+`generator` and `chain` are CPU time of one core, which other work takes nothing of; `saturated` is a run on real nodes,
+whose source makes events as fast as the query takes them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from pyspark import SparkContext
+
+# As a script, this folder is first on the path and this file hides the package of the same name: look from the root.
+sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+import seep
+from benchmarks.nexmark_chain import Chain
+from benchmarks.table import Target, table
+from nexmark.driver import compile_kernels
+from nexmark.generator import Events, Kind, Settings
+from nexmark.queries import QUERIES
+from nexmark.schema import KINDS
+from nexmark.source import Made
+from seep import sinks
+from seep.sources.position import Position
+from seep.spark.session import open_session
+
+#: Millions of events a second that are wanted of two cores.
+WANTED = {"Q1": 10.0, "Q2": 10.0, "Q5": 3.0, "Q8": 3.0, "Q3": 2.0, "Q4": 2.0, "Q6": 2.0, "Q7": 2.0}
+_PLAIN = Settings(filler=False)
+#: Events that are made, or worked on, at a time.
+_BLOCK = 1 << 18
+_WARM_UP = 4.0
+EPOCH = 0.05
+
+TARGETS = {"generator_per_s": Target("Events made on one core, all numbers", "M/s", 1e6, 10.0, at_least=True)} | {
+    f"{name}_events_per_s": Target(f"{name} on two cores, saturated", "M/s", 1e6, WANTED[name], at_least=True)
+    for name in QUERIES
+    if name in WANTED
+}
+
+
+def generator(events: int) -> dict[str, float]:
+    """Events made a second of CPU: all columns that are numbers, or all with text and filler."""
+    numbers = {kind: [field.name for field in KINDS[kind] if field.type == "int64"] for kind in Kind}
+    whole = {kind: KINDS[kind].names for kind in Kind}
+    return {
+        "generator_per_s": _made(Settings(), numbers, events),
+        "generator_text_per_s": _made(Settings(), whole, max(events // 10, _BLOCK)),
+    }
+
+
+def _made(settings: Settings, columns: Mapping[Kind, list[str]], events: int) -> float:
+    model = Events(settings)
+    _make(model, columns, 0)
+    begin = time.thread_time()
+    for first in range(0, events, _BLOCK):
+        _make(model, columns, first)
+    return -(-events // _BLOCK) * _BLOCK / (time.thread_time() - begin)
+
+
+def _make(model: Events, columns: Mapping[Kind, list[str]], first: int) -> None:
+    numbers = model.at(np.arange(first, first + _BLOCK))
+    for kind, names in columns.items():
+        model.columns(kind, numbers[model.where(numbers, [kind])], names)
+
+
+def chain(name: str, events: int) -> dict[str, float]:
+    """CPU of all operators of a query together, the source among them, for each event."""
+    return {f"{name}_ns_per_event": sum(Chain(name, _PLAIN).measure(events, events, _BLOCK).values())}
+
+
+def saturated(name: str, spark: SparkContext, seconds: float) -> dict[str, float]:
+    """Events that a query takes, and rows that come into it, a second; it reads some kinds of events only."""
+    query = QUERIES[name]
+    compile_kernels(query, {})
+    source = Made(query.wanted, _PLAIN, partitions=_SOURCES.get(name, 1))
+    built = query.between(lambda _: source, sinks.discard())
+    origin = next(iter(built.vertices))
+    options = {"parallelism": {origin: source.partitions, **_PARALLEL.get(name, {})}, "nodes": _NODES.get(name, 3)}
+    with seep.launch(built, spark, epoch=EPOCH, spare=0, checkpoint=5.0, **options) as run:
+        run.wait(_WARM_UP)
+        before, begin = _rows(run, origin), time.monotonic()
+        run.wait(seconds)
+        rows = (_rows(run, origin) - before) / (time.monotonic() - begin)
+        run.finish()
+        run.wait(60)
+    return {f"{name}_events_per_s": rows / source.share(), f"{name}_rows_per_s": rows}
+
+
+#: How a query is spread over two cores, where it is not one instance of each operator on three nodes.
+_SOURCES = {"Q1": 2, "Q2": 2}
+_PARALLEL: dict[str, dict[str, int]] = {"Q1": {"euros": 2, "out": 2}, "Q2": {"chosen": 2, "out": 2}}
+_NODES = {"Q1": 2, "Q2": 2}
+
+
+def _rows(run: seep.Run, source: str) -> int:
+    return sum(Position(*position).rows for position in run.positions(source).values())
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", metavar="QUERY", choices=QUERIES, action="append", help="again for more")
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each run, beside its warm-up (5)")
+    parser.add_argument("--events", type=int, default=1_000_000, help="of each chain (1,000,000)")
+    parser.add_argument("--skip-runs", action="store_true", help="CPU times only")
+    parser.add_argument("--json", action="store_true", help="print one flat JSON object as the last line")
+    options = parser.parse_args(arguments)
+    names = options.only or list(QUERIES)
+    measured = generator(options.events)
+    for name in names:
+        measured |= chain(name, options.events)
+    if not options.skip_runs:
+        with open_session(name="benchmarks") as host:
+            for name in names:
+                print(f"measuring {name}", file=sys.stderr)
+                measured |= saturated(name, host.context, options.seconds)
+    print(table(TARGETS, measured))
+    if options.json:
+        print(json.dumps({key: round(value, 4) for key, value in measured.items()}))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -12,7 +12,7 @@ import sys
 
 import seep
 from seep.spark.standalone import LocalCluster
-from tests.runtime.counting import RATE, committed, counting, expected, found, recovered
+from tests.runtime.counting import RATE, committed, counting, expected, found, recovered, wait_until
 
 
 def main() -> None:
@@ -25,6 +25,7 @@ def main() -> None:
             os.kill(executor, signal.SIGKILL)
             recovered(run)
             committed(run, 20)
+            wait_until(lambda: run.status().idle_nodes > 0)
             hosts = {record.vm for record in run.nodes.values()}
             run.finish()
             run.wait(120)

@@ -35,6 +35,8 @@ def main() -> None:
             wait_until(lambda: bool(run.events.of("vm lost")))
             committed(run, 20)
             after = {run.nodes[node].vm for node in run.placement.values()}
+            wait_until(lambda: run.status().idle_nodes > 0)
+            warm = {record.vm for record in run.nodes.values()} - after
             run.finish()
             run.wait(120)
             told = {
@@ -43,6 +45,7 @@ def main() -> None:
                 "before": sorted(before),
                 "grown": grown,
                 "after": sorted(after),
+                "warm": sorted(warm),
                 "vm_seconds": run.report()["summary"]["vm_seconds"],
             }
         told["left"] = workers_at("127.0.0.")

@@ -13,7 +13,7 @@ from seep.simulator.schedule import Outcome, Plan, Verdict, run_schedule
 from seep.simulator.soak import Summary, report, soak
 from seep.simulator.world import Limits
 
-SCHEDULES = 1_500
+SCHEDULES = 1_000
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@
 away. `out_…`: five integer columns that a sink has spooled, read and thrown away by Spark. Per core means per second of
 CPU of all processes that take part, Spark's JVM, its Python workers, the driver and the nodes: so it says the same on a
 machine that has something else to do. `spark_alone` is what of it Spark takes to hand the same rows to a Python worker
-that throws them away.
+that throws them away, and `pushed` what the rest takes without Spark: the task's push, and its rows kept by two nodes.
 
 `count_…`: a stream of Parquet files, a count for each of a million keys, and every change of it a row of a stream: by
 seep (in, count, out), by Spark's own `groupBy().count()`, and by the two interfaces that call Python for each key,
@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +32,7 @@ from pyspark.sql import DataFrame, SparkSession
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 import seep
+from benchmarks.spark_push import Speed, pushed
 from seep.runtime.run import Run
 from seep.sources.definition import SourceDefinition
 from seep.spark.inlet.mapped import map_in_arrow
@@ -68,13 +69,6 @@ def spark_alone(spark: SparkSession) -> Speed:
 
 def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield pa.record_batch({"rows": [sum(batch.num_rows for batch in batches)]})
-
-
-class Speed(NamedTuple):
-    """Rows per second, from when the first are read, and per second of CPU."""
-
-    by_clock: float
-    by_core: float
 
 
 def finite(spark: SparkSession) -> Speed:
@@ -241,6 +235,7 @@ def as_users_have_it() -> Iterator[SparkSession]:
 
 PARTS: dict[str, Callable[[SparkSession], Speed]] = {
     "in_spark_alone": spark_alone,
+    "in_pushed": lambda _: pushed(),
     "in_finite": finite,
     "in_streaming": streaming,
     "out_spooled": spooled,

@@ -4,7 +4,7 @@
 away. `out_…`: five integer columns that a sink has spooled, read and thrown away by Spark. Per core means per second of
 CPU of all processes that take part, Spark's JVM, its Python workers, the driver and the nodes: so it says the same on a
 machine that has something else to do. `spark_alone` is what of it Spark takes to hand the same rows to a Python worker
-that throws them away.
+that throws them away, and `pushed` what the rest takes without Spark: the task's push, and its rows kept by two nodes.
 
 `count_…`: a stream of Parquet files, a count for each of a million keys, and every change of it a row of a stream: by
 seep (in, count, out), by Spark's own `groupBy().count()`, and by the two interfaces that call Python for each key,
@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +32,7 @@ from pyspark.sql import DataFrame, SparkSession
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 import seep
+from benchmarks.spark_push import Speed, pushed
 from seep.runtime.run import Run
 from seep.sources.definition import SourceDefinition
 from seep.spark.inlet.mapped import map_in_arrow
@@ -45,8 +46,13 @@ SLOTS = 12  #: for nodes, and for a few tasks
 WANTED = 2e6  #: rows per second and core
 
 
+#: Where Spark has its state for this interface: it takes no other.
+ROCKSDB = (
+    "spark.sql.streaming.stateStore.providerClass",
+    "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+)
 #: Rows to count, the million keys that they have, and the rows that the slow ones get.
-COUNTED, KEYS, FEW = 8_000_000, 1_000_000, 40_000
+COUNTED, KEYS, FEW = 4_000_000, 1_000_000, 20_000
 
 
 def spark_alone(spark: SparkSession) -> Speed:
@@ -63,13 +69,6 @@ def spark_alone(spark: SparkSession) -> Speed:
 
 def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield pa.record_batch({"rows": [sum(batch.num_rows for batch in batches)]})
-
-
-class Speed(NamedTuple):
-    """Rows per second, from when the first are read, and per second of CPU."""
-
-    by_clock: float
-    by_core: float
 
 
 def finite(spark: SparkSession) -> Speed:
@@ -147,9 +146,10 @@ def count_native(_spark: SparkSession, files: DataFrame, rows: int, home: str) -
     return _by_spark(files.groupBy("key").count(), rows, home)
 
 
-def count_transform_with_state(_spark: SparkSession, files: DataFrame, rows: int, home: str) -> float:
+def count_transform_with_state(spark: SparkSession, files: DataFrame, rows: int, home: str) -> float:
     from benchmarks.spark_peers import Counting
 
+    spark.conf.set(*ROCKSDB)
     given = (Counting(), "key bigint, n bigint", "Update", "None")
     return _by_spark(files.groupBy("key").transformWithStateInPandas(*given), rows, home)
 
@@ -223,7 +223,9 @@ def as_users_have_it() -> Iterator[SparkSession]:
     """A session with a JVM that optimises: the one that `seep` starts by itself is for nodes alone."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(f"local[{SLOTS}]").config("spark.driver.memory", "2g")
-    spark = builder.config("spark.ui.enabled", "false").getOrCreate()
+    builder = builder.config("spark.sql.shuffle.partitions", str(FILES_AT_ONCE))
+    builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
+    spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     try:
         yield spark
@@ -233,6 +235,7 @@ def as_users_have_it() -> Iterator[SparkSession]:
 
 PARTS: dict[str, Callable[[SparkSession], Speed]] = {
     "in_spark_alone": spark_alone,
+    "in_pushed": lambda _: pushed(),
     "in_finite": finite,
     "in_streaming": streaming,
     "out_spooled": spooled,

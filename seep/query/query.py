@@ -127,7 +127,11 @@ class Query:
         from seep.runtime.falling_back import launch
 
         run = launch(self, spark, **options)
-        frame = run.to_spark(spark)
+        try:
+            frame = run.to_spark(spark)
+        except BaseException:
+            run.stop()
+            raise
         run.stop_when_over()
         return frame
 

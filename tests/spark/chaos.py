@@ -166,7 +166,7 @@ def refused(spark: SparkSession, home: Path) -> bool:
     query = windows(spark, home, seep.sinks.discard())
     other = StorageSettings(location=str(home / "other"))
     try:
-        with seep.launch(query, spark, **OPTIONS | {"spare": 0}, storage=other) as run:
+        with seep.launch(query, spark, **OPTIONS | {"nodes": 1, "spare": 0}, storage=other) as run:
             run.wait(120)
     except seep.UserError as reason:
         return "restore='latest'" in str(reason)

@@ -22,7 +22,7 @@ def main() -> None:
 
     with (
         tempfile.TemporaryDirectory() as directory,
-        LocalCluster(workers=2, cores=3) as cluster,
+        LocalCluster(workers=2, cores=2) as cluster,
         open_session(master=cluster.master) as host,
     ):
         spark = for_small_data(SparkSession(host.context))
@@ -30,8 +30,8 @@ def main() -> None:
         rows = query.source("numbers", seep.from_spark(spark.range(0, ROWS, 1, 4).selectExpr("id as n")))
         rows.sink("out", seep.sinks.collect())
         rows.sink("spooled", seep.sinks.spark(f"{directory}/spool"))
-        # Four nodes, and each worker has task slots for three: two are left for Spark's own tasks.
-        with seep.launch(query, spark, nodes=4, epoch=0.05, start_timeout=120.0) as run:
+        # Three nodes, and each worker has task slots for two: one is left for Spark's own tasks.
+        with seep.launch(query, spark, nodes=3, spare=0, epoch=0.05, start_timeout=120.0) as run:
             found = [n for (n,) in run.to_batch_df(sink="spooled").collect()]
             hosts = sorted({record.vm for record in run.manager_process.nodes.values()})
             exact = [sorted(each) == list(range(ROWS)) for each in (run.result("out")["n"].to_pylist(), found)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-_SETTINGS = {
+SETTINGS = {
     "spark.sql.shuffle.partitions": "3",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -13,7 +13,12 @@ _SETTINGS = {
 }
 
 
+#: The same for `spark-submit`, with a JVM that optimises little.
+SUBMITTED = [word for name, value in SETTINGS.items() for word in ("--conf", f"{name}={value}")]
+SUBMITTED += ["--conf", "spark.ui.enabled=false", "--driver-java-options", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"]
+
+
 def for_small_data(spark: SparkSession) -> SparkSession:
-    for name, value in _SETTINGS.items():
+    for name, value in SETTINGS.items():
         spark.conf.set(name, value)
     return spark

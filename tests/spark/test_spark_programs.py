@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.spark.small import SUBMITTED
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -47,6 +49,6 @@ def test_the_example_runs_with_spark_submit(tmp_path: Path) -> None:
     submit = shutil.which("spark-submit", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
     assert submit is not None
     example = str(ROOT / "examples" / "spark_pipeline.py")
-    form = ("--master", "local[16]", "--conf", "spark.ui.enabled=false", example, "--in", "one_line")
+    form = ("--master", "local[16]", *SUBMITTED, example, "--in", "one_line")
     said = said_by(submit, *form, cwd=tmp_path, home=tmp_path)
     assert len(re.findall(r"^s\d+: 22 seconds$", said, re.MULTILINE)) == 20

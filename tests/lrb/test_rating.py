@@ -81,7 +81,7 @@ def test_too_little_traffic_is_refused() -> None:
 
 
 def test_a_small_rating_on_real_processes() -> None:
-    options = ("--xways", "3", "--minutes", "10", "--measured", "3", "--warm-up", "2", "--json")
+    options = ("--xways", "3", "--minutes", "10", "--measured", "2", "--warm-up", "1", "--json")
     with seep("lrb", "rate", *options) as command:
         code, output = command.end()
     told = json.loads(output.splitlines()[-1])

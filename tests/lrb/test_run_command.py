@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,17 @@ def test_outputs_are_right_and_in_order_though_a_node_is_killed_and_lines_are_ma
     report = json.loads((tmp_path / "report.json").read_text())
     recovered = {each["instance"] for each in report["summary"]["recoveries"]}
     assert recovered == {"toll_calculator[0]"}
+
+
+def test_live_traffic_is_answered_checked_and_timed(tmp_path: Path) -> None:
+    options = ("--xways", "2", "--speed", "100", "--minutes", "5", "--nodes", "2", "--out", str(tmp_path))
+    with seep("lrb", "run", *options, "--check") as command:
+        code, output = command.end()
+    assert code == 0, output
+    assert "against the reference: all right" in output
+    assert "violations: " in output
+    (answers,) = re.findall(r"responses: ([\d,]+) answers, p50", output)
+    assert int(answers.replace(",", "")) == sum(map(len, printed(tmp_path))) > 1_000
 
 
 @pytest.mark.parametrize(

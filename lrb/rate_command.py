@@ -87,10 +87,11 @@ def trial_line(trial: Trial) -> str:
 
     found = trial.responses
     times = (("p50", found.p50), ("p95", found.p95), ("p99", found.p99), ("max", found.max))
+    used = f"{trial.cores:.2f} cores, {figures.size(trial.memory_bytes)}"
     return (
         f"L = {trial.xways}: {trial.tuples_per_s:,.0f} tuples/s, {figures.of(found.answers, 'answer')}, "
         + ", ".join(f"{name} {figures.time(seconds)}" for name, seconds in times)
-        + f", {figures.of(found.violations, 'violation')}, {trial.cores:.2f} cores, {figures.size(trial.state_bytes)}: "
+        + f", {figures.of(found.violations, 'violation')}, {used}: "
         + ("sustained" if trial.is_sustained else "NOT sustained")
     )
 
@@ -116,7 +117,7 @@ def _trial_json(trial: Trial) -> dict[str, Any]:
         "violations": found.violations,
         "seconds": trial.seconds,
         "cpu_cores": round(trial.cores, 2),
-        "memory_bytes": trial.state_bytes,
+        "memory_bytes": trial.memory_bytes,
         "sustained": trial.is_sustained,
     }
 

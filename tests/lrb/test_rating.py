@@ -22,33 +22,36 @@ def trial(xways: int, *, limit: int = 10**6, **changes: Figures) -> Trial:
     """On a machine that bears `limit` expressways, each of which takes a thousandth of a core and 10 MiB."""
     responses = WELL if xways <= limit else WELL._replace(violations=1, max=6.0)
     given = {"responses": responses, "latest": responses} | changes
-    used = {"cores": xways / 1_000, "state_bytes": xways * 10 << 20}
+    used = {"cores": xways / 1_000, "memory_bytes": (xways * 10 + 900) << 20, "state_bytes": xways * 10 << 20}
     return Trial(xways=xways, tuples_per_s=1_700.0 * xways, seconds=60, **used, **given)  # type: ignore[arg-type]
 
 
 def tried(limit: int, monkeypatch: pytest.MonkeyPatch, *, memory: int = 64 << 30) -> Rating:
-    monkeypatch.setattr(rating, "_processors", lambda: 2)
     monkeypatch.setattr(rating, "_free_memory", lambda: memory)
     return Rating(list(rating._trials(Wanted(), lambda xways, _: trial(xways, limit=limit))))
 
 
 def test_the_search_goes_up_until_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = tried(2_000, monkeypatch)
-    assert [each.xways for each in found.trials] == [1_600, 1_830, 2_100]
+    found = tried(1_900, monkeypatch)
+    assert [each.xways for each in found.trials] == [1_410, 1_620, 1_860, 2_000]
     assert found.best is not None
-    assert found.best.xways == 1_830
+    assert found.best.xways == 1_860
 
 
 def test_the_search_goes_down_until_it_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = tried(1_300, monkeypatch)
-    assert [each.xways for each in found.trials] == [1_600, 1_390, 1_200]
+    found = tried(1_100, monkeypatch)
+    assert [each.xways for each in found.trials] == [1_410, 1_225, 1_065]
     assert found.best is not None
-    assert found.best.xways == 1_200
+    assert found.best.xways == 1_065
+
+
+def test_a_machine_that_bears_next_to_nothing_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tried(1, monkeypatch).best is None
 
 
 def test_a_guess_fits_into_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     found = tried(10**6, monkeypatch, memory=10 << 30)
-    assert [each.xways for each in found.trials] == [710]
+    assert [each.xways for each in found.trials] == [715]
 
 
 def test_answers_that_come_later_and_later_are_not_sustained() -> None:

@@ -77,10 +77,18 @@ def test_a_rating_is_told_in_words_and_as_json() -> None:
     assert rating_json(Rating([trial(600, limit=500)]))["L"] == 0
 
 
-def test_too_little_traffic_is_refused() -> None:
-    answer = CliRunner().invoke(app, ["lrb", "rate", "--minutes", "1"])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--minutes", "1"], "1 minutes of traffic are fewer than 70 seconds"),
+        (["--chaos", "kill:feeder@3s"], "--chaos has no place in a rating"),
+        (["--rate", "5k"], "--rate has no place in a rating"),
+    ],
+)
+def test_what_makes_no_rating_is_refused(arguments: list[str], words: str) -> None:
+    answer = CliRunner().invoke(app, ["lrb", "rate", *arguments])
     assert answer.exit_code == 1
-    assert "1 minutes of traffic are fewer than 70 seconds" in answer.output
+    assert words in answer.output
 
 
 def test_a_small_rating_on_real_processes() -> None:

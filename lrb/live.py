@@ -16,7 +16,7 @@ from lrb.generator import Recording, Settings, traffic
 from lrb.query.columns import DUE
 from lrb.schema import INPUT
 from primitives.slots import SlotSet
-from seep.operators.batches import empty
+from seep.operators.batches import concat, empty
 from seep.protocol.logic import Reading
 from seep.sources.base import ReaderDefinition
 from seep.sources.definition import SourceSetting
@@ -24,8 +24,8 @@ from seep.sources.logic import Clock, PartitionedLogic, Rows
 from seep.sources.rate import Rate
 from seep.sources.reader import Block, SourceReader
 
-#: Seconds of traffic that are played at once, so that a block can be long where time is compressed.
-_PLAYED = 4
+#: Seconds of traffic that are played at once, at most; and how many times as many tuples as are read now.
+_PLAYED, _AHEAD = 4, 4
 
 
 def record(settings: Settings, path: Path) -> None:
@@ -114,7 +114,7 @@ class Held(PartitionedLogic):
 
 
 class Player(SourceReader):
-    """Offsets are numbers of tuples. It keeps the seconds that it has played last, to cut blocks from."""
+    """Offsets are numbers of tuples. It keeps what it has played last, to cut blocks from."""
 
     def __init__(self, recording: Recording, xways: int) -> None:
         self._recording = recording
@@ -126,16 +126,35 @@ class Player(SourceReader):
 
     def read(self, partition: int, offset: int, limit: int) -> Block:  # noqa: ARG002
         """See `SourceReader`."""
-        if not self._first <= offset < self._end:
-            self._play(offset)
-        rows = self._rows.slice(offset - self._first, limit)
-        return Block(rows, offset + len(rows), offset + len(rows) >= self._starts[-1])
+        end = min(offset + limit, int(self._starts[-1]))
+        blocks, at = [], offset
+        while at < end:
+            if not self._first <= at < self._end:
+                self._play(at, _AHEAD * (end - at))
+            blocks.append(self._rows.slice(at - self._first, end - at))
+            at += len(blocks[-1])
+        return Block(concat(blocks, INPUT), at, at >= self._starts[-1])
 
-    def _play(self, offset: int) -> None:
+    def _play(self, offset: int, wanted: int) -> None:
+        """Plays about so many tuples: of some expressways in a second, or of whole seconds if they have few."""
         second = int(np.searchsorted(self._starts, offset, side="right")) - 1
-        last = min(second + _PLAYED, self._recording.seconds)
+        start, end = self._starts[second : second + 2]
+        if wanted < end - start:
+            self._play_some(second, offset - int(start), wanted)
+            return
+        last = int(np.searchsorted(self._starts, offset + wanted, side="right")) - 1
+        last = min(max(last, second + 1), second + _PLAYED, self._recording.seconds)
         self._rows = self._recording.play(second, last, range(self._xways))
-        self._first, self._end = int(self._starts[second]), int(self._starts[last])
+        self._first, self._end = int(start), int(self._starts[last])
+
+    def _play_some(self, second: int, within: int, wanted: int) -> None:
+        """The tuples of a second are ordered by expressway, and each has as many."""
+        each = self._recording.rows(second, second + 1)
+        first = within // each
+        last = min(first + -(-wanted // each) + 1, self._xways)
+        self._rows = self._recording.play(second, second + 1, range(first, last))
+        start = int(self._starts[second])
+        self._first, self._end = start + first * each, start + last * each
 
 
 def paced(path: Path, xways: int, speed: float) -> tuple[LiveFeeder, TrafficRate]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from primitives.errors import UserError
 from seep.cli.failures import told_in_one_line
 from seep.cli.flags import Flags
 from seep.cli.options import takes_options
@@ -29,7 +30,7 @@ def rate(
     ] = None,
     measured: Annotated[int, typer.Option(metavar="SECONDS", min=1, help="Real time that is measured.")] = 60,
     warm_up: Annotated[int, typer.Option(metavar="SECONDS", min=1, help="Real time before that.")] = 10,
-    minutes: Annotated[int, typer.Option(metavar="N", min=1, max=180, help="Minutes of traffic, at whose end.")] = 180,
+    minutes: Annotated[int, typer.Option(metavar="N", min=1, max=180, help="Minutes of traffic before its end.")] = 180,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the traffic.")] = 1,
     quick: Annotated[bool, typer.Option("--quick", help="15 seconds at the end of 60 minutes: for a first look.")] = (
         False
@@ -42,7 +43,7 @@ def rate(
 
     The state of all three hours is built up by fast-forward, then the last minute is played in real time, and the time
     from when each tuple is due to its answer is measured. Without --checkpoint and --policy nothing is kept for a
-    recovery. Exits with 1 if not even the last number that was tried is sustained.
+    recovery. Exits with 1 if none of the numbers that were tried is sustained.
     """
     with told_in_one_line(verbose=flags.verbose):
         from lrb.driver import compile_kernels
@@ -50,6 +51,7 @@ def rate(
         from lrb.rating import rate as rate_machine
         from seep.cli.settings import settings_of
 
+        _refuse_what_has_no_place(flags)
         settings = settings_of(flags, nodes=_NODES)
         if flags.checkpoint is None and flags.policy is None:
             settings = unprotected(settings)
@@ -59,6 +61,18 @@ def rate(
         compile_kernels()
         rating = rate_machine(wanted, settings, _nothing if flags.quiet else typer.echo, _told)
         _conclude(rating, as_json=as_json)
+
+
+#: Options of a run that make no sense here.
+_NO_PLACE = ("seconds", "rate", "rate_profile", "chaos", "report", "restore")
+
+
+def _refuse_what_has_no_place(flags: Flags) -> None:
+    for name in _NO_PLACE:
+        if getattr(flags, name) is not None:
+            raise UserError(
+                f"--{name.replace('_', '-')} has no place in a rating; its trials have a course of their own"
+            )
 
 
 #: That host all operators: few, so that rows need not be copied from one to the next.
@@ -87,10 +101,11 @@ def trial_line(trial: Trial) -> str:
 
     found = trial.responses
     times = (("p50", found.p50), ("p95", found.p95), ("p99", found.p99), ("max", found.max))
+    used = f"{trial.cores:.2f} cores, {figures.size(trial.memory_bytes)}"
     return (
         f"L = {trial.xways}: {trial.tuples_per_s:,.0f} tuples/s, {figures.of(found.answers, 'answer')}, "
         + ", ".join(f"{name} {figures.time(seconds)}" for name, seconds in times)
-        + f", {figures.of(found.violations, 'violation')}, {trial.cores:.2f} cores, {figures.size(trial.state_bytes)}: "
+        + f", {figures.of(found.violations, 'violation')}, {used}: "
         + ("sustained" if trial.is_sustained else "NOT sustained")
     )
 
@@ -116,7 +131,7 @@ def _trial_json(trial: Trial) -> dict[str, Any]:
         "violations": found.violations,
         "seconds": trial.seconds,
         "cpu_cores": round(trial.cores, 2),
-        "memory_bytes": trial.state_bytes,
+        "memory_bytes": trial.memory_bytes,
         "sustained": trial.is_sustained,
     }
 

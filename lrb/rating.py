@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import sqrt
 from pathlib import Path
 
 from lrb.fast_forward import Rest, fast_forward
@@ -20,12 +20,12 @@ Say = Callable[[str], None]
 #: Given expressways and seconds.
 Attempt = Callable[[int, int], Trial]
 
-#: Expressways and seconds of the first, short trial, from which it is guessed how many there can be.
-_PROBE, _PROBE_SECONDS = 50, 5
-#: Part of the processors, and of the memory that is free, that a guess may fill.
-_CPU_PART, _MEMORY_PART = 0.8, 0.7
-#: From one trial to the next; how many there may be; and what they are multiples of.
-_STEP, _TRIALS, _ROUND = 1.15, 6, 10
+#: Expressways of the first of the short trials, each of which has twice those of the one before; and their seconds.
+_FIRST, _SHORT = 125, 8
+#: Part of the free memory that may be filled.
+_MEMORY_PART = 0.7
+#: From one trial of full length to the next; how many there may be; and what all are multiples of.
+_STEP, _TRIALS, _ROUND = 1.15, 6, 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Wanted:
 
 @dataclass(slots=True)
 class Rating:
-    """All trials but the first, short one; the best is the largest that was sustained."""
+    """All trials of full length; the best is the largest that was sustained."""
 
     trials: list[Trial] = field(default_factory=list)
 
@@ -86,9 +86,7 @@ def _trials(wanted: Wanted, attempt: Attempt) -> Iterator[Trial]:
     if wanted.xways is not None:
         yield attempt(wanted.xways, wanted.seconds)
         return
-    probe = attempt(_PROBE, _PROBE_SECONDS)
-    most = _rounded(_PROBE * _MEMORY_PART * _free_memory() / probe.state_bytes)
-    xways = min(_rounded(_PROBE * _CPU_PART * _processors() / probe.cores), most)
+    xways, most = _guess(lambda xways: attempt(xways, _SHORT))
     outcomes: dict[int, bool] = {}
     while len(outcomes) < _TRIALS and xways not in outcomes and len(set(outcomes.values())) < 2:
         trial = attempt(xways, wanted.seconds)
@@ -97,12 +95,19 @@ def _trials(wanted: Wanted, attempt: Attempt) -> Iterator[Trial]:
         xways = min(_rounded(xways * _STEP), most) if trial.is_sustained else _rounded(xways / _STEP)
 
 
+def _guess(attempt: Callable[[int], Trial]) -> tuple[int, int]:
+    """Where to begin: between a short trial that was sustained and one that was not; and how many memory allows."""
+    xways = _FIRST
+    while (trial := attempt(xways)).is_sustained:
+        most = _rounded(_MEMORY_PART * _free_memory() / trial.state_bytes * xways)
+        if 2 * xways > most:
+            return most, most
+        xways *= 2
+    return _rounded(xways / sqrt(2)), xways
+
+
 def _rounded(xways: float) -> int:
     return max(_ROUND * int(xways / _ROUND), _ROUND)
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0))
 
 
 def _free_memory() -> int:

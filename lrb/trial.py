@@ -35,7 +35,8 @@ class Trial:
     responses: Figures  #: in the seconds that were measured
     latest: Figures  #: in the last third of them: if it were behind more and more, this would show it
     cores: float  #: of CPU, used by all processes of the run
-    state_bytes: int  #: memory of the nodes
+    memory_bytes: int  #: of all nodes
+    state_bytes: int  #: by so much it has grown since they were there
 
     @property
     def is_sustained(self) -> bool:
@@ -70,6 +71,7 @@ def attempt(xways: int, rest: Rest, course: Course, settings: Settings) -> Trial
     program = query.compile(parallelism=settings.parallelism, epoch_seconds=settings.options.epoch)
     options = {each.name: getattr(settings.options, each.name) for each in fields(RunOptions)}
     with seep.launch(program, master=settings.master, verbose=settings.verbose, **options) as run:
+        begun = _memory(run)
         used, memory = _follow(run, whole, course)
     tuples = rate.rows_due(course.end - course.begin) - rate.rows_due(course.measured - course.begin)
     seconds = course.end - course.measured
@@ -80,7 +82,8 @@ def attempt(xways: int, rest: Rest, course: Course, settings: Settings) -> Trial
         responses=whole.figures(),
         latest=latest.figures(),
         cores=used / seconds,
-        state_bytes=memory,
+        memory_bytes=memory,
+        state_bytes=max(memory - begun, 1),
     )
 
 

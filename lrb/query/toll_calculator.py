@@ -35,8 +35,8 @@ _RANGES = {
     "position": (0, 1 << POSITION_BITS),
 }
 
-#: For each report, so many vehicles are looked at whether they have fallen silent: all of them in about a minute.
-_LOOKED_AT = 3
+#: For each report, so many vehicles are looked at whether they have fallen silent: all of them in some 15 seconds.
+_LOOKED_AT = 2
 #: A vehicle that was silent for longer than this begins a new trip, so nothing of it need be known.
 _SILENCE = 60
 

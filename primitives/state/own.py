@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +37,15 @@ class OwnProcessingState(Protocol):
 
     def drop_processing_state(self, slots: SlotSet) -> None:
         """Forgets the state of `slots`."""
+        ...
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """What an operator may have besides, if to get its state only to see how large it is takes long."""
+
+    def processing_state_size(self, slots: SlotSet) -> int:
+        """About how many bytes `get_processing_state` would give."""
         ...
 
 
@@ -121,8 +130,11 @@ class OwnState(Tracked[None]):
         self._changes.replace(slots)
 
     def size(self, slots: SlotSet | None = None) -> int:
-        """See `State.size`. Costs a snapshot."""
-        return self.snapshot(SlotSet.full(self.slot_bits) if slots is None else slots).nbytes
+        """See `State.size`. Costs a snapshot, unless the operator is `Measured`."""
+        wanted = SlotSet.full(self.slot_bits) if slots is None else slots
+        if isinstance(self._operator, Measured):
+            return self._operator.processing_state_size(wanted)
+        return self.snapshot(wanted).nbytes
 
     def changed(self, since: int) -> int:
         """Number of slots that hold state: any of them may have changed since."""

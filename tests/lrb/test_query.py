@@ -93,7 +93,7 @@ def test_a_query_whose_second_is_the_last_of_the_input_is_answered() -> None:
 parallelisms = st.fixed_dictionaries({operator: st.integers(1, 3) for operator in MIDDLE})
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     vehicles=st.sampled_from([3, 40, 400]),
@@ -108,7 +108,7 @@ def test_answers_are_those_of_the_reference_however_input_is_cut_and_spread(
     assert result(scripted(*epochs(tuples, cuts, seed)), parallelism, seed) == rows(answers(tuples))
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 10**6), partitions=st.integers(2, 3))
 def test_tuples_that_come_long_before_their_turn_wait_for_it(seed: int, partitions: int) -> None:
     tuples = traffic(seed, vehicles=60, seconds=400)

@@ -22,33 +22,36 @@ def trial(xways: int, *, limit: int = 10**6, **changes: Figures) -> Trial:
     """On a machine that bears `limit` expressways, each of which takes a thousandth of a core and 10 MiB."""
     responses = WELL if xways <= limit else WELL._replace(violations=1, max=6.0)
     given = {"responses": responses, "latest": responses} | changes
-    used = {"cores": xways / 1_000, "state_bytes": xways * 10 << 20}
+    used = {"cores": xways / 1_000, "memory_bytes": (xways * 10 + 900) << 20, "state_bytes": xways * 10 << 20}
     return Trial(xways=xways, tuples_per_s=1_700.0 * xways, seconds=60, **used, **given)  # type: ignore[arg-type]
 
 
 def tried(limit: int, monkeypatch: pytest.MonkeyPatch, *, memory: int = 64 << 30) -> Rating:
-    monkeypatch.setattr(rating, "_processors", lambda: 2)
     monkeypatch.setattr(rating, "_free_memory", lambda: memory)
     return Rating(list(rating._trials(Wanted(), lambda xways, _: trial(xways, limit=limit))))
 
 
 def test_the_search_goes_up_until_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = tried(2_000, monkeypatch)
-    assert [each.xways for each in found.trials] == [1_600, 1_830, 2_100]
+    found = tried(1_900, monkeypatch)
+    assert [each.xways for each in found.trials] == [1_410, 1_620, 1_860, 2_000]
     assert found.best is not None
-    assert found.best.xways == 1_830
+    assert found.best.xways == 1_860
 
 
 def test_the_search_goes_down_until_it_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = tried(1_300, monkeypatch)
-    assert [each.xways for each in found.trials] == [1_600, 1_390, 1_200]
+    found = tried(1_100, monkeypatch)
+    assert [each.xways for each in found.trials] == [1_410, 1_225, 1_065]
     assert found.best is not None
-    assert found.best.xways == 1_200
+    assert found.best.xways == 1_065
+
+
+def test_a_machine_that_bears_next_to_nothing_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tried(1, monkeypatch).best is None
 
 
 def test_a_guess_fits_into_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     found = tried(10**6, monkeypatch, memory=10 << 30)
-    assert [each.xways for each in found.trials] == [710]
+    assert [each.xways for each in found.trials] == [715]
 
 
 def test_answers_that_come_later_and_later_are_not_sustained() -> None:
@@ -74,14 +77,22 @@ def test_a_rating_is_told_in_words_and_as_json() -> None:
     assert rating_json(Rating([trial(600, limit=500)]))["L"] == 0
 
 
-def test_too_little_traffic_is_refused() -> None:
-    answer = CliRunner().invoke(app, ["lrb", "rate", "--minutes", "1"])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--minutes", "1"], "1 minutes of traffic are fewer than 70 seconds"),
+        (["--chaos", "kill:feeder@3s"], "--chaos has no place in a rating"),
+        (["--rate", "5k"], "--rate has no place in a rating"),
+    ],
+)
+def test_what_makes_no_rating_is_refused(arguments: list[str], words: str) -> None:
+    answer = CliRunner().invoke(app, ["lrb", "rate", *arguments])
     assert answer.exit_code == 1
-    assert "1 minutes of traffic are fewer than 70 seconds" in answer.output
+    assert words in answer.output
 
 
 def test_a_small_rating_on_real_processes() -> None:
-    options = ("--xways", "3", "--minutes", "10", "--measured", "3", "--warm-up", "2", "--json")
+    options = ("--xways", "3", "--minutes", "10", "--measured", "2", "--warm-up", "1", "--json")
     with seep("lrb", "rate", *options) as command:
         code, output = command.end()
     told = json.loads(output.splitlines()[-1])

@@ -1,7 +1,7 @@
 """Runs on real nodes: the four outputs are those of the reference, whatever befalls the operators meanwhile.
 
 Each run ends its input when all has happened to it, and is compared with the reference on as much as it has read. An
-hour of two expressways, by the command line: test_acceptance.py.
+hour of two expressways, by the command line and with more instances: test_acceptance.py.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from tests.lrb.traffic import table, traffic
 from tests.runtime.counting import committed, idle, recovered, start, wait_until
 
 OPERATORS = ("feeder", "forwarder", "toll_calculator", "toll_assessment", "toll_collector", "balance_account", "sink")
-KEYED = OPERATORS[2:4]
 VEHICLES = 600
 #: Tuples per second, of which there are enough for a minute.
 RATE = 400
@@ -81,49 +80,57 @@ def check(run: Run, files: Files, out: Path) -> None:
 
 
 def test_every_operator_can_be_killed(host: Host, files: Files, tmp_path: Path) -> None:
-    with running(host, files, tmp_path) as run:
-        for times, operator in enumerate(OPERATORS, 1):
+    with running(host, files, tmp_path, nodes=4, spare=1) as run:
+        left = list(OPERATORS)
+        while left:
             committed(run, 20)
             idle(run)
-            run.kill(operator)
-            recovered(run, times)
+            together = on_node_of(run, left[0])
+            run.kill(left[0])
+            left = [each for each in left if each not in together]
+            recovered(run, len(OPERATORS) - len(left))
         committed(run, 20)
         check(run, files, tmp_path)
-        assert {each.operator or str(each.instance).partition("[")[0] for each in run.events.of("recovered")} == {
-            *OPERATORS
-        }
+        assert {str(each.instance).partition("[")[0] for each in run.events.of("recovered")} == {*OPERATORS}
+
+
+def on_node_of(run: Run, operator: str) -> set[str]:
+    """The operators of all that lives there."""
+    placed = run.placement
+    node = placed[f"{operator}[0]"]
+    return {instance.partition("[")[0] for instance, home in placed.items() if home == node}
 
 
 def test_operators_grow_and_shrink_and_all_slots_move(host: Host, files: Files, tmp_path: Path) -> None:
-    with running(host, files, tmp_path) as run:
+    with running(host, files, tmp_path, nodes=3) as run:
         committed(run, 20)
-        for operator in KEYED:
-            run.scale(operator, 4)
-        wait_until(lambda: len(run.events.of("scaled out")) == len(KEYED))
+        run.scale("toll_calculator", 4)
+        run.scale("toll_assessment", 2)
+        wait_until(lambda: len(run.events.of("scaled out")) == 2)
         committed(run, 20)
-        migration = run.migrate({each: passed_on(each) for each in KEYED}, strategy="batched", batch=64)
+        keyed = ("toll_calculator", "toll_assessment")
+        migration = run.migrate({each: passed_on(each) for each in keyed}, strategy="batched", batch=64)
         handover = run.handover("balance_account[0]")
         assert migration.wait(60)
         assert handover.wait(60)
-        assert migration.progress.slots_moved == 256 * len(KEYED)
-        for operator in KEYED:
-            run.scale(operator, 2)
-        wait_until(lambda: len(run.events.of("scaled in")) == len(KEYED))
+        assert migration.progress.slots_moved == 256 * len(keyed)
+        run.scale("toll_calculator", 2)
+        run.scale("toll_assessment", 1)
+        wait_until(lambda: len(run.events.of("scaled in")) == 2)
         committed(run, 20)
         check(run, files, tmp_path)
 
 
 def test_a_run_goes_on_from_a_savepoint_at_another_parallelism(host: Host, files: Files, tmp_path: Path) -> None:
     storage = StorageSettings(location=str(tmp_path / "storage"))
-    with running(host, files, tmp_path, storage=storage) as run:
+    with running(host, files, tmp_path, storage=storage, nodes=2) as run:
         committed(run, 40)
         saved = run.savepoint()
         rows = run.rows_read
         committed(run, 20)  # what comes of these has to go
         run.manager_process.halt()
-    with running(
-        host, files, tmp_path, storage=storage, restore=str(saved), parallelism={"toll_calculator": 2, "forwarder": 2}
-    ) as run:
+    more: dict[str, Any] = {"restore": str(saved), "parallelism": {"toll_calculator": 2, "forwarder": 2}, "nodes": 3}
+    with running(host, files, tmp_path, storage=storage, **more) as run:
         committed(run, 60)
         check(run, files, tmp_path)
         assert run.rows_read > rows

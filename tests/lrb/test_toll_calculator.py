@@ -157,3 +157,11 @@ def test_a_mean_that_is_whole_is_not_rounded_down() -> None:
     cells[1], cells[2] = [3, average((1 << 32) + 119)], [3, average((1 << 32) + 121)]
     assert cells[1, CARS] == 3
     assert lav(cells, 3) == 40
+
+
+def test_the_size_of_roads_is_known_without_getting_them() -> None:
+    instances = calculator()
+    instances.epoch(reports([report(0, vid, xway=vid) for vid in range(20)]), watermark=0)
+    state = of(instances).roads.state
+    for slots in (SlotSet.full(3), SlotSet([1, 2]), SlotSet.empty()):
+        assert state.size(slots) == pytest.approx(state.snapshot(slots).rows.nbytes, rel=0.1, abs=100)

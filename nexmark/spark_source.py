@@ -45,14 +45,16 @@ class Options:
     def of(cls, given: Any) -> Options:
         """Checked; `given` is the mapping of Spark, whose keys know no case."""
         try:
-            numbers = {name: int(given.get(option)) for option, name in _SETTINGS.items() if given.get(option)}
+            numbers: dict[str, Any] = {
+                name: int(given.get(option)) for option, name in _SETTINGS.items() if given.get(option) is not None
+            }
             events, batch = int(given.get("events", _EVENTS)), int(given.get("eventsPerBatch", _PER_BATCH))
             partitions = int(given.get("partitions", 1))
         except ValueError as reason:
             raise UserError(f"an option of nexmark is no number: {reason}") from reason
         if min(events, batch, partitions) < 1:
             raise UserError("events, eventsPerBatch and partitions of nexmark are 1 or more")
-        texts = {name: str(given.get(name, "true")).lower() == "true" for name in ("text", "filler")}
+        texts: dict[str, Any] = {name: str(given.get(name, "true")).lower() == "true" for name in ("text", "filler")}
         return cls(events, batch, partitions, Settings(**numbers, **texts), given.get("events") is not None)
 
     @property

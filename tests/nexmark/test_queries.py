@@ -22,11 +22,11 @@ from nexmark.schema import LOG
 from nexmark.source import Logged
 from nexmark.spark_source import Options, register
 from primitives.errors import UserError
-from seep import sinks
+from seep import sinks, testing
 from seep.runtime.run import Run
 from seep.spark.session import Host, open_session
 from seep.storage.settings import StorageSettings
-from tests.nexmark.kit import EVENTS, SHORT, Logs, calmly, query_on, roughly, stateful, write_logs
+from tests.nexmark.kit import EVENTS, SHORT, SIZES, Logs, calmly, query_on, roughly, stateful, write_logs
 from tests.nexmark.oracle import Oracle
 
 Expected = Callable[[str], pa.Table]
@@ -67,6 +67,13 @@ def test_a_query_gives_what_spark_gives(name: str, logs: Logs, expected: Expecte
 @pytest.mark.parametrize("name", [name for name in QUERIES if name != "Q12"])
 def test_disorder_losses_and_moves_change_nothing(name: str, logs: Logs, expected: Expected) -> None:
     assert_same(roughly(name, logs.disordered, seed=len(name)), expected(name))
+
+
+def test_it_is_the_same_on_disk(logs: Logs, expected: Expected) -> None:
+    query = QUERIES["NBQ8"].between(
+        lambda wanted: Logged(wanted, logs.disordered), sinks.collect(), **SIZES["NBQ8"], on_disk=True
+    )
+    assert_same(in_order(testing.run(query, parallelism={"new-sellers": 2})["out"]), expected("NBQ8"))
 
 
 def test_windows_of_arrival_go_by_the_order_of_the_log(host: Host, logs: Logs) -> None:
@@ -131,7 +138,7 @@ def befallen(name: str, what: str, host: Host, log: Path, gate: Path) -> pa.Tabl
     query = query_on(name, log, gate=gate)
     with seep.launch(query, host.context, **options(name, log)) as run:
         until(run, lambda: run.status().committed > 10)
-        for operator in stateful(query) or [next(name for name in query.vertices if name != "out")]:
+        for operator in stateful(query) or ["out"] * (what == "kill"):
             befall(run, what, operator)
         gate.touch()
         assert run.wait(PATIENCE)

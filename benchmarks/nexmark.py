@@ -52,21 +52,21 @@ def generator(events: int) -> dict[str, float]:
     whole = {kind: KINDS[kind].names for kind in Kind}
     return {
         "generator_per_s": _made(Settings(), numbers, events),
-        "generator_text_per_s": _made(Settings(), whole, max(events // 10, _BLOCK)),
+        "generator_text_per_s": _made(Settings(), whole, events // 10),
     }
 
 
 def _made(settings: Settings, columns: Mapping[Kind, list[str]], events: int) -> float:
-    model = Events(settings)
-    _make(model, columns, 0)
+    model, block = Events(settings), min(_BLOCK, events)
+    _make(model, columns, 0, block)
     begin = time.thread_time()
-    for first in range(0, events, _BLOCK):
-        _make(model, columns, first)
-    return -(-events // _BLOCK) * _BLOCK / (time.thread_time() - begin)
+    for first in range(0, events, block):
+        _make(model, columns, first, block)
+    return -(-events // block) * block / (time.thread_time() - begin)
 
 
-def _make(model: Events, columns: Mapping[Kind, list[str]], first: int) -> None:
-    numbers = model.at(np.arange(first, first + _BLOCK))
+def _make(model: Events, columns: Mapping[Kind, list[str]], first: int, block: int) -> None:
+    numbers = model.at(np.arange(first, first + block))
     for kind, names in columns.items():
         model.columns(kind, numbers[model.where(numbers, [kind])], names)
 

@@ -13,15 +13,13 @@ from numpy.typing import NDArray
 
 from lrb.query.columns import ALERT, BALANCE, DUE, EXPENDITURE, TOLL
 from primitives.state.fixed import to_numbers
+from seep.runtime.histogram import Histogram
 
 Ints = NDArray[np.int64]
 
 #: Seconds within which each type of answer must be there (section 3 of the spec).
 LIMITS = {TOLL: 5.0, ALERT: 5.0, BALANCE: 5.0, EXPENDITURE: 10.0}
 
-#: Buckets of response times grow by 2 %, from a microsecond to an hour.
-_GROWTH = np.log(1.02)
-_BUCKETS = 1_200
 _MICROS = 1e6
 
 
@@ -50,9 +48,8 @@ class Responses:
         """Answers to tuples of earlier seconds than `since` are left out."""
         self._clock = clock
         self._kept: list[pa.Table] | None = [] if keep else None
-        self._counts = np.zeros(_BUCKETS, np.int64)
+        self._times = Histogram()
         self._violations = 0
-        self._longest = 0
         self._since = since
         self.second = -1  #: the last one that an answer is for
 
@@ -62,29 +59,20 @@ class Responses:
         if self._since:
             rows = rows.filter(pc.greater_equal(rows["time"], self._since))
         waited = np.maximum(int(self._clock() * _MICROS) - _column(rows, DUE), 0)
-        buckets = np.log(np.maximum(waited, 1)) / _GROWTH
-        self._counts += np.bincount(np.minimum(buckets.astype(np.int64), _BUCKETS - 1), minlength=_BUCKETS)
+        self._times.add(waited / _MICROS)
         self._violations += int((waited > self._limits(_column(rows, "type"))).sum())
-        self._longest = max(self._longest, int(waited.max(initial=0)))
         if self._kept is not None:
             emit = pc.add(rows["time"].cast(pa.int64()), pa.array(waited // int(_MICROS)))
             self._kept.append(rows.append_column("emit", emit))
 
     def figures(self) -> Figures:
         """So far; percentiles are right to 2 %."""
-        p50, p95, p99 = (self._percentile(share) for share in (0.5, 0.95, 0.99))
-        return Figures(int(self._counts.sum()), self._violations, p50, p95, p99, self._longest / _MICROS)
+        p50, p95, p99 = map(self._times.percentile, (0.5, 0.95, 0.99))
+        return Figures(self._times.count, self._violations, p50, p95, p99, self._times.longest)
 
     def rows(self) -> pa.Table | None:
         """All rows, with the second, by the clock of their tuples, when they left; None if there are none."""
         return pa.concat_tables(self._kept) if self._kept else None
-
-    def _percentile(self, share: float) -> float:
-        """The upper end of the bucket that it is in."""
-        if not self._counts.any():
-            return 0.0
-        bucket = int(np.searchsorted(np.cumsum(self._counts), share * self._counts.sum()))
-        return float(min(np.exp((bucket + 1) * _GROWTH), self._longest) / _MICROS)
 
     def _limits(self, kinds: Ints) -> NDArray[np.float64]:
         limits = np.array([LIMITS[kind] for kind in sorted(LIMITS)]) * _MICROS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -63,6 +64,8 @@ def run_live(query: Nexmark, live: Live, out: Path | None, sizes: Mapping[str, A
     view = _view(flags)
     parts = None if out is None else _parts(out)
     settings = settings_of(flags, seconds=_SECONDS, rate=float(RATE))
+    if "emit" in inspect.signature(query.build).parameters:
+        sizes = {"emit": "changes", **sizes}  # a run without an end has running values
     model = live.model if live.rate is not None else _paced(live.model, settings)
     sink = sinks.discard() if parts is None else sinks.parquet(parts, overwrite=True)
     _Built(query, lambda wanted: Made(wanted, model, partitions=live.partitions), sink, sizes).run(settings, view)

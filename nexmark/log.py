@@ -24,13 +24,18 @@ def log(settings: Settings, count: int) -> Iterator[pa.RecordBatch]:
     >>> batch["kind"].to_pylist()[:5], batch["b_price"].null_count
     ([0, 1, 1, 1, 2], 4)
     """
-    events = Events(settings)
     if settings.held_back:
-        yield from _held_back(events, count)
-        return
-    for first in range(0, count, _BLOCK):
-        positions = np.arange(first, min(first + _BLOCK, count))
-        watermarks = events.watermarks(first, int(positions[-1]) + 1, last=count)
+        yield from _held_back(Events(settings), count)
+    else:
+        yield from log_part(settings, 0, count, count)
+
+
+def log_part(settings: Settings, first: int, end: int, last: int | None) -> Iterator[pa.RecordBatch]:
+    """The events at some positions of a log that has `last` of them, or no end; none is held back."""
+    events = Events(settings)
+    for begin in range(first, end, _BLOCK):
+        positions = np.arange(begin, min(begin + _BLOCK, end))
+        watermarks = events.watermarks(begin, int(positions[-1]) + 1, last)
         yield _batch(events, positions, events.at(positions), events.arrivals(positions), watermarks)
 
 

@@ -42,6 +42,7 @@ def run(
             show_default=False,
         ),
     ] = None,
+    on_disk: Annotated[bool, typer.Option("--on-disk", help="Keep state on disk, where the query can.")] = False,
     partitions: Annotated[int, typer.Option(metavar="N", min=1, help="Of the source of live events.")] = 1,
     *,
     model: ModelFlags,
@@ -57,7 +58,10 @@ def run(
         from nexmark.driver import RATE, Live, query_named, run_live, run_log
 
         chosen = query_named(query)
-        sizes = sizes_of(chosen.build, {"size": size, "slide": slide, "gap": gap})
+        sizes: dict[str, Any] = dict(sizes_of(chosen.build, {"size": size, "slide": slide, "gap": gap}))
+        if on_disk:
+            check_known(chosen.build, "on_disk", "--on-disk: this query keeps its state in memory")
+            sizes["on_disk"] = True
         if input is None:
             settings = model.settings(rate=event_rate or RATE, text=True, filler=False)
             run_live(chosen, Live(model=settings, rate=event_rate, partitions=partitions), out, sizes, flags)
@@ -70,9 +74,15 @@ def run(
 def sizes_of(build: Callable[..., Any], given: dict[str, str | None]) -> dict[str, int]:
     """The lengths that were given, in milliseconds; UserError for one that the query does not have."""
     sizes = {name: _milliseconds(name, text) for name, text in given.items() if text is not None}
-    if unknown := sorted(sizes.keys() - inspect.signature(build).parameters.keys()):
-        raise UserError(f"--{unknown[0]}: this query has no such length")
+    for name in sizes:
+        check_known(build, name, f"--{name}: this query has no such length")
     return sizes
+
+
+def check_known(build: Callable[..., Any], name: str, problem: str) -> None:
+    """UserError unless the query's function has such a keyword."""
+    if name not in inspect.signature(build).parameters:
+        raise UserError(problem)
 
 
 def _milliseconds(name: str, text: str) -> int:

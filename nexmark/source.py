@@ -117,8 +117,9 @@ class Maker(SourceReader):
         end = self._end(partition)
         while end is None or offset < end:
             whole = max(limit // self._of_cycle * self._cycle, limit)
-            positions = np.arange(offset, offset + whole if end is None else min(offset + whole, end))
-            block = self._block(positions * self._partitions + partition, limit, positions)
+            offsets = np.arange(offset, offset + whole if end is None else min(offset + whole, end))
+            positions = offsets if self._partitions == 1 else offsets * self._partitions + partition
+            block = self._block(positions, limit, offsets)
             if len(block.rows):
                 return block._replace(ended=end is not None and block.offset >= end)
             offset = block.offset
@@ -134,8 +135,9 @@ class Maker(SourceReader):
         found = found[:limit]
         if not len(found):
             return Block(empty(self._wanted.schema), end)
-        rows = self._rows(numbers[found], positions[found])
-        return Block(rows, end, watermark=self._watermark(int(positions[found[-1]])))
+        chosen = numbers.take(found)
+        places = chosen if numbers is positions else positions.take(found)
+        return Block(self._rows(chosen, places), end, watermark=self._watermark(int(places[-1])))
 
     def _watermark(self, last: int) -> int | None:
         if self._wanted.time != TIME:

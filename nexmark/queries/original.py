@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pyarrow as pa
 import pyarrow.compute as pc
 
 import seep
 from nexmark.queries.definition import reads
+from nexmark.queries.last_sales import LastSales
 from nexmark.queries.running_average import RunningAverage
 from nexmark.queries.winning_bids import winning_bids
 
@@ -74,16 +72,7 @@ def q5(bids: seep.Stream, size: int = 60 * SECOND, slide: int = SECOND) -> seep.
 @reads("Q6", auctions=_AUCTION, bids=_BID)
 def q6(auctions: seep.Stream, bids: seep.Stream) -> seep.Stream:
     """Average selling price by seller, over the last ten sales."""
-    sales = winning_bids(auctions, bids).select("prices", ["time", "auction", "seller", "price"]).key_by("seller")
-    schema = pa.schema([(name, pa.int64()) for name in ("time", "seller", "auction", "avg_price", "num")])
-    return sales.state_machine("last-ten", last_ten, schema, state_type=pa.list_(pa.int64()))
-
-
-def last_ten(prices: list[int] | None, sale: dict[str, Any]) -> tuple[list[int], dict[str, int]]:
-    """The prices of a seller's last ten sales, and their average."""
-    prices = [*(prices or []), sale["price"]][-10:]
-    average = {"avg_price": sum(prices) // len(prices), "num": len(prices)}
-    return prices, {"time": sale["time"], "seller": sale["seller"], "auction": sale["auction"], **average}
+    return winning_bids(auctions, bids).key_by("seller").apply("last-ten", LastSales)
 
 
 @reads("Q7", bids=_BID)

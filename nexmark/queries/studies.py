@@ -35,9 +35,10 @@ def nbq5(bids: seep.Stream, size: int = 60 * SECOND, slide: int = 10 * SECOND) -
 
 
 @reads("NBQ8", people=("id", "date_time"), auctions=("id", "seller", "date_time"))
-def nbq8(people: seep.Stream, auctions: seep.Stream, size: int = 12 * HOUR) -> seep.Stream:
+def nbq8(people: seep.Stream, auctions: seep.Stream, size: int = 12 * HOUR, on_disk: bool = False) -> seep.Stream:
     """Who registered, and sold something in the same window."""
-    sellers = people.key_by("id").join("new-sellers", auctions.key_by("seller"), window=seep.tumbling(size))
+    window = seep.tumbling(size)
+    sellers = people.key_by("id").join("new-sellers", auctions.key_by("seller"), window=window, on_disk=on_disk)
     names = {"person": "id", "auction": "id_right", "person_time": "date_time", "auction_time": "date_time_right"}
     return sellers.select("new-users", {**window_of("date_time", size), **names})
 

@@ -362,7 +362,7 @@ def _highest_total(words: Ints, width: int, first: int, mine: NDArray[np.bool_])
         there = (words[at + 1] > 0) & mine[row]
         total = words[at] if there else np.int64(_LEAST)
         highest = max(highest, total)
-    return highest
+    return highest  # type: ignore[return-value]
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -373,7 +373,7 @@ def _rows_with(highest: int, words: Ints, width: int, first: int, mine: NDArray[
         at = row * width + first
         if (words[at] == highest) & (words[at + 1] > 0) & mine[row]:
             if count == len(found):
-                return _all_rows_with(highest, words, width, first, mine)
+                return _all_rows_with(highest, words, width, first, mine)  # type: ignore[no-any-return]
             found[count] = row
             count += 1
     return found[:count]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,12 +14,15 @@ from numpy.typing import NDArray
 
 from primitives.errors import UserError
 from primitives.graph import Kind
+from primitives.state.container import State
 from primitives.state.rows import Rows
+from primitives.state.rows_on_disk import RowsOnDisk
 from seep.operators.base import Base
 from seep.operators.definition import Definition, Input, Setting
 from seep.operators.errors import naming
 from seep.operators.keyed import plain, plain_type
 from seep.operators.progress import Progress
+from seep.operators.room import Room
 from seep.operators.windows import Tumbling, grid_of
 from seep.protocol.logic import Logic, Piece
 from seep.query.times import Duration, event_times, length
@@ -140,6 +144,11 @@ class Join(Definition):
 
     kind: ClassVar[Kind] = Kind.STATEFUL
 
+    @property
+    def keeps_on_disk(self) -> bool:
+        """Whether rows are kept on disk, where there may be more of them than fit into memory."""
+        return bool(getattr(self, "on_disk", False))
+
     def output(self, operator: str, inputs: Sequence[Input]) -> pa.Schema:
         """See `Definition.output`."""
         _check_keys(operator, inputs)
@@ -156,10 +165,11 @@ class Join(Definition):
 
     def logic(self, setting: Setting) -> Logic[pa.RecordBatch]:
         """See `Definition.logic`."""
-        meeting = self.meeting(setting.inputs)
-        return _Joining(
-            setting, meeting, [Side(at, i, meeting, setting.slot_bits) for at, i in enumerate(setting.inputs)]
-        )
+        meeting, room = self.meeting(setting.inputs), None
+        if self.keeps_on_disk:
+            room = Share(setting.operator, setting.room or Room())
+        sides = [Side(at, given, meeting, setting.slot_bits, room) for at, given in enumerate(setting.inputs)]
+        return _Joining(setting, meeting, sides)
 
     @abstractmethod
     def meeting(self, inputs: Sequence[Input]) -> Meeting:
@@ -170,6 +180,8 @@ class Join(Definition):
 class UnboundedJoin(Join):
     """All pairs with the same key ever; so all rows of both sides are kept for good. Needs no event time."""
 
+    on_disk: bool = False
+
     def meeting(self, inputs: Sequence[Input]) -> Meeting:  # noqa: ARG002
         return Meeting()
 
@@ -179,6 +191,7 @@ class WindowJoin(Join):
     """Pairs with the same key in the same tumbling window; a window's rows are kept until it closes."""
 
     window: Tumbling
+    on_disk: bool = False
 
     def meeting(self, inputs: Sequence[Input]) -> Meeting:
         if not isinstance(self.window, Tumbling):
@@ -282,22 +295,38 @@ def with_keys(batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
 # --- logic ------------------------------------------------------------------------------------------------------------
 
 
+class Share(NamedTuple):
+    """What rows on disk have of a node: a place, and half of the memory for state."""
+
+    operator: str
+    room: Room
+
+
 class Side:
     """One of the two streams: its rows so far that may still meet others."""
 
-    def __init__(self, index: int, given: Input, meeting: Meeting, slot_bits: int) -> None:
+    kept: Rows | RowsOnDisk
+
+    def __init__(self, index: int, given: Input, meeting: Meeting, slot_bits: int, share: Share | None = None) -> None:
         self.index = index
         self.keys = given.keys
         self._time = given.time if meeting.timed else None
         self._meeting = meeting
         kinds = {field.name: plain_type(field.type) for field in given.schema}
-        self.kept = Rows(
-            ("left", "right")[index],
-            keys={name: kinds[name] for name in given.keys},
-            values={name: kind for name, kind in kinds.items() if name not in given.keys},
-            slot_bits=slot_bits,
-            bucket=lambda batch: meeting.bucket(self.times(batch)),
-        )
+        keys = {name: kinds[name] for name in given.keys}
+        values = {name: kind for name, kind in kinds.items() if name not in given.keys}
+        options: dict[str, Any] = {
+            "slot_bits": slot_bits,
+            "bucket": lambda batch: meeting.bucket(self.times(batch)),
+        }
+        name = ("left", "right")[index]
+        if share is None:
+            self.kept = Rows(name, keys, values, **options)
+            self.containers: tuple[State, ...] = (self.kept,)
+        else:
+            options |= {"place": partial(share.room.place, share.operator), "memory": share.room.memory // 4}
+            self.kept = RowsOnDisk(name, keys, values, **options)
+            self.containers = self.kept.containers
 
     def times(self, batch: pa.RecordBatch) -> Times:
         return np.zeros(len(batch), np.int64) if self._time is None else event_times(batch.column(self._time))
@@ -311,7 +340,7 @@ class _Joining(Base):
 
     def __init__(self, setting: Setting, meeting: Meeting, sides: Sequence[Side]) -> None:
         self._progress = Progress(setting.slot_bits)
-        super().__init__(setting, *(side.kept for side in sides), self._progress.state)
+        super().__init__(setting, *(each for side in sides for each in side.containers), self._progress.state)
         self._meeting = meeting
         self._sides = sides
         self._columns = columns_of(setting.inputs)

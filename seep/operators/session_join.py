@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from primitives.errors import UserError
 from primitives.graph import Edge
+from primitives.state.rows import Rows
 from seep.operators.agg import count
 from seep.operators.base import Base
 from seep.operators.definition import Input, Setting
@@ -80,7 +81,8 @@ class _Joining(Base):
         self._sessions = _session_windows(setting, self._both, gap)
         self._progress = Progress(setting.slot_bits)
         self._progress.state.name = "late"
-        super().__init__(setting, *self._sessions.containers, *(s.kept for s in self._sides), self._progress.state)
+        sides = [each for side in self._sides for each in side.containers]
+        super().__init__(setting, *self._sessions.containers, *sides, self._progress.state)
 
     def compute(self, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch | None:
         """See `Base.compute`."""
@@ -129,6 +131,7 @@ class _Joining(Base):
             within: np.ndarray[tuple[int], np.dtype[np.bool_]] = sessions.starts[which] <= times
             return within & (times < sessions.ends[which])
 
+        assert isinstance(side.kept, Rows)
         return side.kept.pop(sessions.keys, fits)
 
 

@@ -236,6 +236,7 @@ class Stream:
         window: Tumbling | Session | None = None,
         between: tuple[Duration, Duration] | None = None,
         lateness: Duration | None = None,
+        on_disk: bool = False,
         **options: Unpack[Options],
     ) -> Stream:
         """Pairs of rows with the same key: in the same window, or at most so far apart in event time, or all ever.
@@ -243,9 +244,9 @@ class Stream:
         With `between=(lower, upper)`, the right row's time is from left + lower to left + upper, and rows may come late
         by `lateness`. In a session, which rows of both sides make up, pairs come out when it has closed, with
         `window_start` and `window_end`. Without either, all rows are kept for good. Pairs have no event time:
-        `event_time` names one.
+        `event_time` names one. More rows than fit in memory are kept with `on_disk`, in windows or for good.
         """
-        definition = _join_of(name, window, between, lateness)
+        definition = _join_of(name, window, between, lateness, on_disk)
         return self._add(name, definition, options, right, keeps_time=False, runs_code=False)
 
     def apply(
@@ -361,23 +362,29 @@ def _highest_of(name: str, window: Window, column: str | None, aggregate: Mappin
 
 
 def _join_of(
-    name: str, window: Tumbling | Session | None, between: tuple[Duration, Duration] | None, lateness: Duration | None
+    name: str,
+    window: Tumbling | Session | None,
+    between: tuple[Duration, Duration] | None,
+    lateness: Duration | None,
+    on_disk: bool,
 ) -> Definition:
     if window is not None and between is not None:
         raise UserError(f"operator {name!r}: give window= or between=, not both")
     if lateness is not None and between is None:
         raise UserError(f"operator {name!r}: lateness= goes with between=; a window has its own, and others need none")
+    if on_disk and (between is not None or isinstance(window, Session)):
+        raise UserError(f"operator {name!r}: on_disk= is for joins in tumbling windows, or without any")
     if between is not None:
         return IntervalJoin(*between, lateness=0 if lateness is None else lateness)
     if window is None:
-        return UnboundedJoin()
+        return UnboundedJoin(on_disk)
     if isinstance(window, Session):
         return SessionJoin(window)
     if not isinstance(window, Tumbling):
         raise UserError(
             f"operator {name!r}: streams are joined in tumbling windows, in sessions, or with between=, not by {window}"
         )
-    return WindowJoin(window)
+    return WindowJoin(window, on_disk)
 
 
 def _given(parallelism: int | None, slot_bits: int | None) -> Options:

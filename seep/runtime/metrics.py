@@ -13,6 +13,7 @@ import numpy as np
 
 from primitives.graph import InstanceId
 from seep.runtime.comparison import NodeReport, compared, identity_of
+from seep.runtime.histogram import Histogram
 from seep.runtime.meter import Handed
 from seep.runtime.slot_counts import SlotCounts
 
@@ -103,6 +104,8 @@ class Metrics:
     _latencies: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_SAMPLE))
     #: (time, rows read so far) of the last seconds
     _progress: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=50))
+    #: of all committed epochs, however many they are
+    histogram: Histogram = field(default_factory=Histogram)
 
     def __post_init__(self, slot_bits: Mapping[str, int]) -> None:
         self.slots = SlotCounts(slot_bits)
@@ -122,6 +125,7 @@ class Metrics:
             if "slots" in each:
                 self.slots.take(identity, each["slots"], report["cores"])
             self._latencies.extend((now, latency) for latency in each["latencies"])
+            self.histogram.add(np.asarray(each["latencies"]))
         self._progress.append((now, self.rows_read))
 
     def drop(self, node: str) -> None:
@@ -177,6 +181,16 @@ class Metrics:
     def latencies(self, since: float = 0.0) -> list[float]:
         """Of all epochs that were heard of after a time, newest first; costs as much as there are of these."""
         return [latency for _, latency in takewhile(lambda each: each[0] > since, reversed(self._latencies))]
+
+    def timeline(self, begin: float, every: float = 0.25) -> list[dict[str, float]]:
+        """Latencies of epochs by when after a time they were heard of, in stretches of so many seconds; none is empty.
+
+        What it goes by is bounded: of a long run, it has the last part.
+        """
+        stretches: dict[int, list[float]] = {}
+        for heard, latency in self._latencies:
+            stretches.setdefault(int((heard - begin) // every), []).append(latency)
+        return [{"at": n * every, "epochs": len(of), **percentiles(of)} for n, of in sorted(stretches.items())]
 
     def instances(self) -> tuple[InstanceStatus, ...]:
         return tuple(_status(name, last) for name, last in sorted(self._instances.items()))

@@ -90,13 +90,17 @@ def make_report(
     rows: int,
     latency: Mapping[str, float],
     largest_gap: float,
+    latencies: Mapping[str, Any] | None = None,
     epochs: int | None = None,
     counters: Mapping[str, int] | None = None,
     vm_seconds: Mapping[str, float] | None = None,
     migrations: Sequence[Mapping[str, Any]] = (),
     failure: SeepError | None = None,
 ) -> dict[str, Any]:
-    """The report as plain data for JSON: `query`, `summary`, `migrations`, `events`, `series`. All times are seconds.
+    """The report as plain data for JSON. All times are seconds.
+
+    It has `query`, `summary`, `latencies` (of epochs: their `histogram`, and a `timeline` by quarters of a second),
+    `migrations`, `events` and `series`.
 
     `rows` were read by the sources; `latency` is that of the whole run; `largest_gap` is between two commits; `epochs`
     were committed, those of the last sample if not given.
@@ -123,6 +127,7 @@ def make_report(
             "counters": dict(counters or {}),
             "failure": None if failure is None else {"kind": _kind(failure), "text": str(failure)},
         },
+        "latencies": dict(latencies or {}),
         "migrations": [dict(each) for each in migrations],
         "events": [happening.to_json() for happening in happened],
         "series": [_point(sample) for sample in during],

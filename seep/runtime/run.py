@@ -243,12 +243,17 @@ class Run:
         """Events, time series and a summary, as plain data; while the run lasts and after it."""
         metrics = self._manager.metrics
         latency, counters = self._manager.ask(lambda _: (percentiles(metrics.latencies()), metrics.counters()))
+        begin = time.monotonic() - self.events.now
+        latencies = self._manager.ask(
+            lambda _: {"histogram": metrics.histogram.to_json(), "timeline": metrics.timeline(begin)}
+        )
         return make_report(
             self.program.name,
             self.events,
             self._recorder.samples,
             rows=self.rows_read,
             latency=latency,
+            latencies=latencies,
             largest_gap=self._manager.commits.largest_gap,
             epochs=self._manager.commits.epoch,
             counters=counters,

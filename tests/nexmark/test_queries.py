@@ -14,14 +14,19 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 import seep
+from nexmark.generator import Settings
+from nexmark.log import log
 from nexmark.queries import QUERIES
 from nexmark.results import in_order
+from nexmark.schema import LOG
 from nexmark.source import Logged
-from seep import sinks
+from nexmark.spark_source import Options, register
+from primitives.errors import UserError
+from seep import sinks, testing
 from seep.runtime.run import Run
 from seep.spark.session import Host, open_session
 from seep.storage.settings import StorageSettings
-from tests.nexmark.kit import EVENTS, SHORT, Logs, calmly, query_on, roughly, stateful, write_logs
+from tests.nexmark.kit import EVENTS, SHORT, SIZES, Logs, calmly, query_on, roughly, stateful, write_logs
 from tests.nexmark.oracle import Oracle
 
 Expected = Callable[[str], pa.Table]
@@ -64,9 +69,39 @@ def test_disorder_losses_and_moves_change_nothing(name: str, logs: Logs, expecte
     assert_same(roughly(name, logs.disordered, seed=len(name)), expected(name))
 
 
+def test_it_is_the_same_on_disk(logs: Logs, expected: Expected) -> None:
+    query = QUERIES["NBQ8"].between(
+        lambda wanted: Logged(wanted, logs.disordered), sinks.collect(), **SIZES["NBQ8"], on_disk=True
+    )
+    assert_same(in_order(testing.run(query, parallelism={"new-sellers": 2})["out"]), expected("NBQ8"))
+
+
 def test_windows_of_arrival_go_by_the_order_of_the_log(host: Host, logs: Logs) -> None:
     oracle = Oracle(SparkSession(host.context), logs.disordered)
     assert_same(roughly("Q12", logs.disordered, seed=1), in_order(oracle.result("Q12")))
+
+
+# --- the events as a source of Spark ----------------------------------------------------------------------------------
+
+
+def test_spark_reads_the_events_as_a_table_and_as_a_stream(host: Host, tmp_path: Path) -> None:
+    spark = SparkSession(host.context)
+    register(spark)
+    options = {"events": 3_000, "rate": 500, "partitions": 2, "outOfOrder": 100, "eventsPerBatch": 1_700, "seed": 9}
+    expected = pa.Table.from_batches(log(Settings(rate=500, group=100, seed=9), 3_000), LOG)
+    assert in_order(spark.read.format("nexmark").options(**options).load().toArrow()).equals(in_order(expected))
+    stream = spark.readStream.format("nexmark").options(**options).load()
+    out, checkpoint = str(tmp_path / "out"), str(tmp_path / "checkpoint")
+    for _ in range(2):  # a batch each
+        writer = stream.writeStream.format("parquet").option("checkpointLocation", checkpoint)
+        writer.trigger(once=True).start(out).awaitTermination()
+    assert in_order(spark.read.parquet(out).toArrow()).equals(in_order(expected))
+
+
+@pytest.mark.parametrize("wrong", [{"events": "many"}, {"partitions": "0"}, {"rate": "-1"}])
+def test_options_that_make_no_sense_are_refused(wrong: dict[str, str]) -> None:
+    with pytest.raises(UserError):
+        Options.of(wrong)
 
 
 # --- on real processes ------------------------------------------------------------------------------------------------
@@ -103,7 +138,7 @@ def befallen(name: str, what: str, host: Host, log: Path, gate: Path) -> pa.Tabl
     query = query_on(name, log, gate=gate)
     with seep.launch(query, host.context, **options(name, log)) as run:
         until(run, lambda: run.status().committed > 10)
-        for operator in stateful(query):
+        for operator in stateful(query) or ["out"] * (what == "kill"):
             befall(run, what, operator)
         gate.touch()
         assert run.wait(PATIENCE)

@@ -97,6 +97,23 @@ JOINS: list[tuple[Definition, Callable[[int, int], bool]]] = [
 def test_every_pair_comes_once_whatever_the_epochs_and_slots(
     join: Definition, meet: Callable[[int, int], bool], story: Story
 ) -> None:
+    check(join, meet, story)
+
+
+@pytest.mark.parametrize(
+    ("join", "meet"),
+    [
+        (UnboundedJoin(on_disk=True), lambda _l, _r: True),
+        (WindowJoin(Tumbling(7), on_disk=True), lambda one, other: one // 7 == other // 7),
+    ],
+)
+@settings(max_examples=2)
+@given(story=stories)
+def test_it_is_the_same_on_disk(join: Definition, meet: Callable[[int, int], bool], story: Story) -> None:
+    check(join, meet, story)
+
+
+def check(join: Definition, meet: Callable[[int, int], bool], story: Story) -> None:
     instances = Instances(join, [LEFT, RIGHT], count=2, seed=story.seed)
     out: list[Row] = []
     for epoch in range(EPOCHS):

@@ -192,6 +192,19 @@ def test_a_partition_at_its_end_does_not_hold_the_watermark_back() -> None:
     assert driver.read().watermark == numbers(1, 0, 10)["at"].to_numpy().max() - 1
 
 
+def test_a_reader_that_knows_what_is_to_come_says_the_watermark_itself() -> None:
+    class Knowing(Letters):
+        def read(self, partition: int, offset: Any, limit: int) -> Block:
+            block = super().read(partition, offset, min(limit, 5))
+            return block._replace(watermark=int(block.rows["n"][-1].as_py()) * 2)
+
+    driver = Driver(sources.custom(Knowing, SCHEMA, time="at"))
+    first, second = driver.read(), driver.read()
+    assert (first.watermark, second.watermark) == (4 * 2 - 1, 9 * 2 - 1)
+    again = driver.logic.reread(2, SlotSet.full(0), second.positions)
+    assert again.watermark == second.watermark
+
+
 def test_a_partition_that_has_not_been_read_holds_the_watermark_back() -> None:
     driver = Driver(generated(time="at", partitions=2), setting(1, rate=Rate(10)))
     assert driver.read().watermark == MIN_WATERMARK

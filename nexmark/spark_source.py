@@ -1,0 +1,129 @@
+"""Events as a data source of Spark: all of a log, or as a stream without end, in the columns of logs.
+
+register(spark)
+spark.readStream.format("nexmark").option("rate", 100_000).option("eventsPerBatch", 50_000).load()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+
+from nexmark.generator import Settings
+from nexmark.log import log_part
+from nexmark.schema import LOG
+from primitives.errors import UserError
+
+_EVENTS, _PER_BATCH = 100_000, 10_000
+#: Names of options, and of the settings that they are.
+_SETTINGS = {"seed": "seed", "rate": "rate", "dilation": "dilation", "inFlight": "in_flight", "outOfOrder": "group"}
+_TYPES = {pa.int8(): "tinyint", pa.int64(): "bigint", pa.string(): "string"}
+
+
+def register(spark: SparkSession) -> None:
+    """Makes the format known to a session."""
+    spark.dataSource.register(NexmarkSource)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a reader can be told, under these names in camel case."""
+
+    events: int  #: of a table; a stream ends with them only if they are given
+    per_batch: int  #: of a stream
+    partitions: int
+    settings: Settings
+    is_bounded: bool
+
+    @classmethod
+    def of(cls, given: Any) -> Options:
+        """Checked; `given` is the mapping of Spark, whose keys know no case."""
+        try:
+            numbers: dict[str, Any] = {
+                name: int(given.get(option)) for option, name in _SETTINGS.items() if given.get(option) is not None
+            }
+            events, batch = int(given.get("events", _EVENTS)), int(given.get("eventsPerBatch", _PER_BATCH))
+            partitions = int(given.get("partitions", 1))
+        except ValueError as reason:
+            raise UserError(f"an option of nexmark is no number: {reason}") from reason
+        if min(events, batch, partitions) < 1:
+            raise UserError("events, eventsPerBatch and partitions of nexmark are 1 or more")
+        texts: dict[str, Any] = {name: str(given.get(name, "true")).lower() == "true" for name in ("text", "filler")}
+        return cls(events, batch, partitions, Settings(**numbers, **texts), given.get("events") is not None)
+
+    @property
+    def last(self) -> int | None:
+        """How many events there are, if they end."""
+        return self.events if self.is_bounded else None
+
+    def parts(self, first: int, end: int) -> list[Part]:
+        """These positions, cut evenly."""
+        if first >= end:
+            return []
+        cuts = [first + (end - first) * part // self.partitions for part in range(self.partitions + 1)]
+        return [Part(low, high) for low, high in pairwise(cuts) if low < high]
+
+
+class NexmarkSource(DataSource):
+    """The format."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "nexmark"
+
+    def schema(self) -> str:
+        return ", ".join(f"{field.name} {_TYPES[field.type]}" for field in LOG)
+
+    def reader(self, schema: object) -> DataSourceReader:  # noqa: ARG002
+        return Table(Options.of(self.options))
+
+    def streamReader(self, schema: object) -> DataSourceStreamReader:  # noqa: ARG002
+        return Stream(Options.of(self.options))
+
+
+class Part(InputPartition):
+    """Events at positions from `first` to before `end`."""
+
+    def __init__(self, first: int, end: int) -> None:
+        self.first, self.end = first, end
+
+
+class Table(DataSourceReader):
+    """All events at once."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return self._options.parts(0, self._options.events)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Part)
+        return log_part(self._options.settings, partition.first, partition.end, self._options.events)
+
+
+class Stream(DataSourceStreamReader):
+    """So many events in each batch; an offset is the first position that was not read."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def initialOffset(self) -> dict[str, int]:
+        return {"position": 0}
+
+    def latestOffset(self, start: dict[str, int], limit: object) -> dict[str, int]:  # noqa: ARG002
+        end = start["position"] + self._options.per_batch
+        return {"position": end if self._options.last is None else min(end, self._options.last)}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        return self._options.parts(start["position"], end["position"])
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Part)
+        return log_part(self._options.settings, partition.first, partition.end, self._options.last)

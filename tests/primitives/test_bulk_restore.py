@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from primitives.chunk import Chunk
-from primitives.errors import Damaged
+from primitives.errors import Damaged, UserError
 from primitives.hashing import hash_keys
 from primitives.slots import SlotSet
 from primitives.state import frame as frame_module
@@ -213,3 +213,22 @@ def test_a_key_that_is_there_twice_is_named_and_what_was_before_it_stays_whole(m
         assert held(frame) == held(source)
         frame.restore([chunk])
         assert held(frame) == held(source)
+
+
+# --- rows that are appended -------------------------------------------------------------------------------------------
+
+
+def test_appended_rows_are_as_if_they_were_put() -> None:
+    rows = pa.record_batch({"id": pa.array(range(200_000), pa.int64()), "n": pa.array(range(200_000), pa.int64())})
+    appended, put = (Frame("counts", {"id": pa.int64()}, {"n": pa.int64()}) for _ in range(2))
+    for frame in (appended, put):
+        frame.put({"id": [-1]}, n=7)
+        frame.mark(3)
+    appended.reserve(len(rows))
+    appended.append(rows)
+    put.put(rows, n=rows["n"])
+    assert held(appended) == held(put)
+    assert appended.changed(3) == len(rows)
+    assert appended.rows_per_slot().tolist() == put.rows_per_slot().tolist()
+    with pytest.raises(UserError, match=r"state 'counts' is to append a row with the key {'id': -1}, which has one"):
+        appended.append(pa.record_batch({"id": [-1], "n": [0]}))

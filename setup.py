@@ -25,7 +25,7 @@ EXTRAS = {
     "cloud": ["boto3>=1.34", "google-cloud-compute>=1.19"],
     "disk": ["rocksdict>=0.3.29"],
     "dashboard": ["starlette>=0.40", "uvicorn>=0.30"],
-    "bench": ["matplotlib>=3.9"],
+    "bench": ["matplotlib>=3.9", "pandas>=2.2,<3"],  # pandas for Spark's own ways to keep state
     "dev": [
         "boto3>=1.34",  # the extra `cloud`, which the tests need whole
         "google-cloud-compute>=1.19",

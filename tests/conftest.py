@@ -29,6 +29,7 @@ LONG = (
     "tests/cli/test_wordcount.py",
     "tests/simulator/test_rules.py",
     "tests/vmpool/test_standalone.py",
+    "tests/nexmark/test_queries.py",
     "tests/lrb/test_query.py",
     "tests/lrb/test_run_command.py",
     "tests/runtime/test_replicas.py",

@@ -243,6 +243,7 @@ class _Running(Base):
 
     def __init__(self, setting: Setting, operator: Operator) -> None:
         context = Context(setting.operator, setting.slot_bits, setting.inputs, operator.version, setting.room)
+        self._context = context  # its room is there as long as somebody holds it
         with naming(setting.operator):
             containers, self._notifications = _open(operator, context)
         super().__init__(setting, *containers)

@@ -309,6 +309,7 @@ class Side:
 
     def __init__(self, index: int, given: Input, meeting: Meeting, slot_bits: int, share: Share | None = None) -> None:
         self.index = index
+        self.share = share  #: a room of its own is there as long as somebody holds it
         self.keys = given.keys
         self._time = given.time if meeting.timed else None
         self._meeting = meeting

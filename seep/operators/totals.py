@@ -27,8 +27,8 @@ class Totals(Base):
         self._at_end = at_end
         self._totals: Frame | Disk
         if on_disk:
-            room = setting.room or Room()
-            self._totals = aggregates.disk("totals", keys.kinds, room, slot_bits=setting.slot_bits)
+            self._room = setting.room or Room()  # one of its own is there as long as somebody holds it
+            self._totals = aggregates.disk("totals", keys.kinds, self._room, slot_bits=setting.slot_bits)
         else:
             self._totals = aggregates.frame("totals", keys.kinds, slot_bits=setting.slot_bits)
         super().__init__(setting, self._totals)

@@ -13,6 +13,7 @@ from primitives.errors import UserError
 from seep.operators.context import Context
 from seep.operators.definition import Input
 from seep.operators.room import Room
+from seep.testing import run
 
 KEYED = Input(pa.schema([("k", pa.int64()), ("n", pa.int64())]), keys=("k",))
 
@@ -80,3 +81,12 @@ def test_state_of_windows_is_never_on_disk() -> None:
     source = query.source("numbers", seep.sources.memory([pa.record_batch({"k": [1], "t": [1]})], time="t"))
     with pytest.raises((TypeError, UserError), match="on_disk"):
         source.key_by("k").window(seep.tumbling(5)).aggregate("counter", on_disk=True)  # type: ignore[arg-type]
+
+
+def test_a_room_of_its_own_is_there_as_long_as_its_operator() -> None:
+    """In this process no node gives one; checkpoints write into its directory."""
+    query = seep.Query("own-room")
+    numbers = pa.table({"k": [n % 50 for n in range(3_000)]})
+    rows = query.source("numbers", seep.sources.memory(numbers, partitions=1)).key_by("k")
+    rows.aggregate("counter", emit="end", on_disk=True, n=seep.count()).sink("out", seep.sinks.collect())
+    assert run(query, rows_per_epoch=200)["out"]["n"].to_pylist() == [60] * 50

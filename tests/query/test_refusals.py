@@ -330,7 +330,12 @@ def test_a_join_with_what_is_no_stream(words: Stream) -> None:
     [
         ({"window": seep.tumbling("1 s"), "between": ("0 s", "1 s")}, "give window= or between=, not both"),
         ({"lateness": "1 s"}, "lateness= goes with between="),
-        ({"window": seep.sliding("2 s", "1 s")}, "streams are joined in tumbling windows, or with between="),
+        (
+            {"window": seep.sliding("2 s", "1 s")},
+            "streams are joined in tumbling windows, in sessions, or with between=",
+        ),
+        ({"between": ("0 s", "1 s"), "on_disk": True}, "on_disk= is for joins in tumbling windows"),
+        ({"window": seep.session("2 s"), "on_disk": True}, "on_disk= is for joins in tumbling windows"),
         ({"between": ("2 s", "1 s")}, "exchange lower and upper"),
     ],
 )

@@ -227,7 +227,7 @@ def test_rows_are_the_same_wherever_reading_stops_or_begins_again(tmp_path: Path
     for partition in range(2):
         at, ended = 0, False
         while not ended:
-            rows, at, ended = reader.read(partition, at, 70)
+            rows, at, ended, _ = reader.read(partition, at, 70)
             found += rows["n"].to_pylist()
             reader.read(partition, max(at - 100, 0), 3)  # elsewhere in between
     assert found == list(range(1000))

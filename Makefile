@@ -32,8 +32,11 @@ lint: setup ## ruff (rules and format) and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-demo: setup ## the word count of the SEEP paper on local Spark; its counter is killed, recovers, and is checked
-	$(BIN)/seep wordcount --seconds 30 --chaos 'kill:counter@12s'
+demo: setup ## Linear Road on small VMs for a minute: scales out, loses a node, is checked against a reference, and drawn
+	@mkdir -p build
+	$(BIN)/seep lrb run --xways 60 --speed 10 --minutes 10 --policy config/linear-road.yaml \
+		--chaos 'kill:toll_assessment[0]@45s' --check --report build/linear-road.json
+	$(BIN)/seep report plot build/linear-road.json
 
 simulate: setup ## a narrated run of a small query, simulated: it loses a node, recovers and scales out
 	$(BIN)/python -m seep.simulator demo

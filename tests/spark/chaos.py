@@ -142,7 +142,7 @@ def story(host: Host, home: Path) -> dict[str, Any]:
         before = len(run.events.of("persisted"))
         wait_until(lambda: len(run.events.of("persisted")) > before)
         more_read(run, ROWS // 4)  # which no checkpoint has
-        lost, read = len(run.events.of("node lost")), run.rows_read
+        healed, read = bool(run.events.of("recovered")), run.rows_read
     for file in range(FILES, FILES + LATER):
         write_file(home / "files", file)
     with seep.launch(windows(spark, home, sink), spark, **stored, restore="latest") as run:
@@ -151,11 +151,10 @@ def story(host: Host, home: Path) -> dict[str, Any]:
         run.wait(240)
         written.query.processAllAvailable()
         written.query.stop()
-        lost += len(run.events.of("node lost"))
-        again = run.rows_read
+        healed_again, again = bool(run.events.of("recovered")), run.rows_read
     return {
         "equal": written.all() == expected(FILES + LATER),
-        "lost": lost,
+        "healed": [healed, healed_again],
         "read": [0 < read < FILES * ROWS, again == (FILES + LATER) * ROWS],
         "refused": refused(spark, home),
     }

@@ -27,6 +27,7 @@ from seep.operators.keyed import check_keyed, key_columns, key_types, plain_sche
 from seep.operators.keys import Keys
 from seep.operators.panes import Panes
 from seep.operators.progress import Progress
+from seep.operators.sliding import NO_STEPS, Steps, slide
 from seep.operators.windows import Grid, Sliding, Tumbling, grid_of
 from seep.protocol.logic import Logic, Piece
 from seep.protocol.messages import MAX_WATERMARK
@@ -196,15 +197,6 @@ class HighestKeys(Definition):
         return _HighestKeys(setting, self)
 
 
-class Steps(NamedTuple):
-    """What changes in totals, in order of time: from the first window on that ends then, or later."""
-
-    times: Ints
-    rows: Ints  #: of the frame
-    amounts: Ints
-    parts: Ints  #: 1 for what comes in, -1 for what leaves
-
-
 class Found(NamedTuple):
     """What was the highest: in which window, by its end, which row of the frame, and how much."""
 
@@ -236,7 +228,7 @@ class _HighestKeys(Base):
         parts = [*self._straggling(piece, previous), *self._entering(piece), *self._left(piece)]
         if not parts and (not len(self._totals) or piece.watermark == MAX_WATERMARK):
             return None
-        steps = Steps(*map(np.concatenate, zip(*parts, strict=True))) if parts else _NO_STEPS
+        steps = Steps(*map(np.concatenate, zip(*parts, strict=True))) if parts else NO_STEPS
         order = np.argsort(steps.times, kind="stable")
         steps = Steps(*(each[order] for each in steps))
         found = self._slide(steps, previous, piece)
@@ -291,7 +283,7 @@ class _HighestKeys(Base):
         first = int(self._grid.next_end(np.array([begin]))[0])
         windows = first, last, self._grid.slide
         mine = self._mine(piece.slots, place.end)
-        return Found(*_slide(steps, place.words, place.width, place.first, mine, windows))
+        return Found(*slide(steps, place.words, place.width, place.first, mine, windows))
 
     def _mine(self, slots: SlotSet, end: int) -> NDArray[np.bool_]:
         """Which rows of the frame belong to some slots: mostly all."""
@@ -314,87 +306,6 @@ class _HighestKeys(Base):
         rows = steps.rows[steps.parts < 0]
         if len(rows):
             self._totals.delete_rows(rows[self._totals.column(_PARTS)[rows] == 0])
-
-
-_NO_STEPS = Steps(*(np.empty(0, np.int64) for _ in Steps._fields))
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _slide(
-    steps: Steps,
-    words: Ints,
-    width: int,
-    first: int,
-    mine: NDArray[np.bool_],
-    windows: tuple[int, int, int],
-) -> tuple[Ints, Ints, Ints]:
-    """Takes all steps; the highest totals at each end of a window, from the first to the last."""
-    found, count, done = np.empty((64, 3), np.int64), 0, 0
-    end, last, slide = windows
-    while end <= last:
-        while done < len(steps.times) and steps.times[done] <= end:
-            _take(steps, done, words, width, first)
-            done += 1
-        highest = _highest_total(words, width, first, mine)
-        if highest > _LEAST:
-            rows = _rows_with(highest, words, width, first, mine)
-            if count + len(rows) > len(found):
-                found = np.concatenate((found, np.empty((len(found) + len(rows), 3), np.int64)))
-            found[count : count + len(rows), 0], found[count : count + len(rows), 2] = end, highest
-            found[count : count + len(rows), 1] = rows
-            count += len(rows)
-            end += slide
-        elif done < len(steps.times):  # nothing is in the window, nor in those before the next step
-            end += (steps.times[done] - end + slide - 1) // slide * slide
-        else:
-            break
-    for at in range(done, len(steps.times)):
-        _take(steps, at, words, width, first)
-    return found[:count, 0].copy(), found[:count, 1].copy(), found[:count, 2].copy()
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _highest_total(words: Ints, width: int, first: int, mine: NDArray[np.bool_]) -> int:
-    """Without branches, as whether a row is in the window is hard to predict."""
-    highest = np.int64(_LEAST)
-    for row in range(len(mine)):
-        at = row * width + first
-        there = (words[at + 1] > 0) & mine[row]
-        total = words[at] if there else np.int64(_LEAST)
-        highest = max(highest, total)
-    return highest  # type: ignore[return-value]
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _rows_with(highest: int, words: Ints, width: int, first: int, mine: NDArray[np.bool_]) -> Ints:
-    """A function of its own, as the loop is twenty times slower where arrays change hands around it."""
-    found, count = np.empty(16, np.int64), 0
-    for row in range(len(mine)):
-        at = row * width + first
-        if (words[at] == highest) & (words[at + 1] > 0) & mine[row]:
-            if count == len(found):
-                return _all_rows_with(highest, words, width, first, mine)  # type: ignore[no-any-return]
-            found[count] = row
-            count += 1
-    return found[:count]
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _all_rows_with(highest: int, words: Ints, width: int, first: int, mine: NDArray[np.bool_]) -> Ints:
-    """Where they are many."""
-    found, count = np.empty(len(mine), np.int64), 0
-    for row in range(len(mine)):
-        at = row * width + first
-        found[count] = row
-        count += (words[at] == highest) & (words[at + 1] > 0) & mine[row]
-    return found[:count]
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _take(steps: Steps, at: int, words: Ints, width: int, first: int) -> None:
-    place = steps.rows[at] * width + first
-    words[place] += steps.amounts[at]
-    words[place + 1] += steps.parts[at]
 
 
 # --- what is checked --------------------------------------------------------------------------------------------------

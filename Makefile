@@ -17,10 +17,10 @@ export PIP_NO_INPUT := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint demo simulate soak acceptance bench lock clean
+.PHONY: help setup test lint demo simulate soak acceptance test-kafka bench lock clean
 
 help: ## list these commands
-	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-8s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-10s %s\n", $$1, $$2 }'
 
 setup: $(STAMP) ## create .venv with the locked dependencies and the project in it (again only when they change)
 
@@ -43,6 +43,9 @@ simulate: setup ## a narrated run of a small query, simulated: it loses a node, 
 
 soak: setup ## simulate SCHEDULES=100000 random schedules with faults from SEED=1 on
 	$(BIN)/python -m seep.simulator soak --schedules $(SCHEDULES) --seed $(SEED)
+
+test-kafka: setup ## a real Kafka broker and Spark's connector, where the registry answers; elsewhere it says that it was not run
+	$(BIN)/python -m pytest -m kafka -rs -p no:xdist tests/kafka
 
 acceptance: setup ## the workloads at full size, minutes each, compared row for row: not a part of make test
 	$(BIN)/python -m pytest -m acceptance --durations 0

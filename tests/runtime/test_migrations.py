@@ -81,8 +81,8 @@ def test_each_strategy_moves_all_slots_in_its_steps(host: Host, strategy: Strate
 
 
 def test_many_steps_are_as_quick_as_epochs_and_not_as_rounds(host: Host) -> None:
-    """A step is announced with the commit of the one before: a few epochs later, where a round takes ten."""
-    with running(host, epoch=0.005) as run:
+    """A step is announced with the commit of the one before; on a busy machine at least the quickest shows it."""
+    with running(host) as run:
         committed(run, 20)
         handle = run.migrate("counter", {1: range(24)}, "fluid")
         done(handle)

@@ -91,6 +91,7 @@ def test_what_makes_no_rating_is_refused(arguments: list[str], words: str) -> No
     assert words in answer.output
 
 
+@pytest.mark.acceptance
 def test_a_small_rating_on_real_processes() -> None:
     options = ("--xways", "3", "--minutes", "10", "--measured", "2", "--warm-up", "1", "--json")
     with seep("lrb", "rate", *options) as command:

@@ -34,6 +34,8 @@ OPERATORS = ("feeder", "forwarder", "toll_calculator", "toll_assessment", "toll_
 VEHICLES = 600
 #: Tuples per second, of which there are enough for a minute.
 RATE = 400
+#: Tuples that bring dozens of each output.
+ENOUGH = 4_000
 
 
 class Files(NamedTuple):
@@ -70,7 +72,8 @@ def running(host: Host, files: Files, out: Path, **options: Any) -> Iterator[Run
 
 
 def check(run: Run, files: Files, out: Path) -> None:
-    """Ends the input of a run, and compares."""
+    """Ends the input of a run once there is something of each output, and compares."""
+    wait_until(lambda: run.rows_read > ENOUGH)
     run.finish()
     assert run.wait(60)
     write_outputs(out, *outputs(answers_of(out)))

@@ -107,7 +107,7 @@ def test_every_pair_comes_once_whatever_the_epochs_and_slots(
         (WindowJoin(Tumbling(7), on_disk=True), lambda one, other: one // 7 == other // 7),
     ],
 )
-@settings(max_examples=2)
+@settings(max_examples=1)
 @given(story=stories)
 def test_it_is_the_same_on_disk(join: Definition, meet: Callable[[int, int], bool], story: Story) -> None:
     check(join, meet, story)

@@ -91,6 +91,7 @@ def test_a_killed_driver_is_followed_by_a_run_that_goes_on_exactly(tmp_path: Pat
     assert left, "the first driver had a JVM"
 
 
+@pytest.mark.acceptance
 def test_the_command_line_restores_at_another_parallelism(tmp_path: Path) -> None:
     """The user's view of it: `seep run FILE:QUERY --storage … --restore latest`."""
     module = tmp_path / "job.py"

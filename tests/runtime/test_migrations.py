@@ -119,7 +119,7 @@ def test_a_migration_that_is_prepared_ahead_is_effective_at_its_epoch(host: Host
 def test_vms_for_a_migration_that_is_prepared_ahead_are_got_ready_before_its_epoch(host: Host) -> None:
     pool = PoolSettings(size=0, reserve=0, provisioning_delay=1.0)
     with start(host, counting(), rate=seep.Rate(RATE), pool=pool) as run:
-        epoch = run.status().ticked + 1_500  # half a minute, where it takes a few seconds to have a VM
+        epoch = run.status().ticked + 700  # 14 seconds, where it takes two or three to have a VM
         handle = run.migrate("counter", {1: range(4)}, "all-at-once", epoch=epoch)
         idle(run)
         assert handle.progress.state is State.WAITING

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -36,6 +38,7 @@ def test_a_query_survives_the_loss_of_an_executor_with_all_its_nodes(tmp_path: P
     assert told["hosts"], "no node was left"
 
 
+@pytest.mark.acceptance
 def test_a_query_grows_onto_a_new_vm_and_outlives_the_loss_of_it_which_is_replaced(tmp_path: Path) -> None:
     told = outcome("tests.runtime.on_standalone_vms", tmp_path)
     assert told["equal"]

@@ -40,11 +40,13 @@ def test_results_are_exact_row_for_row_whatever_fails_and_whoever_restarts(tmp_p
     }
 
 
+@pytest.mark.acceptance
 def test_tasks_on_the_executors_of_a_cluster_push_to_nodes_on_others(tmp_path: Path) -> None:
     told = told_by("tests.spark.in_on_standalone", tmp_path)
     assert told == {"exact": [True, True], "hosts": ["127.0.0.2", "127.0.0.3"]}
 
 
+@pytest.mark.acceptance
 def test_the_example_runs_with_spark_submit(tmp_path: Path) -> None:
     submit = shutil.which("spark-submit", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
     assert submit is not None

@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.spark.small import SUBMITTED
 
 ROOT = Path(__file__).parents[2]

@@ -34,7 +34,7 @@ lint: setup ## ruff (rules and format) and mypy
 
 demo: setup ## Linear Road on small VMs for a minute: scales out, loses a node, is checked against a reference, and drawn
 	@mkdir -p build
-	$(BIN)/seep lrb run --xways 60 --speed 10 --minutes 10 --policy config/linear-road.yaml \
+	$(BIN)/seep lrb run --xways 48 --speed 10 --minutes 10 --policy config/linear-road.yaml \
 		--chaos 'kill:toll_assessment[0]@45s' --check --report build/linear-road.json
 	$(BIN)/seep report plot build/linear-road.json
 

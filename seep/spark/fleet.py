@@ -21,7 +21,7 @@ from primitives.errors import EnvironmentFault
 from seep.spark.bootstrap import node_task
 from seep.spark.order import NodeOrder, carry_out
 from seep.spark.process import Process
-from seep.spark.reason import CANCELLED, reason_of_exception
+from seep.spark.reason import CANCELLED, reason_of, reason_of_exception
 from seep.spark.shipping import is_local, loose_modules, packed, ship, travel_by_value
 
 #: Seconds between two looks at what is left, while stopping.
@@ -99,6 +99,11 @@ class Fleet:
             over = [job.ended for job in self._jobs.values() if job.ended and not job.cancelled]
         for ended in over:
             raise EnvironmentFault(f"node {ended.order} did not start: {ended.reason or 'it ended by itself'}")
+
+    def failures(self, order: str) -> tuple[str, ...]:
+        """Why attempts of this order have failed so far, in turn; the last one may have been followed by another."""
+        errors = [task.errorMessage() for task in self._tasks(order)]
+        return tuple(reason_of(error.get()) for error in errors if error.isDefined())
 
     def stop(self, timeout: float = 10.0) -> tuple[str, ...]:
         """Ends all and waits until no node is left; the orders of which one still is after `timeout`."""

@@ -1,4 +1,4 @@
-"""A driver in a process of its own, for tests that end it: `driver.py DIRECTORY`.
+"""A driver in a process of its own, for tests that end it or need another master: `driver.py DIRECTORY [MASTER]`.
 
 Starts three nodes, prints a line of JSON for each thing that happens, and stops when its input ends.
 """
@@ -21,14 +21,15 @@ def say(**what: object) -> None:
     sys.stdout.flush()
 
 
-def main(directory: str) -> None:
-    with open_session() as host:
+def main(directory: str, master: str | None = None) -> None:
+    with open_session(master=master) as host:
         capacity = await_capacity(host.context, 4, 60.0)
         fleet = Fleet(
             host.context, beacon(), directory, query="test", on_ended=lambda it: say(ended=it.order, reason=it.reason)
         )
         say(orders=fleet.start(3), slots=capacity.slots, jvms=children([os.getpid()]))
-        sys.stdin.read()
+        for line in sys.stdin:
+            say(failures=fleet.failures(line.strip()))
         say(left=fleet.stop(30.0))
 
 

@@ -1,4 +1,4 @@
-"""Drivers in processes of their own, ended in every way."""
+"""Drivers in processes of their own: on a Standalone cluster that loses an executor, and ended in every way."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from seep.spark.process import Process
+from seep.spark.standalone import LocalCluster
 from tests.spark.beacons import await_beacon, eventually
 
 ROOT = Path(__file__).parents[2]
@@ -23,10 +24,10 @@ ROOT = Path(__file__).parents[2]
 class Driver:
     """A running `driver.py`; its files and those of its Spark are below `directory`."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *arguments: str) -> None:
         self.directory = directory
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.driver", str(directory)],
+            [sys.executable, "-m", "tests.spark.driver", str(directory), *arguments],
             cwd=ROOT,
             env=os.environ | {"TMPDIR": str(directory)},
             stdin=subprocess.PIPE,
@@ -44,10 +45,16 @@ class Driver:
         said: dict[str, Any] = json.loads(line)
         return said
 
+    def asked(self, question: str) -> dict[str, Any]:
+        assert self.process.stdin
+        self.process.stdin.write(question + "\n")
+        self.process.stdin.flush()
+        return self.says()
+
 
 @contextmanager
-def driver(directory: Path) -> Iterator[Driver]:
-    running = Driver(directory)
+def driver(directory: Path, *arguments: str) -> Iterator[Driver]:
+    running = Driver(directory, *arguments)
     try:
         yield running
     finally:
@@ -77,3 +84,29 @@ def test_a_driver_that_stops_leaves_no_file(tmp_path: Path) -> None:
         assert json.loads(output.splitlines()[-1]) == {"left": []}
         assert errors == ""
     assert {path.name for path in tmp_path.iterdir()} == {f"{order}.0" for order in orders}
+
+
+@pytest.mark.acceptance
+def test_a_node_on_a_lost_executor_comes_again_on_the_interface_of_another(tmp_path: Path) -> None:
+    with LocalCluster(workers=2, cores=2) as cluster:
+        with driver(tmp_path, cluster.master) as running:
+            said = running.says()
+            assert said["slots"] == 4
+            first = {order: await_beacon(tmp_path, order) for order in said["orders"]}
+            assert {node.host for node in first.values()} == set(cluster.hosts)
+
+            lost = next(iter(first.values())).host
+            [executor] = cluster.executors()[lost]
+            os.kill(executor, signal.SIGKILL)
+            hit = [order for order, node in first.items() if node.host == lost]
+            again = {order: await_beacon(tmp_path, order, attempt=1) for order in hit}
+
+            assert not any(first[order].process.alive() for order in hit)
+            assert all(node.process.alive() for node in again.values())
+            assert all("executor" in running.asked(order)["failures"][0] for order in hit)
+            output, errors = running.process.communicate(timeout=120)
+            assert running.process.returncode == 0, errors
+            assert json.loads(output.splitlines()[-1]) == {"left": []}
+        daemons = [Process.of(daemon.pid) for daemon in cluster._daemons.values()]
+    assert not any(process.alive() for process in daemons)
+    assert not cluster._directory.exists()

@@ -137,7 +137,9 @@ class Fleet:
         self._on_ended(job.ended)
 
     def _run(self, order: str) -> None:
-        self._context.setJobGroup(self._group(order), self._description, interruptOnCancel=True)
+        # Never interrupted: where a task is just starting its worker then, Spark takes its Python daemon for dead, and
+        # ends it together with all other nodes of that executor.
+        self._context.setJobGroup(self._group(order), self._description, interruptOnCancel=False)
         task = node_task(self._shipment, self._payload, order)
         self._context.parallelize([None], 1).mapPartitions(task).collect()
 

@@ -91,15 +91,29 @@ def wait_until(
         time.sleep(0.02)
 
 
+def awaited(run: Run, condition: Callable[[], bool]) -> None:
+    """Waits for something that a run brings about; a run that has failed, or does not, tells all that happened."""
+
+    def reached() -> bool:
+        assert run.failure is None, told(run)
+        return condition()
+
+    wait_until(reached, why=lambda: told(run))
+
+
+def told(run: Run) -> str:
+    return "\n".join(f"{event.at:8.3f} {event}" for event in run.events)
+
+
 def committed(run: Run, epochs: int) -> None:
     """Waits until the query is so many epochs further, and no checkpoint is younger than a whole interval."""
     goal = run.status().committed + epochs
-    wait_until(lambda: run.status().committed >= goal)
+    awaited(run, lambda: run.status().committed >= goal)
 
 
 def idle(run: Run, nodes: int = 1) -> None:
-    wait_until(lambda: run.status().idle_nodes >= nodes)
+    awaited(run, lambda: run.status().idle_nodes >= nodes)
 
 
 def recovered(run: Run, times: int = 1) -> None:
-    wait_until(lambda: len(run.events.of("recovered")) >= times)
+    awaited(run, lambda: len(run.events.of("recovered")) >= times)

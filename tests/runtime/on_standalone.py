@@ -12,12 +12,13 @@ import sys
 
 import seep
 from seep.spark.standalone import LocalCluster
-from tests.runtime.counting import RATE, committed, counting, expected, found, recovered, wait_until
+from tests.runtime.counting import RATE, committed, counting, expected, found, idle, recovered
 
 
 def main() -> None:
     with LocalCluster(workers=2, cores=4) as cluster:
-        options = {"epoch": 0.05, "checkpoint": 0.5, "start_timeout": 120.0}
+        # more nodes than one executor has slots: there is always a node on the other for the backup
+        options = {"nodes": 6, "epoch": 0.05, "checkpoint": 0.5, "start_timeout": 120.0}
         with seep.launch(counting(), master=cluster.master, rate=seep.Rate(RATE), **options) as run:
             committed(run, 30)
             host = run.nodes[run.placement["counter[0]"]].vm
@@ -25,7 +26,7 @@ def main() -> None:
             os.kill(executor, signal.SIGKILL)
             recovered(run)
             committed(run, 20)
-            wait_until(lambda: run.status().idle_nodes > 0)
+            idle(run)
             hosts = {record.vm for record in run.nodes.values()}
             run.finish()
             run.wait(120)

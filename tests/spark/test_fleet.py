@@ -102,6 +102,17 @@ def test_an_order_that_is_cancelled_before_its_node_registers_is_ended_by_spark_
     assert eventually(lambda: not node.process.alive(), 60.0)
 
 
+def test_nodes_that_are_cancelled_while_they_start_take_no_other_with_them(nodes: Nodes) -> None:
+    """Spark takes a task that is interrupted just then for a dead daemon, and ends all nodes of that executor."""
+    [(kept, node)] = nodes.start(1).items()
+    for milliseconds in range(60):
+        [order] = nodes.fleet.start(1)
+        time.sleep(milliseconds / 1000)
+        nodes.fleet.cancel(order)
+    assert node.process.alive()
+    assert kept not in nodes.ended
+
+
 def test_stop_returns_when_no_node_is_left_registered_or_not(host: Host, tmp_path: Path) -> None:
     nodes = Nodes(host, tmp_path)
     known = list(nodes.start(2).values())

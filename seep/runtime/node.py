@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -384,6 +385,15 @@ def _ignore(_: object) -> None:
 
 def prepare_process() -> None:
     """Makes this process ready for many short waits: kernels loaded, no long pauses, threads that give way quickly."""
+    _load_kernels()
+    sys.setswitchinterval(SWITCH_INTERVAL)
+    gc.collect()
+    gc.freeze()
+
+
+@cache
+def _load_kernels() -> None:
+    """Once: what is forked from a process that has them has them, too."""
     from primitives import regroup
     from primitives.state import frame, rows
 
@@ -391,6 +401,3 @@ def prepare_process() -> None:
     rows.warm_up()
     regroup.warm_up()
     warm_up_counting()
-    sys.setswitchinterval(SWITCH_INTERVAL)
-    gc.collect()
-    gc.freeze()

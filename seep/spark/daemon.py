@@ -28,9 +28,9 @@ def main() -> None:
 
 
 def leave_out_archives() -> None:
-    """Takes Spark's zips of pyspark off the path where pyspark is installed: every fork would read their lists anew."""
+    """Takes Spark's zips and jar off the path where pyspark is installed: every fork would read their lists anew."""
     path = sys.path[:]
-    sys.path[:] = [place for place in path if not place.endswith(".zip")]
+    sys.path[:] = [place for place in path if not place.endswith((".zip", ".jar"))]
     if importlib.util.find_spec("pyspark") is None or importlib.util.find_spec("py4j") is None:
         sys.path[:] = path
     for place in sys.path_importer_cache.keys() - set(sys.path):

@@ -24,6 +24,11 @@ from seep.spark.process import Process
 from seep.spark.reason import CANCELLED, reason_of, reason_of_exception
 from seep.spark.shipping import is_local, loose_modules, packed, ship, travel_by_value
 
+#: Set in the environment of nodes, and of no other tasks. Spark keeps a Python daemon for each environment, and ends
+#: it with all its processes when a task of it is interrupted at the wrong moment, as those of streaming queries are.
+_OWN_DAEMON = "SEEP_NODE"
+#: Held while it is set: the environment belongs to the session.
+_environment = threading.Lock()
 #: Seconds between two looks at what is left, while stopping.
 _POLL = 0.01
 #: More attempts than Spark makes of any task.
@@ -141,7 +146,12 @@ class Fleet:
         # ends it together with all other nodes of that executor.
         self._context.setJobGroup(self._group(order), self._description, interruptOnCancel=False)
         task = node_task(self._shipment, self._payload, order)
-        self._context.parallelize([None], 1).mapPartitions(task).collect()
+        job = self._context.parallelize([None], 1).mapPartitions(task)
+        with _environment:
+            self._context.environment[_OWN_DAEMON] = "1"
+            job._jrdd  # noqa: B018  # made now, with a copy of the environment
+            del self._context.environment[_OWN_DAEMON]
+        job.collect()
 
     def _lives(self, order: str) -> bool:
         """Whether something is left of it; the job of a cancelled order is over before its task is."""

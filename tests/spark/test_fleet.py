@@ -6,10 +6,12 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from pyspark import InheritableThread
 
 from primitives.errors import EnvironmentFault, UserError
 from seep.spark.address import driver_host, driver_interface
@@ -109,6 +111,25 @@ def test_nodes_that_are_cancelled_while_they_start_take_no_other_with_them(nodes
         [order] = nodes.fleet.start(1)
         time.sleep(milliseconds / 1000)
         nodes.fleet.cancel(order)
+    assert node.process.alive()
+    assert kept not in nodes.ended
+
+
+def test_tasks_of_others_that_are_interrupted_while_they_start_take_no_node_with_them(nodes: Nodes) -> None:
+    [(kept, node)] = nodes.start(1).items()
+    context = nodes.host.context
+
+    def work() -> None:
+        context.setJobGroup("of others", "interrupted", interruptOnCancel=True)
+        with suppress(Exception):
+            context.parallelize([None], 1).mapPartitions(lambda _: ()).collect()
+
+    for milliseconds in range(10, 50, 5):
+        job = InheritableThread(target=work)
+        job.start()
+        time.sleep(milliseconds / 1000)
+        context.cancelJobGroup("of others")
+        job.join()
     assert node.process.alive()
     assert kept not in nodes.ended
 

@@ -68,7 +68,7 @@ clean: ## remove all that these commands made, .venv included
 
 $(STAMP): requirements.lock setup.py | $(BIN)/python
 	@echo 'installing the locked dependencies into $(VENV) (about a minute; pyspark alone is 0.4 GB)'
-	@$(BIN)/python -m pip install --quiet --requirement requirements.lock
+	@$(BIN)/python -m pip install --quiet --no-compile --requirement requirements.lock
 	@PYTHONWARNINGS='ignore:Editable installation' \
 		$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@echo 'compiling what Numba compiles, once'

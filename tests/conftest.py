@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 
-# The first example of a test may compile a Numba kernel, which takes longer than any deadline that would be of use.
-# Everything else stays as Hypothesis has it, its own settings for CI included.
-settings.register_profile("seep", settings(), deadline=None)
+# The first example of a test may compile a Numba kernel, which takes longer than any deadline that would be of use; and
+# all tests together have 15 minutes. Everything else stays as Hypothesis has it, its own settings for CI included.
+settings.register_profile("seep", settings(), deadline=None, max_examples=60)
 settings.load_profile("seep")
 
 

@@ -74,6 +74,7 @@ def test_what_cannot_move_counts_all_the_same() -> None:
     assert dict(zip(last["key"].to_pylist(), last["n"].to_pylist(), strict=True)) == {9: 2, 8: 1}
 
 
+@pytest.mark.acceptance
 def test_a_rescaling_that_was_measured_has_gone_there_and_back(host: Host) -> None:
     measured = rescaling.measure(host.context, 5_000, times=1)
     assert 0 < measured["rescale_gap_ms"] <= measured["rescale_gap_worst_ms"]

@@ -58,6 +58,7 @@ def test_memory_is_seen_at_its_peak() -> None:
     assert peak.nbytes < 8 * size
 
 
+@pytest.mark.acceptance
 def test_state_larger_than_memory_is_measured_in_full() -> None:
     measured = larger.run(1 << 20)
     assert measured["rocks_rows"] == larger.TIMES * (1 << 20) // larger.ROW

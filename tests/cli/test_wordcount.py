@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 _PATIENCE = 240
 
 
@@ -97,6 +99,7 @@ def test_ctrl_c_ends_the_input_and_the_counts_of_what_was_read_are_right() -> No
     assert "counts: equal" in output
 
 
+@pytest.mark.acceptance
 def test_being_terminated_stops_at_once_and_leaves_no_process() -> None:
     with seep("wordcount", "--seconds", "600", "--rate", "5000") as command:
         command.lines_until("rows/s")

@@ -141,6 +141,7 @@ def test_nothing_moves_where_all_have_as_much_to_do(host: Host) -> None:
         end(run, even)
 
 
+@pytest.mark.acceptance
 def test_a_hotspot_that_goes_round_is_not_run_after(host: Host) -> None:
     skew = Skewed(0.8, turn=int(RATE * WINDOW * 2))
     with balanced(host, skew) as run:
@@ -255,8 +256,14 @@ def test_a_balancer_of_the_users_own_decides(host: Host) -> None:
     ("balance", "problem"),
     [
         (own(Failing), "balancer Failing fails: ZeroDivisionError: nothing to divide among 3"),
-        (own(Wrong), "balancer Wrong moves slot 99 to instance 0, but it does not exist"),
-        (own(Slow), "balancer Slow takes longer than a window of 0.6 s to decide"),
+        pytest.param(
+            own(Wrong),
+            "balancer Wrong moves slot 99 to instance 0, but it does not exist",
+            marks=pytest.mark.acceptance,
+        ),
+        pytest.param(
+            own(Slow), "balancer Slow takes longer than a window of 0.6 s to decide", marks=pytest.mark.acceptance
+        ),
     ],
     ids=["raises", "nowhere", "slow"],
 )

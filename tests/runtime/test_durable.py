@@ -132,7 +132,14 @@ def test_the_command_line_restores_at_another_parallelism(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "parallelism", [{}, {"counter": 4}, {"counter": 2, "out": 3}, {"numbers": 4, "map": 3}], ids=str
+    "parallelism",
+    [
+        {"counter": 2, "out": 3},
+        {"numbers": 4, "map": 3},
+        pytest.param({}, marks=pytest.mark.acceptance),
+        pytest.param({"counter": 4}, marks=pytest.mark.acceptance),
+    ],
+    ids=str,
 )
 def test_a_stopped_run_is_continued_at_any_parallelism(host: Host, tmp_path: Path, parallelism: dict[str, int]) -> None:
     with run_of(host, tmp_path, parallelism={"counter": 3, "out": 2}) as run:

@@ -100,7 +100,9 @@ def query(operator: type[seep.Operator] | None, rows: int | None = ROWS) -> seep
 OPTIONS: dict[str, Any] = {"state_budget": BUDGET, "rate": seep.Rate(30_000)}
 
 
-@pytest.mark.parametrize("operator", [None, Spilling], ids=["on disk", "spilling"])
+@pytest.mark.parametrize(
+    "operator", [None, pytest.param(Spilling, marks=pytest.mark.acceptance)], ids=["on disk", "spilling"]
+)
 def test_a_counter_that_is_killed_and_scaled_out_has_all_its_state(host: Host, operator: Any) -> None:
     with start(host, query(operator, rows=None), spare=2, **OPTIONS) as run:
         idle(run)

@@ -116,6 +116,7 @@ def test_a_migration_that_is_prepared_ahead_is_effective_at_its_epoch(host: Host
         end(run)
 
 
+@pytest.mark.acceptance
 def test_vms_for_a_migration_that_is_prepared_ahead_are_got_ready_before_its_epoch(host: Host) -> None:
     pool = PoolSettings(size=0, reserve=0, provisioning_delay=1.0)
     with start(host, counting(), rate=seep.Rate(RATE), pool=pool) as run:
@@ -212,7 +213,10 @@ def holder_of_counter(run: Run) -> str:
     return found.holders[0]
 
 
-@pytest.mark.parametrize("strategy", [Strategy.FLUID, Strategy.BATCHED, Strategy.OPTIMISED])
+@pytest.mark.parametrize(
+    "strategy",
+    [Strategy.BATCHED, *(pytest.param(s, marks=pytest.mark.acceptance) for s in (Strategy.FLUID, Strategy.OPTIMISED))],
+)
 def test_origin_target_and_holder_may_be_killed_between_any_steps(host: Host, strategy: Strategy) -> None:
     with running(host, spare=4) as run:
         committed(run, 30)
@@ -267,16 +271,6 @@ def test_moves_of_a_table_are_effective_at_their_epochs(host: Host) -> None:
         handle = run.migrate_stream("counter", pa.table({"epoch": epochs, "slot": [5, 6, 7], "instance": [1, 1, 1]}))
         done(handle)
         assert [step["epoch"] for step in run.report()["migrations"][0]["timeline"]] == epochs
-        end(run)
-
-
-def test_moves_of_a_spark_data_frame_are_collected(host: Host) -> None:
-    from pyspark.sql import SparkSession
-
-    frame = SparkSession(host.context).createDataFrame([(0.1, 9, 1)], "time double, slot int, instance int")
-    with running(host) as run:
-        done(run.migrate_stream("counter", frame))
-        assert owners(run).parts[1].array.tolist() == [9]
         end(run)
 
 

@@ -54,7 +54,13 @@ def test_the_node_of_any_kind_of_instance_can_be_killed(host: Host, victim: str)
         assert run.events.of("killed", "node lost", "rebound", "recovered")
 
 
-@pytest.mark.parametrize("victims", [("numbers", "counter"), ("map", "out"), ("numbers", "map")])
+@pytest.mark.parametrize(
+    "victims",
+    [
+        ("numbers", "counter"),
+        *(pytest.param(pair, marks=pytest.mark.acceptance) for pair in (("map", "out"), ("numbers", "map"))),
+    ],
+)
 def test_two_nodes_at_once(host: Host, victims: tuple[str, str]) -> None:
     with start(host, counting(), rate=seep.Rate(RATE), spare=2) as run:
         committed(run, 30)

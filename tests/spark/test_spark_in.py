@@ -19,11 +19,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import seep
+from seep.runtime.goals import latest
 from seep.runtime.run import Run
 from seep.spark.inlet.keeper import COPIES
 from seep.spark.inlet.pieces import PushedBatch
 from seep.spark.session import Host
-from tests.runtime.counting import recovered, wait_until
+from tests.runtime.counting import counting, recovered, wait_until
 from tests.spark.processors import Totals
 
 FILES, ROWS = 10, 500
@@ -153,6 +154,14 @@ def test_a_query_without_such_a_sink_says_which_one_it_needs(finished: Run) -> N
         finished.to_spark()
     with pytest.raises(seep.UserError, match="'out' is no such sink"):
         finished.to_batch_df(sink="out")
+
+
+def test_rows_of_a_dataframe_say_which_slot_goes_where(host: Host, spark: SparkSession) -> None:
+    moves = spark.createDataFrame([(0.1, 9, 1)], "time double, slot int, instance int")
+    with start(host, counting(), rate=seep.Rate(1000)) as run:
+        assert run.migrate_stream("counter", moves).wait(120)
+        parts = run.manager_process.ask(lambda manager: latest(manager, "counter")).parts
+        assert parts[1].array.tolist() == [9]
 
 
 def test_what_fails_in_spark_fails_the_run_with_its_reason(host: Host, spark: SparkSession) -> None:

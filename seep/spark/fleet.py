@@ -149,9 +149,11 @@ class Fleet:
         job = self._context.parallelize([None], 1).mapPartitions(task)
         with _environment:
             self._context.environment[_OWN_DAEMON] = "1"
-            job._jrdd  # noqa: B018  # made now, with a copy of the environment
+            made = job._jrdd  # now, with a copy of the environment
             del self._context.environment[_OWN_DAEMON]
-        job.collect()
+        # Not `collect`: that brings results through a port of its own, and there are none. Whoever spoke to that port
+        # by mistake, as links do that look for a node that is gone, would end the thread there with an error of Java's.
+        made.count()
 
     def _lives(self, order: str) -> bool:
         """Whether something is left of it; the job of a cancelled order is over before its task is."""

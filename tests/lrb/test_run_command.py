@@ -47,6 +47,7 @@ def test_outputs_are_right_and_in_order_though_a_node_is_killed_and_lines_are_ma
     assert recovered == {"toll_calculator[0]"}
 
 
+@pytest.mark.acceptance
 def test_live_traffic_is_answered_checked_and_timed(tmp_path: Path) -> None:
     options = ("--xways", "2", "--speed", "100", "--minutes", "5", "--nodes", "2", "--out", str(tmp_path))
     with seep("lrb", "run", *options, "--check") as command:

@@ -104,6 +104,7 @@ def on_node_of(run: Run, operator: str) -> set[str]:
     return {instance.partition("[")[0] for instance, home in placed.items() if home == node}
 
 
+@pytest.mark.acceptance
 def test_operators_grow_and_shrink_and_all_slots_move(host: Host, files: Files, tmp_path: Path) -> None:
     with running(host, files, tmp_path, nodes=3) as run:
         committed(run, 20)
@@ -124,6 +125,7 @@ def test_operators_grow_and_shrink_and_all_slots_move(host: Host, files: Files, 
         check(run, files, tmp_path)
 
 
+@pytest.mark.acceptance
 def test_a_run_goes_on_from_a_savepoint_at_another_parallelism(host: Host, files: Files, tmp_path: Path) -> None:
     storage = StorageSettings(location=str(tmp_path / "storage"))
     with running(host, files, tmp_path, storage=storage, nodes=2) as run:

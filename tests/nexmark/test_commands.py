@@ -42,6 +42,7 @@ def test_all_queries_are_listed() -> None:
     assert all(f"{name} " in output for name in QUERIES)
 
 
+@pytest.mark.acceptance
 def test_a_run_on_a_log_writes_its_result_in_order_though_a_node_is_killed(tmp_path: Path) -> None:
     log, out, report = tmp_path / "log.parquet", tmp_path / "result.parquet", tmp_path / "report.json"
     assert nexmark("generate", "--events", "20000", "--no-text", "--no-filler", "--out", str(log))[0] == 0

@@ -92,7 +92,7 @@ JOINS: list[tuple[Definition, Callable[[int, int], bool]]] = [
 
 
 @pytest.mark.parametrize(("join", "meet"), JOINS)
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(story=stories)
 def test_every_pair_comes_once_whatever_the_epochs_and_slots(
     join: Definition, meet: Callable[[int, int], bool], story: Story

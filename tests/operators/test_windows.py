@@ -184,13 +184,13 @@ def check(window: Window, by_hand: OnAGrid | InSessions, story: Story) -> None:
     assert instances.end([]) == []
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(story=stories, size=st.integers(1, 9), offset=st.integers(-9, 9), lateness=latenesses)
 def test_tumbling_windows(story: Story, size: int, offset: int, lateness: int) -> None:
     check(Tumbling(size, offset, lateness), OnAGrid(size, size, offset, lateness), story)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     story=stories,
     lengths=st.tuples(st.integers(1, 12), st.integers(1, 12)),
@@ -202,7 +202,7 @@ def test_sliding_windows(story: Story, lengths: tuple[int, int], offset: int, la
     check(Sliding(size, slide, offset, lateness), OnAGrid(size, slide, offset, lateness), story)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(story=stories, gap=st.integers(1, 5), lateness=latenesses)
 def test_session_windows(story: Story, gap: int, lateness: int) -> None:
     check(Session(gap, lateness), InSessions(gap, lateness), story)

@@ -215,9 +215,9 @@ class RowsThatAreCompactedAtOnce(RowsOfTwoInstances):
 
 
 TestRowsOfTwoInstances = RowsOfTwoInstances.TestCase
-TestRowsOfTwoInstances.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
+TestRowsOfTwoInstances.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
 TestRowsThatAreCompactedAtOnce = RowsThatAreCompactedAtOnce.TestCase
-TestRowsThatAreCompactedAtOnce.settings = settings(max_examples=20, stateful_step_count=20, deadline=None)
+TestRowsThatAreCompactedAtOnce.settings = settings(max_examples=12, stateful_step_count=20, deadline=None)
 
 
 # --- looking up -------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from primitives.errors import EnvironmentFault, InternalError
 from primitives.outbox import Outbox
 from primitives.spill import BATCHES, Batches, Codec, SpillStore, batches_nbytes, pack_batches, unpack_batches
+from tests.spark.beacons import eventually
 
 MEGABYTE = 1 << 20
 
@@ -129,7 +130,7 @@ def test_neither_files_nor_descriptors_nor_mappings_are_left(store: SpillStore[B
         store.get(epoch)
         store.drop([epoch])
     assert len(os.listdir("/proc/self/fd")) == descriptors
-    assert str(store.directory) not in Path("/proc/self/maps").read_text()
+    assert eventually(lambda: str(store.directory) not in Path("/proc/self/maps").read_text()), "Arrow's threads let go"
     assert list(store.directory.iterdir()) == []
 
 

@@ -96,7 +96,7 @@ class ValuesThatSpill(InDirectories, ValuesOfTwoInstances):
         assert self.budget.held() <= self.budget.limit
 
 
-short_runs = settings(max_examples=20, stateful_step_count=25, deadline=None)
+short_runs = settings(max_examples=12, stateful_step_count=25, deadline=None)
 TestWithNumbers = WithNumbers.TestCase
 TestWithNumbers.settings = short_runs
 TestWithSubkeysAndTexts = WithSubkeysAndTexts.TestCase

@@ -207,7 +207,7 @@ class TimersOfTwoInstances(RuleBasedStateMachine):
 
 
 TestTimersOfTwoInstances = TimersOfTwoInstances.TestCase
-TestTimersOfTwoInstances.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
+TestTimersOfTwoInstances.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
 
 
 # --- popping ----------------------------------------------------------------------------------------------------------

@@ -135,8 +135,8 @@ def test_the_command_line_restores_at_another_parallelism(tmp_path: Path) -> Non
     "parallelism",
     [
         {"counter": 2, "out": 3},
-        {"numbers": 4, "map": 3},
         pytest.param({}, marks=pytest.mark.acceptance),
+        pytest.param({"numbers": 4, "map": 3}, marks=pytest.mark.acceptance),
         pytest.param({"counter": 4}, marks=pytest.mark.acceptance),
     ],
     ids=str,

@@ -64,7 +64,7 @@ def driver(directory: Path, *arguments: str) -> Iterator[Driver]:
 
 @pytest.mark.parametrize(
     "ending",
-    [pytest.param(signal.SIGINT, marks=pytest.mark.acceptance), signal.SIGTERM, signal.SIGKILL],
+    [*(pytest.param(by, marks=pytest.mark.acceptance) for by in (signal.SIGINT, signal.SIGTERM)), signal.SIGKILL],
     ids=lambda it: it.name,
 )
 def test_however_a_driver_ends_no_node_and_no_jvm_is_left_and_spark_was_quiet(tmp_path: Path, ending: int) -> None:

@@ -31,6 +31,7 @@ def told_by(driver: str, home: Path) -> dict[str, Any]:
     return told
 
 
+@pytest.mark.acceptance
 def test_results_are_exact_row_for_row_whatever_fails_and_whoever_restarts(tmp_path: Path) -> None:
     told = told_by("tests.spark.chaos", tmp_path)
     assert told == {

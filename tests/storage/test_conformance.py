@@ -46,7 +46,7 @@ def parted(value: bytes, cuts: list[int]) -> list[bytes | memoryview]:
     return [memoryview(value)[start:end] for start, end in itertools.pairwise(bounds)]
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_a_store_does_what_a_dictionary_does(make_store: Backend, data: st.DataObject) -> None:
     store, model = make_store(), dict[str, bytes]()

@@ -27,7 +27,7 @@ from seep.spark.shipping import is_local, loose_modules, packed, ship, travel_by
 #: Set in the environment of nodes, and of no other tasks. Spark keeps a Python daemon for each environment, and ends
 #: it with all its processes when a task of it is interrupted at the wrong moment, as those of streaming queries are.
 _OWN_DAEMON = "SEEP_NODE"
-#: Held while it is set: the environment belongs to the session.
+#: Held while it is in force: the environment belongs to the session.
 _environment = threading.Lock()
 #: Seconds between two looks at what is left, while stopping.
 _POLL = 0.01
@@ -148,9 +148,12 @@ class Fleet:
         task = node_task(self._shipment, self._payload, order)
         job = self._context.parallelize([None], 1).mapPartitions(task)
         with _environment:
-            self._context.environment[_OWN_DAEMON] = "1"
-            made = job._jrdd  # now, with a copy of the environment
-            del self._context.environment[_OWN_DAEMON]
+            shared = self._context.environment
+            self._context.environment = shared | {_OWN_DAEMON: "1"}  # another one: somebody may be reading the shared
+            try:
+                made = job._jrdd  # now, with a copy of it
+            finally:
+                self._context.environment = shared
         # Not `collect`: that brings results through a port of its own, and there are none. Whoever spoke to that port
         # by mistake, as links do that look for a node that is gone, would end the thread there with an error of Java's.
         made.count()

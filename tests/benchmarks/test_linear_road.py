@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks import linear_road
 from lrb.generator import Settings
 
 
+@pytest.mark.acceptance
 def test_every_target_is_measured() -> None:
     measured = linear_road.run(Settings(seconds=60))
     assert measured.keys() == linear_road.TARGETS.keys()

@@ -74,8 +74,8 @@ def seep(*arguments: str) -> Iterator[Command]:
 
 
 def test_counts_are_right_though_two_nodes_are_killed(tmp_path: Path) -> None:
-    chaos = "kill:counter@4s,kill:splitter@8s"
-    arguments = ("--seconds", "12", "--rate", "5000", "--chaos", chaos, "--report", str(tmp_path / "r.json"))
+    chaos = "kill:counter@2s,kill:splitter@5s"
+    arguments = ("--seconds", "8", "--rate", "5000", "--chaos", chaos, "--report", str(tmp_path / "r.json"))
     with seep("wordcount", *arguments) as command:
         code, output = command.end()
         assert command.processes() == []

@@ -78,8 +78,9 @@ def start(host: Host, query: seep.Query, **options: Any) -> Iterator[Run]:
 
 
 def left_of(threads: set[threading.Thread]) -> set[str]:
-    """Names of threads that came since, but for gRPC's own, which are seen when one asks where it is."""
-    return {name for thread in set(threading.enumerate()) - threads if "Dummy" not in (name := thread.name)}
+    """Names of threads that came since; not gRPC's, seen when one asks where it is, nor py4j's for the JVM."""
+    came = set(threading.enumerate()) - threads
+    return {thread.name for thread in came if "Dummy" not in thread.name and "py4j" not in repr(vars(thread))}
 
 
 def wait_until(

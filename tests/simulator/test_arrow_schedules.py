@@ -125,7 +125,7 @@ def explain(found: Outcome, plan: Plan) -> str:
 
 def test_schedules_with_all_kinds_of_faults_are_exact(medium: Arrow) -> None:
     plan = replace(FAULTS, medium=medium)
-    found = first_violation(range(60), plan)
+    found = first_violation(range(40), plan)
     assert found is None, explain(found, plan)
 
 

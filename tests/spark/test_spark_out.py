@@ -179,6 +179,7 @@ def test_a_streaming_frame_is_exact_while_nodes_are_killed_and_its_query_fails_a
 # -- writers ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.acceptance
 def test_rows_go_to_a_table_and_to_parquet_after_they_had_to_wait_for_it(
     spark: SparkSession, tmp_path: Path, table: str
 ) -> None:

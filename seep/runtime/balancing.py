@@ -2,7 +2,7 @@
 
 A window in which an operator was scaled or recovered tells of pauses and of rows that are replayed, hence counted a
 second time. One in which slots move may have their rows of both owners, or of none, as these report at times of their
-own. Both are thrown away.
+own. And in the first one, nodes begin to count when they hear of it, each at another time. All these are thrown away.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class Balancing:
     _balanced: tuple[str, ...] = field(init=False)
     _windows: dict[str, deque[SlotLoads]] = field(default_factory=dict)  #: of the operators that are counted
     _begun: dict[str, float] = field(default_factory=dict)  #: when the window began that is not over
+    _counting: float = 0.0  #: since when these operators are counted
     _open: dict[str, _Rebalancing] = field(default_factory=dict)
     _hot: dict[str, set[int]] = field(default_factory=dict)  #: slots that were too hot in the last window
     _asked: dict[str, int] = field(default_factory=dict)  #: by hand -> windows that may pass until it is given up
@@ -93,7 +94,8 @@ class Balancing:
         if wanted == self._windows.keys():
             return
         self.process.count_slots(wanted)
-        self._begun = dict.fromkeys(wanted, self.process.events.now)
+        self._counting = self.process.events.now
+        self._begun = dict.fromkeys(wanted, self._counting)
         self._windows = {each: self._windows.get(each) or deque(maxlen=self.settings.history) for each in wanted}
 
     def _wanted(self, manager: Manager) -> set[str]:
@@ -126,12 +128,12 @@ class Balancing:
         return slots.end_window(operator, now - self._begun[operator], assignment, moving)
 
     def _is_disturbed(self, operator: str, changes: Iterable[Change], begun: float) -> bool:
-        """Whether anything was changed in the operator since the window began, or shortly before."""
+        """Whether it is the first, or anything was changed in the operator since it began, or shortly before."""
         ends = [change.done for change in changes if change.operator == operator]
         if operator in self._open:
             ends.append(self._open[operator].migration.ended)
         late = _LATE * self.process.options.heartbeat
-        return any(end is None or end + late > begun for end in ends)
+        return begun == self._counting or any(end is None or end + late > begun for end in ends)
 
     # -- from windows to a migration ----------------------------------------------------------------------------------
 

@@ -32,6 +32,9 @@ SLOT_BITS = 6
 INSTANCES = 3
 WINDOW = 0.6
 ON = BalanceSettings(enabled=True, window=WINDOW)
+#: On a busy machine windows this short differ by the epochs that reports happen to be of, and one epoch may have the
+#: rows of ten. Rows that are counted twice, or only one owner's, come to more.
+PATIENT = BalanceSettings(enabled=True, window=WINDOW, settings={"factor": 1.5})
 
 
 def _keys_of(instance: int) -> NDArray[np.int64]:
@@ -124,7 +127,7 @@ def test_counts_are_exact_when_an_instance_is_killed_while_its_slots_move(host: 
 
 def test_what_is_replayed_after_a_failure_does_not_make_slots_move(host: Host) -> None:
     even = Skewed(0.0)
-    with balanced(host, even, spare=2, checkpoint=30.0) as run:
+    with balanced(host, even, PATIENT, spare=2, checkpoint=30.0) as run:
         windows(run, 2)
         run.kill("counter[1]")
         told(run, "recovered")
@@ -135,7 +138,7 @@ def test_what_is_replayed_after_a_failure_does_not_make_slots_move(host: Host) -
 
 def test_nothing_moves_where_all_have_as_much_to_do(host: Host) -> None:
     even = Skewed(0.0)
-    with balanced(host, even) as run:
+    with balanced(host, even, PATIENT) as run:
         windows(run, 5)
         assert not run.events.of("balancing", "hot slot", "balancing failed")
         end(run, even)

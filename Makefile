@@ -47,7 +47,7 @@ soak: setup ## simulate SCHEDULES=100000 random schedules with faults from SEED=
 test-kafka: setup ## a real Kafka broker and Spark's connector, where the registry answers; elsewhere it says that it was not run
 	$(BIN)/python -m pytest -m kafka -rs -p no:xdist tests/kafka
 
-acceptance: setup ## workloads at full size, and whole clusters, minutes each, compared row for row: not a part of make test
+acceptance: setup ## workloads at full size, whole clusters, more cases of what tests show in one: not a part of make test
 	$(BIN)/python -m pytest -m acceptance --durations 0
 
 bench: setup ## measure the primitives against plain kernels, the runtime, recovery in parallel, state, and migration

@@ -10,7 +10,8 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -27,7 +28,7 @@ from seep.spark.shipping import is_local, loose_modules, packed, ship, travel_by
 #: Set in the environment of nodes, and of no other tasks. Spark keeps a Python daemon for each environment, and ends
 #: it with all its processes when a task of it is interrupted at the wrong moment, as those of streaming queries are.
 _OWN_DAEMON = "SEEP_NODE"
-#: Held while it is in force: the environment belongs to the session.
+#: Held while that is so: the environment belongs to the session.
 _environment = threading.Lock()
 #: Seconds between two looks at what is left, while stopping.
 _POLL = 0.01
@@ -147,13 +148,8 @@ class Fleet:
         self._context.setJobGroup(self._group(order), self._description, interruptOnCancel=False)
         task = node_task(self._shipment, self._payload, order)
         job = self._context.parallelize([None], 1).mapPartitions(task)
-        with _environment:
-            shared = self._context.environment
-            self._context.environment = shared | {_OWN_DAEMON: "1"}  # another one: somebody may be reading the shared
-            try:
-                made = job._jrdd  # now, with a copy of it
-            finally:
-                self._context.environment = shared
+        with _own_daemon(self._context):
+            made = job._jrdd  # now, with a copy of the environment
         # Not `collect`: that brings results through a port of its own, and there are none. Whoever spoke to that port
         # by mistake, as links do that look for a node that is gone, would end the thread there with an error of Java's.
         made.count()
@@ -182,3 +178,14 @@ class Fleet:
     def _group(self, order: str) -> str:
         """Spark's name for the order's job."""
         return f"seep {order}"
+
+
+@contextmanager
+def _own_daemon(context: SparkContext) -> Iterator[None]:
+    """Jobs that are made in it are of nodes. The session's environment stays as it is: others may be reading it."""
+    with _environment:
+        shared, context.environment = context.environment, context.environment | {_OWN_DAEMON: "1"}
+        try:
+            yield
+        finally:
+            context.environment = shared

@@ -12,7 +12,7 @@ from benchmarks import larger, state, stored
 from primitives.persist import retrieve_state
 from primitives.state.frame import Frame
 from seep.storage.local import LocalStore
-from tests.spark.beacons import eventually
+from tests.waiting import eventually
 
 
 @pytest.mark.parametrize("kind", [stored.NUMBERS, stored.TEXTS], ids=["numbers", "texts"])

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from primitives.errors import EnvironmentFault, InternalError
 from primitives.outbox import Outbox
 from primitives.spill import BATCHES, Batches, Codec, SpillStore, batches_nbytes, pack_batches, unpack_batches
-from tests.spark.beacons import eventually
+from tests.waiting import eventually
 
 MEGABYTE = 1 << 20
 

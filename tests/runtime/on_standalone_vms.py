@@ -13,7 +13,7 @@ import sys
 import seep
 from seep.spark.process import children
 from seep.spark.standalone import LocalCluster
-from tests.runtime.counting import RATE, committed, counting, expected, found, recovered, wait_until
+from tests.runtime.counting import RATE, awaited, committed, counting, expected, found, idle, recovered
 from vmpool.settings import PoolSettings
 
 OPTIONS = {"epoch": 0.05, "checkpoint": 0.5, "start_timeout": 120.0, "nodes": 1}
@@ -26,16 +26,16 @@ def main() -> None:
             committed(run, 20)
             before = {run.nodes[node].vm for node in run.placement.values()}
             run.scale("counter", 2)
-            wait_until(lambda: bool(run.events.of("scaled out")))
+            awaited(run, lambda: bool(run.events.of("scaled out")))
             grown = run.nodes[run.placement["counter[1]"]].vm
             committed(run, 20)
-            wait_until(lambda: run.status().idle_nodes > 0)
+            idle(run)
             end_vm(grown)
             recovered(run)
-            wait_until(lambda: bool(run.events.of("vm lost")))
+            awaited(run, lambda: bool(run.events.of("vm lost")))
             committed(run, 20)
             after = {run.nodes[node].vm for node in run.placement.values()}
-            wait_until(lambda: run.status().idle_nodes > 0)
+            idle(run)
             warm = {record.vm for record in run.nodes.values()} - after
             run.finish()
             run.wait(120)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from seep.spark.order import NodeOrder
 from seep.spark.process import Process
+from tests.waiting import eventually
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +20,6 @@ class Beacon:
     process: Process
     host: str
     package: str  #: where it found seep
-
-
-def eventually(holds: Callable[[], bool], seconds: float = 120.0) -> bool:
-    """Whether it comes to hold within so many seconds."""
-    deadline = time.monotonic() + seconds
-    while not (held := holds()) and time.monotonic() < deadline:
-        time.sleep(0.002)
-    return held
 
 
 def await_beacon(directory: Path, order: str, attempt: int = 0) -> Beacon:
@@ -47,7 +40,6 @@ def beacon() -> Callable[[NodeOrder], None]:
 
     def main(order: NodeOrder) -> None:
         import json
-        import time
         from dataclasses import astuple
         from pathlib import Path
 

@@ -16,7 +16,8 @@ import pytest
 
 from seep.spark.process import Process
 from seep.spark.standalone import LocalCluster
-from tests.spark.beacons import await_beacon, eventually
+from tests.spark.beacons import await_beacon
+from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 

@@ -20,7 +20,8 @@ from seep.spark.fleet import Ended, Fleet
 from seep.spark.preflight import Verdict, of_session
 from seep.spark.reason import CANCELLED, WORKER_GONE
 from seep.spark.session import Host, open_session
-from tests.spark.beacons import Beacon, await_beacon, beacon, eventually, tell
+from tests.spark.beacons import Beacon, await_beacon, beacon, tell
+from tests.waiting import eventually
 
 
 @dataclass

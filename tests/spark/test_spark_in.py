@@ -24,7 +24,7 @@ from seep.runtime.run import Run
 from seep.spark.inlet.keeper import COPIES
 from seep.spark.inlet.pieces import PushedBatch
 from seep.spark.session import Host
-from tests.runtime.counting import counting, recovered, wait_until
+from tests.runtime.counting import counting, recovered, told, wait_until
 from tests.spark.processors import Totals
 
 FILES, ROWS = 10, 500
@@ -86,10 +86,6 @@ def is_kept_twice(run: Run) -> bool:
     return all(len(set(piece.holders) & run.nodes.keys()) >= COPIES for piece in pieces)
 
 
-def events_of(run: Run) -> str:
-    return "\n".join(map(str, run.events))
-
-
 # -- finite ------------------------------------------------------------------------------------------------------------
 
 ALL_TYPES = (
@@ -123,7 +119,7 @@ def finished(spark: SparkSession) -> Iterator[Run]:
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     try:
         with seep.launch(several(spark), spark, **OPTIONS) as run:
-            assert run.wait(120), events_of(run)
+            assert run.wait(120), told(run)
             yield run
     finally:
         spark.conf.unset("spark.sql.session.timeZone")
@@ -186,7 +182,7 @@ def test_ingress_nodes_can_be_killed_one_after_the_other_while_spark_pushes(
             recovered(run, times)
             wait_until(lambda: is_kept_twice(run))
         assert run.rows_read < FILES * ROWS // 2, "the end must not be near"
-        assert run.wait(60), events_of(run)
+        assert run.wait(60), told(run)
         assert numbers_in(run) == list(range(0, FILES * ROWS, 2))
 
 
@@ -200,7 +196,7 @@ def test_spark_waits_for_room_and_finish_has_all_read_that_it_was_told_is_done(
         done = [progress.batchId for progress in query.recentProgress]
         assert max(done, default=0) <= run.rows_read // ROWS + 1
         run.finish()
-        assert run.wait(60), events_of(run)
+        assert run.wait(60), told(run)
         found = numbers_in(run)
         assert found == list(range(len(found)))
         assert len(found) % ROWS == 0

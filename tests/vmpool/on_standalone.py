@@ -17,7 +17,8 @@ from seep.spark.fleet import Fleet
 from seep.spark.process import Process, children
 from seep.spark.session import open_session
 from seep.spark.standalone import LocalCluster
-from tests.spark.beacons import await_beacon, beacon, eventually
+from tests.spark.beacons import await_beacon, beacon
+from tests.waiting import eventually
 from vmpool.actions import Note
 from vmpool.keeper import Keeper
 from vmpool.pool import Pool

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from tests.waiting import eventually
 from vmpool.actions import Note
 from vmpool.delayed import Delayed
 from vmpool.keeper import Keeper
@@ -17,14 +17,6 @@ from vmpool.pool import Pool
 from vmpool.provider import Machine, Provider, ProviderError
 from vmpool.settings import PoolSettings
 from vmpool.vm import State
-
-
-def eventually(holds: Callable[[], bool], seconds: float = 30.0) -> bool:
-    """Whether it comes to hold; long before, unless something is broken."""
-    deadline = time.monotonic() + seconds
-    while not (held := holds()) and time.monotonic() < deadline:
-        time.sleep(0.001)
-    return held
 
 
 class Memory:

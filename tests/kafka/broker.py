@@ -37,6 +37,8 @@ class Package(NamedTuple):
 
 #: The release of Kafka that runs here; Spark's connector speaks to any that is newer than itself, and to older ones.
 KAFKA = (Package("org.apache.kafka", "kafka_2.13", "4.1.1"),)
+#: A part of it, so small that a registry that answers gives it at once.
+PROBE = (Package("org.apache.kafka", "kafka-storage-api", "4.1.1", alone=True),)
 JARS = Path(pyspark.__file__).parent / "jars"
 _FRUGAL = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
@@ -154,6 +156,8 @@ class Broker:
             "offsets.topic.num.partitions": 1,
             "transaction.state.log.replication.factor": 1,
             "transaction.state.log.min.isr": 1,
+            "broker.heartbeat.interval.ms": 300,  # or else it takes 15 s until its own controller lets it in again
+            "broker.session.timeout.ms": 1_500,
             "group.initial.rebalance.delay.ms": 0,
         }
         return "".join(f"{key}={value}\n" for key, value in settings.items())

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from runpy import run_path
@@ -21,12 +22,13 @@ from typing import Any
 import pyspark
 from pyspark.sql import SparkSession
 
-from tests.kafka.broker import JARS, KAFKA, Broker, NotThere, Package, place_of, resolved
+from tests.kafka.broker import JARS, KAFKA, PROBE, Broker, NotThere, Package, place_of, resolved
 from tests.runtime.counting import recovered, wait_until
 
-CACHE = Path.home() / ".cache" / "seep" / "ivy"
-#: Seconds for all packages to come, if they are not in the cache.
-PATIENCE = 30.0
+#: Two, as both are filled at once.
+FOR_BROKER, FOR_SPARK = (Path.home() / ".cache" / "seep" / "ivy" / part for part in ("broker", "connector"))
+#: Seconds for the registry to answer at all, and then for all packages to come, if they are not in the cache.
+ANSWER, PATIENCE = 15.0, 100.0
 #: The connector: that of this Spark, or one that works with it where a registry lacks it, or a part of it.
 CONNECTORS = (
     (Package("org.apache.spark", "spark-sql-kafka-0-10_2.13", pyspark.__version__),),
@@ -37,20 +39,29 @@ CONNECTORS = (
     ),
 )
 USERS, HALF = 20, 3_000
-BEGIN = datetime(2026, 1, 1, 12, tzinfo=UTC)
+#: Clicks of a half are at most 9 s apart, which is less than the example lets them be out of order: which partition
+#: Spark reads how far is up to Spark. Each half has clicks of two minutes, and one minute is in both.
+BEGIN, STEP = datetime(2026, 1, 1, 11, 59, 55, tzinfo=UTC), timedelta(milliseconds=3)
 
 EXAMPLE = run_path(str(Path(__file__).parents[2] / "examples" / "kafka_pipeline.py"))
 
 
 def packages() -> tuple[str, str]:
     """The class paths of the broker and of the connector."""
-    deadline = time.monotonic() + PATIENCE
-    broker = resolved(KAFKA, CACHE, PATIENCE)
-    cached = [wanted for wanted in CONNECTORS if place_of(wanted, CACHE).exists()]
-    why = NotThere("no connector is known")
+    if not place_of(KAFKA, FOR_BROKER).exists():
+        resolved(PROBE, FOR_BROKER, ANSWER)
+    with ThreadPoolExecutor() as both:
+        broker, connector = both.submit(resolved, KAFKA, FOR_BROKER, PATIENCE), both.submit(found_connector)
+        return broker.result(), connector.result()
+
+
+def found_connector() -> str:
+    """The class path of the first that can be had."""
+    cached = [wanted for wanted in CONNECTORS if place_of(wanted, FOR_SPARK).exists()]
+    why, deadline = NotThere("no connector is known"), time.monotonic() + PATIENCE
     for wanted in cached or CONNECTORS:
         try:
-            return broker, resolved(wanted, CACHE, max(deadline - time.monotonic(), 1.0))
+            return resolved(wanted, FOR_SPARK, max(deadline - time.monotonic(), 1.0))
         except NotThere as reason:
             why = reason
     raise why
@@ -77,7 +88,7 @@ def session(connector: str) -> SparkSession:
 
 
 def click(n: int) -> tuple[str, datetime]:
-    return f"user {n * 7919 % USERS}", BEGIN + timedelta(milliseconds=100 * n)
+    return f"user {n * 7919 % USERS}", BEGIN + n // HALF * timedelta(minutes=1) + n % HALF * STEP
 
 
 def produce(spark: SparkSession, servers: str, numbers: range) -> None:
@@ -115,10 +126,12 @@ def story(spark: SparkSession, broker: Broker, home: Path) -> dict[str, Any]:
         writing.processAllAvailable()
         writing.stop()
         lost, read = len(run.events.of("node lost")), run.rows_read
+        late = run.report()["summary"]["counters"].get("late", 0)
     found = counted(spark, broker.servers)
     return {
         "lost": lost,
         "read": read,
+        "late": late,
         "equal": dict(found) == expected(read),
         "alike": len(set(found)) == len(dict(found)),
     }

@@ -5,8 +5,6 @@ Seconds are those of the CPU, so that other work on the machine takes nothing aw
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import tempfile
 from collections.abc import Callable
@@ -16,7 +14,8 @@ from time import process_time
 # As a script, this folder is first on the path: look from the root.
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from benchmarks.table import Target, table
+from benchmarks.script import parser_of, tell
+from benchmarks.table import Target
 from lrb.files import written
 from lrb.generator import Recording, Settings, traffic
 from lrb.reading import DeadLetters, read
@@ -72,13 +71,9 @@ def _rate(work: Callable[[], int]) -> float:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, epilog="example: python benchmarks/linear_road.py --json")
-    parser.add_argument("--json", action="store_true", help="print one flat JSON object as the last line")
-    options = parser.parse_args(arguments)
+    options = parser_of(__doc__, "benchmarks/linear_road.py --json").parse_args(arguments)
     measured = run()
-    print(table(TARGETS, measured))
-    if options.json:
-        print(json.dumps({key: round(value, 1) for key, value in measured.items()}))
+    tell(measured, TARGETS, options.json)
     return 0
 
 

@@ -6,15 +6,14 @@ their peak in epochs of 50 ms. Seconds are those of the thread's CPU, so that ot
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from pathlib import Path
 
 # As a script, this folder is first on the path: look from the root.
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from benchmarks.table import Target, table
+from benchmarks.script import parser_of, tell
+from benchmarks.table import Target
 from lrb.chain import OPERATORS, Chain
 from lrb.generator import Recording, Settings
 
@@ -44,15 +43,9 @@ def run(settings: Settings = HOUR, xways: int = XWAYS) -> dict[str, float]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, epilog="example: python benchmarks/linear_road_query.py --json"
-    )
-    parser.add_argument("--json", action="store_true", help="print one flat JSON object as the last line")
-    options = parser.parse_args(arguments)
+    options = parser_of(__doc__, "benchmarks/linear_road_query.py --json").parse_args(arguments)
     measured = run()
-    print(table(TARGETS, measured))
-    if options.json:
-        print(json.dumps({key: round(value, 1) for key, value in measured.items()}))
+    tell(measured, TARGETS, options.json)
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent)
 from pyspark import SparkContext
 
 from benchmarks import pauses, replica_recovery, rescaling, slot_overhead
+from benchmarks.script import parser_of, tell
 from benchmarks.table import Target, table
 from primitives.errors import SeepError
 from seep.spark.session import open_session
@@ -84,20 +84,17 @@ def main(arguments: list[str] | None = None) -> int:
             except SeepError as reason:
                 failed = True
                 print(f"{name} failed: {reason}", file=sys.stderr)
-    print(table(targets(sizes), measured))
     if "rescale_gap_ms" in measured:
-        print("\nRescaling elsewhere, as measured on this machine (ms)\n" + table({}, rescaling.PEERS))
-    if options.json:
-        options.json.write_text(json.dumps({key: round(value, 4) for key, value in measured.items()}) + "\n")
+        print("Rescaling elsewhere, as measured on this machine (ms)\n" + table({}, rescaling.PEERS) + "\n")
+    tell(measured, targets(sizes), options.json)
     return int(failed)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, epilog="example: python benchmarks/migration.py --only slots")
+    parser = parser_of(__doc__, "benchmarks/migration.py --only slots")
     parser.add_argument("--quick", action="store_true", help="with little state: to see that it works")
     parser.add_argument("--only", choices=PARTS, action="append", help="a part; again for more")
     parser.add_argument("--most", type=_count, default=_count("10M"), metavar="KEYS", help="of the pauses (10M; 50M)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write what was measured as one flat JSON object")
     return parser
 
 

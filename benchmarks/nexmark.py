@@ -6,8 +6,6 @@ whose source makes events as fast as the query takes them.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import time
 from collections.abc import Mapping
@@ -21,7 +19,8 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 import seep
 from benchmarks.nexmark_chain import Chain
-from benchmarks.table import Target, table
+from benchmarks.script import parser_of, tell
+from benchmarks.table import Target
 from nexmark.driver import compile_kernels
 from nexmark.generator import Events, Kind, Settings
 from nexmark.queries import QUERIES
@@ -105,12 +104,11 @@ def _rows(run: seep.Run, source: str) -> int:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, "benchmarks/nexmark.py --only Q5 --skip-runs")
     parser.add_argument("--only", metavar="QUERY", choices=QUERIES, action="append", help="again for more")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each run, beside its warm-up (5)")
     parser.add_argument("--events", type=int, default=1_000_000, help="of each chain (1,000,000)")
     parser.add_argument("--skip-runs", action="store_true", help="CPU times only")
-    parser.add_argument("--json", action="store_true", help="print one flat JSON object as the last line")
     options = parser.parse_args(arguments)
     names = options.only or list(QUERIES)
     measured = generator(options.events)
@@ -121,9 +119,7 @@ def main(arguments: list[str] | None = None) -> int:
             for name in names:
                 print(f"measuring {name}", file=sys.stderr)
                 measured |= saturated(name, host.context, options.seconds)
-    print(table(TARGETS, measured))
-    if options.json:
-        print(json.dumps({key: round(value, 4) for key, value in measured.items()}))
+    tell(measured, TARGETS, options.json)
     return 0
 
 

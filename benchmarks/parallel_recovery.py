@@ -8,8 +8,6 @@ it has to replay is the load since its last checkpoint; over two VMs, each repla
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +19,7 @@ import pyarrow as pa
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import seep
+from benchmarks.script import parser_of, tell_json
 from seep.sources.position import Position
 from seep.spark.session import Host, open_session
 from seep.workloads.wordcount import Fragments, recount, split
@@ -105,9 +104,8 @@ def measured(intervals: list[float]) -> Iterator[dict[str, float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, "benchmarks/parallel_recovery.py --intervals 30")
     parser.add_argument("--intervals", type=float, nargs="+", default=[5.0, 30.0], help="seconds between checkpoints")
-    parser.add_argument("--json", action="store_true", help="a last line with all figures as JSON")
     arguments = parser.parse_args()
     print("interval  instances  recovered in   detected  restored  replayed")
     found = []
@@ -118,8 +116,7 @@ def main() -> None:
             f"  {each['detected']:7.2f} s {each['restored']:7.2f} s {each['replayed']:7.2f} s",
             flush=True,
         )
-    if arguments.json:
-        print(json.dumps(found))
+    tell_json(found, arguments.json)
 
 
 if __name__ == "__main__":

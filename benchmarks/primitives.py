@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from pathlib import Path
 
@@ -11,7 +9,8 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from benchmarks import frame, split
-from benchmarks.table import Target, table
+from benchmarks.script import parser_of, tell
+from benchmarks.table import Target
 
 TARGETS = {
     "frame_1m_rows_per_s": Target("Frame: get-or-create and add, 1 M int64 keys", "M rows/s", 1e6, 20.0, at_least=True),
@@ -25,14 +24,10 @@ TARGETS = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, epilog="example: python benchmarks/primitives.py --json")
-    parser.add_argument("--json", action="store_true", help="print one flat JSON object as the last line")
-    options = parser.parse_args(arguments)
+    options = parser_of(__doc__, "benchmarks/primitives.py --json").parse_args(arguments)
     print("measuring; about a minute", file=sys.stderr)
     measured = {**split.run(), **frame.run()}
-    print(table(TARGETS, measured))
-    if options.json:
-        print(json.dumps({key: round(value, 4) for key, value in measured.items()}))
+    tell(measured, TARGETS, options.json)
     return 0
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
@@ -15,7 +13,8 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent)
 from pyspark import SparkContext
 
 from benchmarks import latency, recovery, start, throughput
-from benchmarks.table import Target, table
+from benchmarks.script import parser_of, tell
+from benchmarks.table import Target
 from primitives.errors import SeepError
 from seep.spark.session import open_session
 
@@ -48,12 +47,9 @@ TARGETS = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, epilog="example: python benchmarks/runtime.py --only saturated --seconds 5"
-    )
+    parser = parser_of(__doc__, "benchmarks/runtime.py --only saturated --seconds 5")
     parser.add_argument("--only", metavar="NAME", choices=NAMES, action="append", help=f"one of: {', '.join(NAMES)}")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each run, beside its warm-up (10)")
-    parser.add_argument("--json", action="store_true", help="print one flat JSON object as the last line")
     options = parser.parse_args(arguments)
     measured: dict[str, float] = {}
     failed = False
@@ -64,9 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
         except SeepError as reason:
             failed = True
             print(f"{name} failed: {reason}", file=sys.stderr)
-    print(table(TARGETS, measured))
-    if options.json:
-        print(json.dumps({key: round(value, 4) for key, value in measured.items()}))
+    tell(measured, TARGETS, options.json)
     return int(failed)
 
 

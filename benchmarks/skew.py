@@ -8,8 +8,6 @@ source reads as fast as the query takes them, so what is counted in a second is 
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -25,8 +23,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import seep
 from benchmarks import pipelines
+from benchmarks.script import parser_of, tell
 from benchmarks.skewed import KEYS, Skew, Skewed
-from benchmarks.table import Target, table
+from benchmarks.table import Target
 from policies.balance.settings import BalanceSettings
 from seep.spark.session import Host, open_session
 from vmpool.settings import PoolSettings, VMSettings
@@ -194,19 +193,17 @@ def targets(measured: Mapping[str, float]) -> dict[str, Target]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, "benchmarks/skew.py --quick")
     parser.add_argument("--quick", action="store_true", help="80 %% on one of three and the rotating hotspot only")
     parser.add_argument("--seconds", type=float, default=10.0, help="how long each run is looked at")
-    parser.add_argument("--json", action="store_true", help="a last line with all figures as JSON")
     arguments = parser.parse_args()
     found: dict[str, float] = {}
     with open_session(None, name="skew") as host:
         for name, figures in measured(Bench(host, arguments.seconds), arguments.quick):
             found |= {f"{name}.{what}": value for what, value in figures.items()}
             print(f"{name}: " + ", ".join(f"{what} {value:,.4g}" for what, value in figures.items()), flush=True)
-    print("\n" + table(targets(found), found))
-    if arguments.json:
-        print(json.dumps(found))
+    print()
+    tell(found, targets(found), arguments.json)
 
 
 if __name__ == "__main__":

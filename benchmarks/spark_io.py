@@ -13,8 +13,6 @@ which get fewer rows, as they are slow; these need pandas. Rates are by the cloc
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import sys
 import tempfile
@@ -32,6 +30,7 @@ from pyspark.sql import DataFrame, SparkSession
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 import seep
+from benchmarks.script import parser_of, tell_json
 from benchmarks.spark_push import Speed, pushed
 from seep.runtime.run import Run
 from seep.sources.definition import SourceDefinition
@@ -251,8 +250,7 @@ COUNTS: dict[str, tuple[Count, int]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
+    parser = parser_of(__doc__, "benchmarks/spark_io.py --only in_pushed")
     parser.add_argument("--only", choices=[*PARTS, *COUNTS], action="append", help="measure only this")
     given = parser.parse_args()
     found: dict[str, float] = {}
@@ -262,8 +260,7 @@ def main() -> None:
     for name in COUNTS:
         if name in found and "count_seep" in found and name != "count_seep":
             print(f"{name:27} seep is {found['count_seep'] / found[name]:.1f} times as fast")
-    if given.json:
-        print(json.dumps(found))
+    tell_json(found, given.json)
 
 
 def measured(spark: SparkSession, name: str) -> dict[str, float]:

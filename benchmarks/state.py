@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +13,8 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent)
 from pydantic import ByteSize, TypeAdapter
 
 from benchmarks import larger, restart, stored
-from benchmarks.table import Target, table
+from benchmarks.script import parser_of, tell
+from benchmarks.table import Target
 
 TARGETS = {
     "snapshot_mb_s": Target("Snapshot of numbers to files, one thread", "MB/s", 1, 300, at_least=True),
@@ -50,12 +49,11 @@ PARTS: dict[str, Callable[[Sizes], dict[str, float]]] = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, epilog="example: python benchmarks/state.py --only restart")
+    parser = parser_of(__doc__, "benchmarks/state.py --only restart")
     parser.add_argument("--quick", action="store_true", help="with little state: to see that it works")
     parser.add_argument("--only", choices=PARTS, action="append", help="a part; again for more")
     parser.add_argument("--size", type=_size, metavar="SIZE", help="of the savepoint that is restored (1GiB)")
     parser.add_argument("--memory", type=_size, metavar="SIZE", help="of RocksDB, for four times the state (512MiB)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write what was measured as one flat JSON object")
     options = parser.parse_args(arguments)
     sizes = QUICK if options.quick else Sizes()
     sizes = sizes._replace(restart=options.size or sizes.restart, memory=options.memory or sizes.memory)
@@ -63,9 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
     for name in options.only or PARTS:
         print(f"measuring {name}", file=sys.stderr)
         measured |= PARTS[name](sizes)
-    print(table(TARGETS, measured))
-    if options.json:
-        options.json.write_text(json.dumps({key: round(value, 4) for key, value in measured.items()}) + "\n")
+    tell(measured, TARGETS, options.json)
     return 0
 
 

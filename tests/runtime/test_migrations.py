@@ -22,7 +22,7 @@ from seep.runtime.migration import State
 from seep.runtime.migration_handle import MigrationHandle
 from seep.runtime.run import Run
 from seep.spark.session import Host
-from tests.runtime.counting import RATE, committed, counting, expected, found, idle, start, wait_until
+from tests.runtime.counting import RATE, awaited, committed, counting, expected, found, idle, start, wait_until
 from vmpool.settings import PoolSettings
 
 #: Seconds for all steps of a migration on a busy machine, kills included.
@@ -297,10 +297,16 @@ def test_scaling_moves_all_at_once_if_nothing_is_chosen(host: Host) -> None:
 
 
 def test_chaos_scales_migrates_and_hands_over_among_kills(host: Host) -> None:
-    text = "scale:counter=2@500ms,migrate:counter=batched@2s,kill:counter[1]@2200ms,handover:counter[0]@6s"
-    with running(host, spare=5) as run, Chaos(run, parse_chaos(text)) as chaos:
-        wait_until(lambda: not chaos.pending, LONG)
-        wait_until(lambda: len(run.migrations()) == 3 and all(m.state is State.DONE for m in run.migrations()), LONG)
+    def all_done(count: int) -> bool:
+        return [each.state for each in run.migrations()] == [State.DONE] * count
+
+    with running(host, spare=5) as run:
+        with Chaos(run, parse_chaos("scale:counter=2@500ms")):
+            awaited(run, lambda: all_done(1))
+        with Chaos(run, parse_chaos("migrate:counter=batched@100ms,kill:counter[1]@300ms")) as chaos:
+            awaited(run, lambda: not chaos.pending and all_done(2))
+        with Chaos(run, parse_chaos("handover:counter[0]@100ms")):
+            awaited(run, lambda: all_done(3))
         assert not run.events.of("strike failed")
         assert owners(run).parts.keys() == {1, 2}
         end(run)

@@ -229,10 +229,10 @@ class ManagerProcess:
         return self.ask(lambda _: self.metrics.latencies(time.monotonic() - ago))
 
     def close(self) -> None:
-        """Tells all nodes to end, and ends itself."""
+        """Tells all nodes to end, those too that have not joined yet, and ends itself."""
         self.ended.set()
-        for name in list(self.manager.nodes):
-            self._peers.post(name, 0, {"end": True})
+        for name in list(self.nodes):
+            self._tell_end(name)
         self._desk.close()
 
     def close_port(self) -> None:
@@ -294,7 +294,12 @@ class ManagerProcess:
         self.nodes[name] = record
         self._peers.know(name, address)
         self.on_registered(record)
+        if self.ended.is_set():
+            self._tell_end(name)
         return {"name": name}
+
+    def _tell_end(self, name: str) -> None:
+        self._peers.post(name, 0, {"end": True})
 
     # -- what peers say -----------------------------------------------------------------------------------------------
 

@@ -14,12 +14,15 @@ import pytest
 
 import seep
 from seep.operators.errors import UserCodeFailed
+from seep.runtime.driver import ManagerProcess
 from seep.runtime.run import Run
 from seep.runtime.sockets import cut_connections
+from seep.spark.fleet import Fleet
 from seep.spark.session import Host
 from tests.runtime.counting import (
     RATE,
     SCHEMA,
+    awaited,
     committed,
     counting,
     doubled,
@@ -236,6 +239,32 @@ def test_an_exception_in_the_block_leaves_no_process(host: Host) -> None:
 
     with pytest.raises(RuntimeError, match="enough"), start(host, counting(), rate=seep.Rate(RATE)) as run:
         fail(run)  # and `start` looks at what is left
+
+
+def has_not_joined(process: ManagerProcess) -> bool:
+    """Whether there is a node that has registered, and no more."""
+    return any(process.nodes[name].process.alive() for name in process.nodes.keys() - process.manager.nodes)
+
+
+def test_nodes_that_come_while_a_run_ends_end_by_themselves_too(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed: list[bool] = []
+    stop, hear = Fleet.stop, ManagerProcess.on_letter
+
+    def noting(fleet: Fleet, *timeout: float) -> tuple[str, ...]:
+        killed.extend(record.process.alive() for record in run.manager_process.nodes.values())
+        return stop(fleet, *timeout)
+
+    def hear_of_no_more(process: ManagerProcess, peer: str, version: int, body: Any) -> None:
+        if "ready" not in body:
+            hear(process, peer, version, body)
+
+    monkeypatch.setattr(Fleet, "stop", noting)
+    with start(host, counting(), spare=0) as run:
+        monkeypatch.setattr(ManagerProcess, "on_letter", hear_of_no_more)
+        run.scale("counter", 2)
+        awaited(run, lambda: has_not_joined(run.manager_process))
+    assert killed
+    assert not any(killed)
 
 
 def test_too_few_task_slots_is_said_before_anything_starts(host: Host) -> None:

@@ -17,15 +17,18 @@ export PIP_NO_INPUT := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint demo simulate soak acceptance test-kafka bench lock clean
+.PHONY: help setup test fetch lint demo simulate soak acceptance test-kafka bench lock clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-10s %s\n", $$1, $$2 }'
 
 setup: $(STAMP) ## create .venv with the locked dependencies and the project in it (again only when they change)
 
-test: lint ## everything that must hold: lint, then all tests and the examples in docstrings
+test: fetch lint ## everything that must hold: lint, then all tests and the examples in docstrings
 	$(BIN)/python -m pytest -rs --numprocesses auto --dist loadfile --no-loadscope-reorder
+
+fetch: setup # Kafka's packages come slowly, so beside the lint; whether they came, its test says
+	@$(BIN)/python -m tests.kafka.packages >/dev/null 2>&1 &
 
 lint: setup ## ruff (rules and format) and mypy
 	$(BIN)/ruff check .

@@ -7,7 +7,7 @@ from hypothesis import settings
 
 # The first example of a test may compile a Numba kernel, which takes longer than any deadline that would be of use; and
 # all tests together have 15 minutes. Everything else stays as Hypothesis has it, its own settings for CI included.
-settings.register_profile("seep", settings(), deadline=None, max_examples=40)
+settings.register_profile("seep", settings(), deadline=None, max_examples=30)
 settings.load_profile("seep")
 
 
@@ -26,6 +26,7 @@ LONG = (
     "tests/runtime/test_balancing.py",
     "tests/runtime/test_runs.py",
     "tests/inspection/test_in_spark.py",
+    "tests/kafka/test_kafka.py",
     "tests/cli/test_wordcount.py",
     "tests/simulator/test_rules.py",
     "tests/vmpool/test_standalone.py",

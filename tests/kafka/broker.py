@@ -1,4 +1,4 @@
-"""A real Kafka broker on loopback: one node that is its own controller, from Maven coordinates alone."""
+"""A real Kafka broker on loopback: one node that is its own controller."""
 
 from __future__ import annotations
 
@@ -8,78 +8,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
 
-import pyspark
-
-from seep.spark.java import check_java
-
-
-class Package(NamedTuple):
-    """Maven coordinates."""
-
-    organisation: str
-    name: str
-    version: str
-    alone: bool = False  #: without what it needs
-
-    def __str__(self) -> str:
-        return f"{self.organisation}:{self.name}:{self.version}"
-
-    @property
-    def xml(self) -> str:
-        what = f'org="{self.organisation}" name="{self.name}" rev="{self.version}"'
-        return f'<dependency {what} conf="default->default" transitive="{str(not self.alone).lower()}"/>'
-
-
-#: The release of Kafka that runs here; Spark's connector speaks to any that is newer than itself, and to older ones.
-KAFKA = (Package("org.apache.kafka", "kafka_2.13", "4.1.1"),)
-#: A part of it, so small that a registry that answers gives it at once.
-PROBE = (Package("org.apache.kafka", "kafka-storage-api", "4.1.1", alone=True),)
-JARS = Path(pyspark.__file__).parent / "jars"
 _FRUGAL = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-
-
-class NotThere(Exception):
-    """The registry of packages did not give what was asked for in time."""
-
-
-def resolved(packages: Sequence[Package], cache: Path, timeout: float) -> str:
-    """The class path of packages and all that they need, as Spark's own Ivy finds and keeps them in a cache.
-
-    NotThere after `timeout` seconds; what has come by then is kept, and need not come the next time.
-    """
-    classpath = place_of(packages, cache)
-    if not classpath.exists():
-        _resolve(packages, cache, classpath, timeout)
-    return classpath.read_text(encoding="utf-8").strip()
-
-
-def place_of(packages: Sequence[Package], cache: Path) -> Path:
-    """Where the class path is noted when all has come."""
-    return cache / f"{'+'.join(f'{package.name}-{package.version}' for package in packages)}.classpath"
-
-
-def _resolve(packages: Sequence[Package], cache: Path, classpath: Path, timeout: float) -> None:
-    check_java()
-    cache.mkdir(parents=True, exist_ok=True)
-    wanted, unfinished = classpath.with_suffix(".xml"), classpath.with_suffix(".unfinished")
-    needs = "".join(package.xml for package in packages)
-    module = f'<info organisation="seep" module="{classpath.stem}"/><dependencies>{needs}</dependencies>'
-    wanted.write_text(f'<ivy-module version="2.0">{module}</ivy-module>', encoding="utf-8")
-    ivy = ("java", "-cp", f"{JARS}/*", "org.apache.ivy.Main", "-cache", str(cache), "-ivy", str(wanted), "-warn")
-    what = ("-confs", "default", "-types", "jar", "bundle", "-cachepath", str(unfinished))
-    names = ", ".join(map(str, packages))
-    try:
-        done = subprocess.run([*ivy, *what], capture_output=True, text=True, timeout=timeout, check=False)
-    except subprocess.TimeoutExpired:
-        raise NotThere(f"{names} did not come within {timeout:g} s") from None
-    if done.returncode or not unfinished.exists() or "UNRESOLVED" in done.stdout + done.stderr:
-        raise NotThere(f"{names}: {(done.stdout + done.stderr)[-500:]}")
-    unfinished.rename(classpath)
 
 
 class Broker:

@@ -10,61 +10,25 @@ import os
 import re
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from runpy import run_path
 from typing import Any
 
-import pyspark
 from pyspark.sql import SparkSession
 
-from tests.kafka.broker import JARS, KAFKA, PROBE, Broker, NotThere, Package, place_of, resolved
+from tests.kafka.broker import Broker
+from tests.kafka.packages import JARS, NotThere, packages
 from tests.runtime.counting import recovered, wait_until
 
-#: Two, as both are filled at once.
-FOR_BROKER, FOR_SPARK = (Path.home() / ".cache" / "seep" / "ivy" / part for part in ("broker", "connector"))
-#: Seconds for the registry to answer at all, and then for all packages to come, if they are not in the cache.
-ANSWER, PATIENCE = 15.0, 100.0
-#: The connector: that of this Spark, or one that works with it where a registry lacks it, or a part of it.
-CONNECTORS = (
-    (Package("org.apache.spark", "spark-sql-kafka-0-10_2.13", pyspark.__version__),),
-    (
-        Package("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0", alone=True),
-        Package("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.1.0-preview1"),
-        Package("org.apache.commons", "commons-pool2", "2.12.1", alone=True),
-    ),
-)
 USERS, HALF = 20, 3_000
 #: Clicks of a half are at most 9 s apart, which is less than the example lets them be out of order: which partition
 #: Spark reads how far is up to Spark. Each half has clicks of two minutes, and one minute is in both.
 BEGIN, STEP = datetime(2026, 1, 1, 11, 59, 55, tzinfo=UTC), timedelta(milliseconds=3)
 
 EXAMPLE = run_path(str(Path(__file__).parents[2] / "examples" / "kafka_pipeline.py"))
-
-
-def packages() -> tuple[str, str]:
-    """The class paths of the broker and of the connector."""
-    if not place_of(KAFKA, FOR_BROKER).exists():
-        resolved(PROBE, FOR_BROKER, ANSWER)
-    with ThreadPoolExecutor() as both:
-        broker, connector = both.submit(resolved, KAFKA, FOR_BROKER, PATIENCE), both.submit(found_connector)
-        return broker.result(), connector.result()
-
-
-def found_connector() -> str:
-    """The class path of the first that can be had."""
-    cached = [wanted for wanted in CONNECTORS if place_of(wanted, FOR_SPARK).exists()]
-    why, deadline = NotThere("no connector is known"), time.monotonic() + PATIENCE
-    for wanted in cached or CONNECTORS:
-        try:
-            return resolved(wanted, FOR_SPARK, max(deadline - time.monotonic(), 1.0))
-        except NotThere as reason:
-            why = reason
-    raise why
 
 
 def lacking(jars: Sequence[str]) -> list[str]:

@@ -2,6 +2,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+COMPILED := $(VENV)/.compiled
 PACKAGES := primitives policies vmpool deploy seep lrb nexmark
 
 # The first interpreter that is new enough; `=` through ?= so that it is looked for only when .venv is made.
@@ -22,15 +23,16 @@ export PYTHONDONTWRITEBYTECODE :=
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-10s %s\n", $$1, $$2 }'
 
-setup: $(STAMP) ## create .venv with the locked dependencies and the project in it (again only when they change)
+setup: $(STAMP) $(COMPILED) ## create .venv with the locked dependencies and the project in it (again only when they change)
 
-test: fetch lint ## everything that must hold: lint, then all tests and the examples in docstrings
+test: $(STAMP) ## everything that must hold: lint, then all tests and the examples in docstrings
+	@$(MAKE) --no-print-directory --jobs=2 fetch lint setup
 	$(BIN)/python -m pytest -rs --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-fetch: setup # Kafka's packages come slowly, so beside the lint; whether they came, its test says
+fetch: $(STAMP) # Kafka's packages come slowly, so beside the lint; whether they came, its test says
 	@$(BIN)/python -m tests.kafka.packages >/dev/null 2>&1 &
 
-lint: setup ## ruff (rules and format) and mypy
+lint: $(STAMP) ## ruff (rules and format) and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -79,6 +81,9 @@ $(STAMP): requirements.lock setup.py | $(BIN)/python
 		$(BIN)/python -m pip install --quiet --no-compile --no-deps --requirement requirements.lock
 	@PYTHONWARNINGS='ignore:Editable installation' \
 		$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(COMPILED): $(STAMP)
 	@echo 'compiling what Numba compiles, once'
 	@$(BIN)/python -c 'from seep.runtime.node import prepare_process; prepare_process()'
 	@touch $@

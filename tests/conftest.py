@@ -7,7 +7,7 @@ from hypothesis import settings
 
 # The first example of a test may compile a Numba kernel, which takes longer than any deadline that would be of use; and
 # all tests together have 15 minutes. Everything else stays as Hypothesis has it, its own settings for CI included.
-settings.register_profile("seep", settings(), deadline=None, max_examples=30)
+settings.register_profile("seep", settings(), deadline=None, max_examples=20)
 settings.load_profile("seep")
 
 

@@ -73,6 +73,7 @@ def seep(*arguments: str) -> Iterator[Command]:
         command.process.wait()
 
 
+@pytest.mark.acceptance
 def test_counts_are_right_though_two_nodes_are_killed(tmp_path: Path) -> None:
     chaos = "kill:counter@2s,kill:splitter@5s"
     arguments = ("--seconds", "8", "--rate", "5000", "--chaos", chaos, "--report", str(tmp_path / "r.json"))

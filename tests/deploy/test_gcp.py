@@ -199,7 +199,7 @@ def is_done(command: Callable[[], object]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("then", ["up", "down"])
+@pytest.mark.parametrize("then", ["up", pytest.param("down", marks=pytest.mark.acceptance)])
 def test_an_up_broken_off_at_any_request_is_resumed_or_taken_down(settings: dict[str, Any], then: str) -> None:
     for cut in itertools.count(1):
         with GceServer(silent_from=cut) as server:

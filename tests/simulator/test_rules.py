@@ -202,7 +202,15 @@ BROKEN_IN_LONG_RUNS: dict[Callable[[], AbstractContextManager[Any]], tuple[Plan,
 
 
 #: Which take longest to be noticed.
-SLOW = (forget_that_what_was_restored_ahead_is_new, let_positions_leave_a_source_before_they_are_logged)
+SLOW = (
+    accept_what_zombies_say,
+    complete_a_cut_before_the_sinks_have_committed_it,
+    count_what_replicas_had_of_an_earlier_incarnation,
+    forget_that_what_was_restored_ahead_is_new,
+    forget_what_changed_since_the_last_cut,
+    give_up_without_asking_for_unrecorded_copies,
+    let_positions_leave_a_source_before_they_are_logged,
+)
 
 
 def rules(broken: Iterable[Callable[[], AbstractContextManager[Any]]]) -> list[Any]:

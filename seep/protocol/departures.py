@@ -65,9 +65,12 @@ class Departures:
     def release(self, up_to: int) -> None:
         """All new owners of slots that left up to this epoch are safe: forget the state."""
         self._released = max(self._released, up_to)
+        gone = SlotSet.empty()
         for epoch in [e for e in self.held if e <= up_to]:
             for slots in self.held.pop(epoch).values():
-                self._state.drop(slots)
+                gone |= slots
+        if gone:
+            self._state.drop(gone)  # once: containers look at all their keys, however few slots go
 
     def returned(self, slots: SlotSet) -> None:
         """Slots are (or were) owned here again: whoever had them before is safe, or they could not have come back."""

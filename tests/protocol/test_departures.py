@@ -194,3 +194,16 @@ def test_forgetting_who_never_asked_does_nothing() -> None:
     origin.attach(life(SUM1))
     origin.departures.forget([SUM2])
     assert origin.departures.receivers == (life(SUM1),)
+
+
+def test_all_that_is_safe_at_once_is_dropped_at_once() -> None:
+    origin = Origin()
+    for epoch, slot in ((5, 0), (6, 1), (7, 2)):
+        origin.begin(epoch, _1=[slot])
+    dropped: list[SlotSet] = []
+    origin.state.drop = dropped.append  # type: ignore[method-assign]
+    origin.departures.release(4)
+    origin.departures.release(6)
+    assert dropped == [SlotSet([0, 1])]
+    origin.departures.release(7)
+    assert dropped == [SlotSet([0, 1]), SlotSet([2])]

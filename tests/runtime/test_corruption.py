@@ -216,7 +216,8 @@ def on_s3(stored: Stored) -> Iterator[Stored]:
         store.close()
 
 
-@pytest.mark.parametrize("kind", [pytest.param(kind, marks=pytest.mark.acceptance) for kind in KINDS])
+@pytest.mark.acceptance
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_same_holds_on_s3(on_s3: Stored, kind: str) -> None:
     how = random.Random(kind).choice(WAYS)
     with damaged(on_s3.store, on_s3.files, kind, how, 0) as different:

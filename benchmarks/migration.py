@@ -14,7 +14,7 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent)
 from pyspark import SparkContext
 
 from benchmarks import pauses, replica_recovery, rescaling, slot_overhead
-from benchmarks.script import parser_of, tell
+from benchmarks.script import parser_of, progress, tell
 from benchmarks.table import Target, table
 from primitives.errors import SeepError
 from seep.spark.session import open_session
@@ -78,7 +78,7 @@ def main(arguments: list[str] | None = None) -> int:
     failed = False
     with open_session(name="benchmarks") as host:
         for name in options.only or PARTS:
-            print(f"measuring {name}", file=sys.stderr)
+            progress(name)
             try:
                 measured |= PARTS[name](host.context, sizes)
             except SeepError as reason:

@@ -19,7 +19,7 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 import seep
 from benchmarks.nexmark_chain import Chain
-from benchmarks.script import parser_of, tell
+from benchmarks.script import parser_of, progress, tell
 from benchmarks.table import Target
 from nexmark.driver import compile_kernels
 from nexmark.generator import Events, Kind, Settings
@@ -117,7 +117,7 @@ def main(arguments: list[str] | None = None) -> int:
     if not options.skip_runs:
         with open_session(name="benchmarks") as host:
             for name in names:
-                print(f"measuring {name}", file=sys.stderr)
+                progress(name)
                 measured |= saturated(name, host.context, options.seconds)
     tell(measured, TARGETS, options.json)
     return 0

@@ -15,6 +15,7 @@ import numpy as np
 from pyspark import SparkContext
 
 from benchmarks.filled import Filled, Load, Milliseconds, filled
+from benchmarks.script import progress
 from vmpool.settings import PoolSettings
 
 #: Of the saturated rate.
@@ -44,6 +45,7 @@ def measure(spark: SparkContext, sizes: Sequence[int], seconds: float, times: in
     found: Figures = {}
     for keys in sizes:
         load = Load(keys, slot_bits=next(bits for most, bits in SLOT_BITS.items() if keys <= most))
+        progress(f"{label(keys)} keys, saturated")
         rate = LOAD * _saturated(spark, load, seconds)
         figures = _of_size(spark, load, rate, seconds, times)
         found |= {f"{name}_{label(keys)}": value for name, value in (figures | ratios(figures)).items()}
@@ -93,6 +95,7 @@ def _there_and_back(query: Filled, load: Load, name: str) -> Figures:
     chosen = dict(STRATEGIES[name])
     if "batch" in chosen:
         chosen["batch"] = max(1, round(chosen["batch"] * BATCH * (1 << load.slot_bits)))
+    progress(f"{label(load.keys)} keys, {name}")
     figures = _migrated(query, name, 4, chosen)
     _migrated(query, name, 2, STRATEGIES["all_at_once"])
     return figures

@@ -9,7 +9,7 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from benchmarks import frame, split
-from benchmarks.script import parser_of, tell
+from benchmarks.script import parser_of, progress, tell
 from benchmarks.table import Target
 
 TARGETS = {
@@ -25,7 +25,7 @@ TARGETS = {
 
 def main(arguments: list[str] | None = None) -> int:
     options = parser_of(__doc__, "benchmarks/primitives.py --json").parse_args(arguments)
-    print("measuring; about a minute", file=sys.stderr)
+    progress("for about a minute")
     measured = {**split.run(), **frame.run()}
     tell(measured, TARGETS, options.json)
     return 0

@@ -15,6 +15,7 @@ from typing import Any
 from pyspark import SparkContext
 
 from benchmarks.filled import Filled, Load, filled
+from benchmarks.script import progress
 from policies.backup import BackupSection, BackupSettings, BackupStrategy
 from seep.storage.settings import StorageSettings
 
@@ -42,6 +43,7 @@ def measure(spark: SparkContext, keys: int, kills: int, ways: Sequence[str] = tu
     found: Figures = {}
     for way in ways:
         for times in TIMES:
+            progress(f"recovery, {way}, {keys * times:,} keys")
             memory = max(1 << 20, keys * MEMORY)
             figures = _of(spark, way, keys * times, memory, kills)
             found |= {f"{way}_{times}x_{part}": value for part, value in figures.items()}

@@ -13,7 +13,7 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent)
 from pyspark import SparkContext
 
 from benchmarks import latency, recovery, start, throughput
-from benchmarks.script import parser_of, tell
+from benchmarks.script import parser_of, progress, tell
 from benchmarks.table import Target
 from primitives.errors import SeepError
 from seep.spark.session import open_session
@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
     measured: dict[str, float] = {}
     failed = False
     for name, measurement in measurements(options.only or NAMES, options.seconds):
-        print(f"measuring {name}", file=sys.stderr)
+        progress(name)
         try:
             measured |= measurement()
         except SeepError as reason:

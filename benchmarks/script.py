@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,11 @@ def parser_of(doc: str | None, example: str) -> argparse.ArgumentParser:
     help_text = "what was measured as one JSON object: the last line, or a file"
     made.add_argument("--json", type=Path, nargs="?", const=_LAST_LINE, metavar="FILE", help=help_text)
     return made
+
+
+def progress(what: str) -> None:
+    """Says what is being measured, as it takes its time."""
+    print(f"measuring {what}", file=sys.stderr, flush=True)
 
 
 def tell(measured: Mapping[str, float], targets: Mapping[str, Target], to: Path | None) -> None:

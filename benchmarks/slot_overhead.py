@@ -9,6 +9,7 @@ import numpy as np
 from pyspark import SparkContext
 
 from benchmarks.filled import Load, filled
+from benchmarks.script import progress
 
 RATE = 100_000.0
 WARM_UP = 2.0
@@ -41,6 +42,7 @@ def figures(fixed: Figures, found: dict[int, Figures]) -> Figures:
 
 
 def _latencies(spark: SparkContext, load: Load, seconds: float) -> Figures:
+    progress(f"2^{load.slot_bits} slots" if load.moves else "a count that cannot move")
     with filled(spark, load, checkpoint=None) as query:
         query.watch(WARM_UP)
         before, epochs = query.processor_seconds(), query.run.status().committed

@@ -13,7 +13,7 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent)
 from pydantic import ByteSize, TypeAdapter
 
 from benchmarks import larger, restart, stored
-from benchmarks.script import parser_of, tell
+from benchmarks.script import parser_of, progress, tell
 from benchmarks.table import Target
 
 TARGETS = {
@@ -59,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
     sizes = sizes._replace(restart=options.size or sizes.restart, memory=options.memory or sizes.memory)
     measured: dict[str, float] = {}
     for name in options.only or PARTS:
-        print(f"measuring {name}", file=sys.stderr)
+        progress(name)
         measured |= PARTS[name](sizes)
     tell(measured, TARGETS, options.json)
     return 0

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 
 from primitives.checkpoint import Checkpoint, chain_checkpoints, merge_checkpoints
 from primitives.graph import InstanceId
 from primitives.mapped import Shelf
+from primitives.slots import SlotSet
 
 
 def choose_backup_holder(
@@ -88,7 +90,7 @@ class BackupStore:
 
 
 def store_backup(store: BackupStore, checkpoint: Checkpoint) -> Stored:
-    """Keeps a checkpoint as its owner's newest: a full one replaces the chain, a delta extends it."""
+    """Keeps a checkpoint as its owner's newest: a whole one replaces the chain, a delta extends it."""
     owner = checkpoint.owner
     if checkpoint.incarnation < store._fences.get(owner, 0):
         return Stored.FENCED
@@ -107,10 +109,13 @@ def adopt_backup(store: BackupStore, part: Checkpoint) -> None:
     store._chains[part.owner] = [store.kept(part)]
 
 
-def retrieve_backup(store: BackupStore, owner: InstanceId) -> Checkpoint | None:
-    """The owner's backup as one full checkpoint, not merged yet, or None if this store has none."""
+def retrieve_backup(store: BackupStore, owner: InstanceId, slots: SlotSet | None = None) -> Checkpoint | None:
+    """The owner's backup as one full checkpoint, not merged yet, or None if this store has none.
+
+    If `slots` are given, the state is theirs alone.
+    """
     chain = store._chains.get(owner)
-    return chain_checkpoints(chain[0], chain[1:]) if chain else None
+    return chain_checkpoints(chain[0], chain[1:], slots) if chain else None
 
 
 def delete_backup(store: BackupStore, owner: InstanceId, up_to: tuple[int, int]) -> bool:
@@ -123,4 +128,13 @@ def delete_backup(store: BackupStore, owner: InstanceId, up_to: tuple[int, int])
 
 
 def _bounded(store: BackupStore, chain: list[Checkpoint]) -> list[Checkpoint]:
+    if chain[-1].is_whole:
+        return [_without_base(chain)]
     return chain if len(chain) <= store._max_deltas + 1 else [store.kept(merge_checkpoints(chain[0], chain[1:]))]
+
+
+def _without_base(chain: list[Checkpoint]) -> Checkpoint:
+    """The last one, which needs of those before it only the output that is not in it."""
+    last = chain[-1]
+    buffer = (entry for part in chain for entry in part.buffer if entry[0] > last.trimmed)
+    return replace(last, base=None, buffer=tuple(buffer))

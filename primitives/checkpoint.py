@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
 from primitives.chain import merged
+from primitives.chunk import Chunk
 from primitives.emission import Emission
 from primitives.errors import InternalError
 from primitives.graph import InstanceId
@@ -81,6 +82,13 @@ class Checkpoint:
         return self.incarnation, self.serial
 
     @property
+    def is_whole(self) -> bool:
+        """Whether it says all that there is of the state, even if it has a base."""
+        return bool(self.state) and all(
+            isinstance(chunk, Chunk) and self.slots <= chunk.replaced for chunk in self.state
+        )
+
+    @property
     def nbytes(self) -> int:
         chunks = sum(int(chunk.nbytes) for chunk in self.state)
         return chunks + sum(emission.nbytes for _, emission in self.buffer)
@@ -108,23 +116,26 @@ def checkpoint_state(
     )
 
 
-def chain_checkpoints(base: Checkpoint, deltas: Sequence[Checkpoint]) -> Checkpoint:
+def chain_checkpoints(base: Checkpoint, deltas: Sequence[Checkpoint], slots: SlotSet | None = None) -> Checkpoint:
     """One full checkpoint that holds a base and its deltas one after the other: a container may have several chunks.
+
+    If `slots` are given, it has the state of these only.
 
     Restoring it equals restoring the base and then each delta. It costs a look at each row, where merging would cost
     several times what the restore itself does.
     """
-    if not deltas:
+    if not deltas and slots is None:
         return base
     for earlier, later in zip((base, *deltas), deltas, strict=False):
         if later.base != earlier.epoch:
             raise InternalError(
                 f"checkpoint {later.epoch} of {base.owner} builds on {later.base}, not on {earlier.epoch}"
             )
-    last = deltas[-1]
-    chunks = (chunk.select(last.slots) for part in (base, *deltas) for chunk in part.state)
+    last = (base, *deltas)[-1]
+    wanted = last.slots if slots is None else last.slots & slots
+    chunks = (chunk.select(wanted) for part in (base, *deltas) for chunk in part.state)
     buffer = (entry for part in (base, *deltas) for entry in part.buffer if entry[0] > last.trimmed)
-    return replace(last, base=base.base, state=tuple(chunks), buffer=tuple(buffer))
+    return replace(last, base=base.base, slots=wanted, state=tuple(chunks), buffer=tuple(buffer))
 
 
 def merge_checkpoints(base: Checkpoint, deltas: Sequence[Checkpoint]) -> Checkpoint:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -16,10 +16,14 @@ from numpy.typing import NDArray
 
 from primitives.errors import EnvironmentFault, InternalError
 from primitives.hashing import hash_keys
+from primitives.routing import places_in, take_rows
 from primitives.slots import SlotSet, slots_of
 
 _METADATA = b"seep.chunk"
 _TRAILER = b"SEEPCHK1"  # after the Arrow streams: this, then their CRC-32
+
+#: To take rows one by one costs less than to filter all if they are less than one in so many.
+_FEW = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,8 @@ class Chunk:
     identity: tuple[str, ...]  #: columns that identify a row
     rows: pa.RecordBatch  #: upserts: identity columns and value columns
     deleted: pa.RecordBatch  #: identity columns only
+    #: the slots of `rows`, once they were asked for: who keeps a chunk may have to give parts of it again and again
+    _slots: NDArray[np.uint32] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         rows, deleted = self.rows.schema, self.deleted.schema
@@ -58,24 +64,27 @@ class Chunk:
 
     def slots_of_rows(self) -> NDArray[np.uint32]:
         """The slot of each of `rows`."""
-        return self._slots_of(self.rows)
+        if self._slots is None:
+            object.__setattr__(self, "_slots", self._slots_of(self.rows))
+        assert self._slots is not None
+        return self._slots
 
     def select(self, slots: SlotSet) -> Chunk:
         """The part of this chunk that concerns `slots`."""
         return self.split([slots])[0]
 
     def split(self, parts: Sequence[SlotSet]) -> list[Chunk]:
-        """The part of this chunk that concerns each set of slots; hashes each row once.
+        """The part of this chunk that concerns each set of slots; hashes each row once, however often it is asked.
 
         Law: if the parts are disjoint and cover its slots, merging the results gives this chunk's effect.
         """
-        rows, deleted = self._slots_of(self.rows), self._slots_of(self.deleted)
+        rows, deleted = self.slots_of_rows(), self._slots_of(self.deleted)
         return [
             replace(
                 self,
                 replaced=self.replaced & part,
-                rows=_filter(self.rows, part.mask(self.slot_bits)[rows]),
-                deleted=_filter(self.deleted, part.mask(self.slot_bits)[deleted]),
+                rows=_those_in(part.mask(self.slot_bits), self.rows, rows),
+                deleted=_those_in(part.mask(self.slot_bits), self.deleted, deleted),
             )
             for part in parts
         ]
@@ -90,6 +99,14 @@ class Chunk:
     def _outside(self, slots: SlotSet, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of `batch` whose keys are in none of `slots`."""
         return _filter(batch, ~slots.mask(self.slot_bits)[self._slots_of(batch)]) if slots else batch
+
+
+def _those_in(mask: NDArray[np.bool_], batch: pa.RecordBatch, slots: NDArray[np.uint32]) -> pa.RecordBatch:
+    """The rows whose slots are in a mask."""
+    places = places_in(mask, slots)
+    if _FEW * len(places) < len(batch):
+        return take_rows(batch, places)
+    return batch if len(places) == len(batch) else batch.filter(pa.array(mask[slots]))
 
 
 def _filter(batch: pa.RecordBatch, mask: NDArray[np.bool_]) -> pa.RecordBatch:
@@ -120,10 +137,10 @@ def merge_chunks(chunks: Sequence[Chunk]) -> Chunk:
 def _check_alike(chunks: Sequence[Chunk]) -> None:
     first = chunks[0]
     for chunk in chunks[1:]:
-        for field in ("name", "version", "slot_bits", "keys", "identity"):
-            mine, other = getattr(first, field), getattr(chunk, field)
+        for what in ("name", "version", "slot_bits", "keys", "identity"):
+            mine, other = getattr(first, what), getattr(chunk, what)
             if mine != other:
-                raise InternalError(f"chunks of '{first.name}' differ in {field}: {mine!r} and {other!r} do not merge")
+                raise InternalError(f"chunks of '{first.name}' differ in {what}: {mine!r} and {other!r} do not merge")
         if not first.rows.schema.equals(chunk.rows.schema):
             raise InternalError(
                 f"chunks of '{first.name}' differ in columns: {first.rows.schema} and {chunk.rows.schema} do not merge"

@@ -25,7 +25,10 @@ class MigrationSettings(Section):
     batch: int = Field(
         16, ge=1, description="Slots in each step if batched; if optimised, of each pair of instances in it."
     )
-    gap: OptionalSeconds = Field(None, description="Time from the end of a step to the next one, to drain; or none.")
+    gap: OptionalSeconds = Field(
+        None,
+        description="Time from the end of a step to the next one, to drain; as long as that takes, up to 1 s, if none.",
+    )
     gap_epochs: int = Field(0, ge=0, description="The same in epochs; of the two, the longer counts.")
     lead: int | None = Field(
         None,

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 from numpy.typing import NDArray
 
 from primitives.chunk import Chunk
@@ -23,6 +22,7 @@ from primitives.state.container import check_fits
 from primitives.state.fixed import Selection, row_numbers
 from primitives.state.index import Index, Located
 from primitives.state.probe import Probe
+from primitives.state.row_slots import RowSlots
 from primitives.state.table import Table
 
 Rows = NDArray[np.int64]
@@ -36,6 +36,12 @@ _WORTH_COMPACTING = 1 << 16
 
 #: Rows that are restored at a time.
 _PART = 1 << 16
+
+#: Rows of slots are few if they are less than one in so many.
+_FEW = 8
+
+#: A delta of most of so many rows is as well a snapshot in full: who keeps it can let go of what was before.
+_WORTH_A_WHOLE = 1 << 12
 
 _NO_ROWS = np.empty(0, np.int64)
 
@@ -108,7 +114,7 @@ class Frame(Tracked[_Log]):
         self._table = self._new_table(self._declared.values.types, self._declared.defaults)
         self._columns = dict(zip(values, self._table.values, strict=True))
         self._index = Index(self._table)
-        self._rows_in_slot = np.zeros(1 << slot_bits, np.int64)
+        self._slots = RowSlots(slot_bits)
         self._changes = Changes(name, _Log)
 
     # --- by key -------------------------------------------------------------------------------------------------------
@@ -203,7 +209,7 @@ class Frame(Tracked[_Log]):
         interval = self._changes.current
         if interval is not None and len(rows):
             interval.log.deleted.append(self._table.to_arrow(self._table.keys, rows))
-        self._count(self._table.hashes(rows), -1)
+        self._slots.remove(rows)
         self._index.remove(rows)
         return len(rows)
 
@@ -248,7 +254,7 @@ class Frame(Tracked[_Log]):
 
     def rows_per_slot(self) -> NDArray[np.int64]:
         """How many rows each slot holds; costs no look at the rows."""
-        return self._rows_in_slot.copy()
+        return self._slots.counts.copy()
 
     # --- a State ------------------------------------------------------------------------------------------------------
 
@@ -261,13 +267,15 @@ class Frame(Tracked[_Log]):
     def snapshot(self, slots: SlotSet, since: int | None = None) -> Chunk:
         """See `State.snapshot`.
 
-        In full it costs a copy, and for some of the slots a hash of each key too; with `since`, a bit per row and a
-        copy of the rows that were written.
+        In full it costs a copy, and for some of the slots a look at the slot of each row too; with `since`, a bit per
+        row and a copy of the rows that were written. If these are most of many rows, it is one in full.
         """
         if since is None:
             return self._chunk(slots, self._rows_in(slots), self._no_keys())
         replaced = self._changes.replaced_since(since)
-        written = row_numbers(self._within(slots - replaced, self._written_since(since)))
+        written = self._written_in(slots - replaced, since)
+        if self._is_most(len(written), slots - replaced):
+            return self.snapshot(slots)
         whole = row_numbers(self._rows_in(slots & replaced))  # written since or not, as the chunk voids what was there
         rows = np.concatenate([written, whole]) if len(whole) else written
         return self._chunk(replaced, rows, self._deleted_since(since, slots - replaced))
@@ -293,7 +301,7 @@ class Frame(Tracked[_Log]):
 
     def _upsert(self, rows: pa.RecordBatch) -> None:
         """Puts distinct rows, some at a time, so that what is made of them stays in the cache."""
-        held = self._rows_in_slot > 0
+        held = self._slots.counts > 0
         self._index.make_room(len(rows))
         for start in range(0, len(rows), _PART):
             part = rows.slice(start, _PART)
@@ -314,20 +322,21 @@ class Frame(Tracked[_Log]):
         """Adds rows in order, up to the first whose key is there already; returns how many."""
         rows = self._index.append(probe)
         count: int = rows.stop - rows.start
-        self._count(probe.hashes[:count], 1)
+        numbers = row_numbers(rows)
+        self._slots.add(numbers, probe.hashes[:count])
         for name, column in self._columns.items():
             self._table.assign(column, rows, part[name].slice(0, count))
-        self._touch(row_numbers(rows))
+        self._touch(numbers)
         return count
 
     def drop(self, slots: SlotSet) -> None:
-        """See `State.drop`. Costs a hash of each key, unless the slots are empty."""
+        """See `State.drop`. Costs a look at the slot of each row, unless the slots are empty."""
         self._changes.replace(slots)
         self._remove_slots(slots)
 
     def _remove_slots(self, slots: SlotSet) -> None:
         rows = row_numbers(self._rows_in(slots))
-        self._rows_in_slot[slots.mask(self.slot_bits)] = 0
+        self._slots.clear(slots)
         if self._is_sparse(len(self._index) - len(rows)):
             self._compact(rows)
         else:
@@ -336,7 +345,7 @@ class Frame(Tracked[_Log]):
     def size(self, slots: SlotSet | None = None) -> int:
         """See `State.size`. Extrapolates from a few rows."""
         held = len(self._index)
-        count = held if slots is None else self._count_in(slots)
+        count = held if slots is None else self._slots.count_in(slots)
         rows = self._index.rows
         sample = rows[:_SAMPLE] if isinstance(rows, np.ndarray) else slice(0, min(_SAMPLE, rows.stop))
         return count * int(self._batch(sample).nbytes) // min(_SAMPLE, held) if count else 0
@@ -365,7 +374,7 @@ class Frame(Tracked[_Log]):
     def _number(self, rows: pa.RecordBatch) -> Rows:
         """New rows for keys that have none, without a word in the logs, where their numbers may be left over."""
         located = self._index.locate(self._declared.keys_from(rows), create=True)
-        self._count(located.hashes[located.created], 1)
+        self._slots.add(located.rows[located.created], located.hashes[located.created])
         self._unlog(located.rows)
         return located.rows
 
@@ -384,7 +393,7 @@ class Frame(Tracked[_Log]):
         located = self._index.locate(columns, create=True)
         rows = located.rows[located.created]
         if len(rows):
-            self._count(located.hashes[located.created], 1)
+            self._slots.add(rows, located.hashes[located.created])
             self._touch(rows)
         return located
 
@@ -423,9 +432,6 @@ class Frame(Tracked[_Log]):
         self._table.assign(self._columns[name], rows, values)
         self._table.tidy(lambda: self._index.rows)
 
-    def _count(self, hashes: NDArray[np.uint64], change: int) -> None:
-        _count(self._rows_in_slot, slots_of(hashes, self.slot_bits), change)
-
     def _touch(self, rows: Rows) -> None:
         interval = self._changes.current
         if interval is not None:
@@ -438,24 +444,33 @@ class Frame(Tracked[_Log]):
     def _compact(self, without: Rows) -> None:
         """Removes rows, numbers the others anew without gaps, and gives memory back."""
         rows = self._index.compact(without)
+        self._slots.keep(rows)
         for mark in self.marks[:1]:
             for interval in self._changes.since(mark):
                 interval.log.written.renumber(rows)
 
     # --- slots and changes --------------------------------------------------------------------------------------------
 
-    def _count_in(self, slots: SlotSet) -> int:
-        return int(self._rows_in_slot[slots.mask(self.slot_bits)].sum())
+    def _is_most(self, written: int, slots: SlotSet) -> bool:
+        there = self._slots.count_in(slots)
+        return not self._puts_only and there >= _WORTH_A_WHOLE and 2 * written > there
 
     def _rows_in(self, slots: SlotSet) -> Selection:
-        return self._within(slots, self._index.rows)
-
-    def _within(self, slots: SlotSet, rows: Selection) -> Selection:
-        """Those of the rows that are in `slots`; looks at keys only if some are and some are not."""
-        count = self._count_in(slots)
+        count = self._slots.count_in(slots)
         if count in (0, len(self._index)):
-            return rows if count else _NO_ROWS
-        return self._table.within(slots.mask(self.slot_bits), rows)
+            return self._index.rows if count else _NO_ROWS
+        rows = self._slots.rows_in(slots, self._index.end)
+        return rows if len(rows) == count else rows[self._index.live.holds(rows)]
+
+    def _written_in(self, slots: SlotSet, since: int) -> Rows:
+        """The rows of slots that were written; from whichever side there are fewer to look at."""
+        count = self._slots.count_in(slots)
+        if _FEW * count < len(self._index):
+            rows = row_numbers(self._rows_in(slots))
+            logs = [interval.log.written.holds(rows) for interval in self._changes.since(since)]
+            return rows[np.logical_or.reduce(logs)] if logs else _NO_ROWS
+        written = self._written_since(since)
+        return written if count == len(self._index) else self._slots.within(slots, written)
 
     def _written_since(self, since: int) -> Rows:
         return common_rows(self._index.live, [interval.log.written for interval in self._changes.since(since)])
@@ -551,13 +566,6 @@ class ColumnView:
         return self._frame._table.to_arrow([column], self._frame._checked(rows))[0]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _count(counts: NDArray[np.int64], slots: NDArray[np.uint32], change: int) -> None:
-    """As `np.add.at`, but several times as fast."""
-    for slot in slots:
-        counts[slot] += change
-
-
 def warm_up() -> None:
     """Compiles what frames need, or loads it from Numba's cache, so that the first batch need not wait for it."""
     values = {"n": pa.int64(), "x": pa.float64(), "s": pa.string()}
@@ -571,4 +579,5 @@ def warm_up() -> None:
         frame.delete({"k": [2], "t": ["b" * 20]})
         frame.column("n")[frame.locate(given)] = 3
         frame.restore([frame.snapshot(SlotSet.full(frame.slot_bits), since) for since in (None, 0)])
+        frame._slots.rows_in(SlotSet([0]), frame._index.end)
         frame._compact(_NO_ROWS)

@@ -6,7 +6,7 @@ for memory, not one for each column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,9 +45,6 @@ _AHEAD = 128
 
 #: Rows whose words are taken apart at a time; they fit into the first-level cache.
 _BLOCK = 512
-
-#: Rows whose keys are hashed at a time.
-_HASHED_BLOCK = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,16 +131,6 @@ class Table:
     def hashes(self, rows: Selection) -> Words:
         """The hash of the key of each row."""
         return self._gather([0], rows)[0] if self._hashed else hash_keys(self.to_arrow(self.keys, rows))
-
-    def within(self, mask: NDArray[np.bool_], rows: Selection) -> Ints:
-        """Those of the rows whose keys are in the slots of a mask, of more than one slot."""
-        shift = np.uint64(65 - len(mask).bit_length())  # a slot is the top bits of a hash
-        chosen = [_NO_ROWS]
-        for block in _blocks(rows):
-            places = np.empty(_HASHED_BLOCK, np.int64)
-            places = places[: _choose(self.hashes(block), shift, mask, places)]
-            chosen.append(block[places] if isinstance(block, np.ndarray) else places + block.start)
-        return np.concatenate(chosen)
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
@@ -305,7 +292,6 @@ class Table:
 
 _UPPER = np.uint64(32)
 _NO_BYTES = read_only(np.empty(0, np.uint8))
-_NO_ROWS = np.empty(0, np.int64)
 
 
 def _lay_out(keys: Sequence[pa.DataType], values: Sequence[pa.DataType], first: int) -> tuple[tuple[Column, ...], int]:
@@ -356,14 +342,6 @@ def _encode_spans(array: pa.Array, words: NDArray[np.uint64], head: int, shift: 
     return data
 
 
-def _blocks(rows: Selection) -> Iterator[Selection]:
-    """The rows, some at a time, so that what is made of them stays in the cache."""
-    end = len(rows) if isinstance(rows, np.ndarray) else rows.stop
-    for start in range(0, end, _HASHED_BLOCK):
-        block = slice(start, min(start + _HASHED_BLOCK, end))
-        yield rows[block] if isinstance(rows, np.ndarray) else block
-
-
 def _joined(data: Sequence[Bytes]) -> Bytes:
     return data[0] if len(data) == 1 else read_only(np.concatenate([_NO_BYTES, *data]))
 
@@ -398,13 +376,3 @@ def _copy_run(words: Words, width: int, heads: Ints, first: int, copies: NDArray
         for column in range(len(heads)):
             for at in range(start, min(start + _BLOCK, count)):
                 out[column * count + at] = there[(first + at) * width + heads[column]]
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _choose(hashes: Words, shift: np.uint64, mask: NDArray[np.bool_], places: Ints) -> int:
-    """Writes where the hashes are whose slots are in a mask; returns how many these are."""
-    count = 0
-    for at in range(len(hashes)):
-        places[count] = at
-        count += mask[hashes[at] >> shift]  # no branch, as it could not be foreseen
-    return count

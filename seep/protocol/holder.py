@@ -66,7 +66,8 @@ class Holder:
 
     def on_retrieve(self, sender: str, message: Retrieve) -> list[Effect]:
         """Answers with the whole backup, a part of a split, or (to warm up a handover) some slots of it."""
-        found = self._find(message.owner, message.part)
+        slots = None if message.warm_up is None else message.warm_up.slots
+        found = self._find(message.owner, message.part, slots)
         if message.warm_up is not None:
             found = narrowed(found, message.warm_up.slots) if found is not None else None
         elif message.part is None:
@@ -101,8 +102,8 @@ class Holder:
         self.parts.pop(message.plan, None)
         return []
 
-    def _find(self, owner: InstanceId, plan: int | None) -> Checkpoint | None:
-        return retrieve_backup(self.store, owner) if plan is None else self.parts.get(plan, {}).get(owner)
+    def _find(self, owner: InstanceId, plan: int | None, slots: SlotSet | None) -> Checkpoint | None:
+        return retrieve_backup(self.store, owner, slots) if plan is None else self.parts.get(plan, {}).get(owner)
 
 
 def narrowed(checkpoint: Checkpoint, slots: SlotSet) -> Checkpoint:

@@ -10,6 +10,8 @@ from policies.move_stream import Clock, MoveStream
 
 #: Seconds before its moment that a migration has VMs got ready.
 _AHEAD = 60.0
+#: Epochs more than usual may be open for a query to have worked off a step; seconds until the next comes all the same.
+_SLACK, _PATIENCE = 2, 1.0
 
 
 class Now(NamedTuple):
@@ -21,6 +23,12 @@ class Now(NamedTuple):
     soonest: int  #: the epoch at which a move can be effective if it is announced now
     horizon: int  #: moves up to this epoch are to be announced now, as it may be open before the next look
     epoch_length: float = 0.05  #: in seconds, if the query keeps up
+    usual: int = 0  #: epochs that were open when the migration began
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether no more epochs are open than usual, or hardly more."""
+        return self.ticked - self.committed <= self.usual + _SLACK
 
 
 class Before(Protocol):
@@ -56,7 +64,10 @@ class Course(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StepByStep:
-    """Each step when the one before has taken effect, and the gap after it is over."""
+    """Each step when the one before has taken effect, and the gap after it is over.
+
+    If no gap is given, it lasts until the query has worked off what had to wait: or else steps would add up to a pause.
+    """
 
     settings: MigrationSettings
     at: float | None = None  #: seconds since the query began to run
@@ -84,10 +95,12 @@ class StepByStep:
         return now.seconds >= (self.at or 0.0) and now.horizon + (self.settings.lead or 0) >= (self.epoch or 0)
 
     def _may_follow(self, before: Before, now: Now) -> bool:
-        return (
-            before.effective is not None
-            and now.committed >= before.first + self.settings.gap_epochs
-            and now.seconds >= before.effective + (self.settings.gap or 0.0)
+        if before.effective is None:
+            return False
+        if self.settings.gap is None and not self.settings.gap_epochs:
+            return now.is_calm or now.seconds >= before.effective + _PATIENCE
+        return now.committed >= before.first + self.settings.gap_epochs and now.seconds >= before.effective + (
+            self.settings.gap or 0.0
         )
 
 

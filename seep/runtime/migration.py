@@ -89,6 +89,7 @@ class Migration:
     begun: float | None = None
     moved: float | None = None  #: when the last step had taken effect
     ended: float | None = None
+    usual: int = 0  #: epochs that were open at its beginning
     before: int = 0  #: instances at its beginning, and its end
     after: int = 0
     latency: Mapping[str, float] = field(default_factory=dict)

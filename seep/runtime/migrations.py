@@ -169,6 +169,7 @@ class Migrations:
         if migration.state is not State.WAITING:
             return
         migration.state, migration.steps, migration.begun = State.MOVING, steps, self._process.events.now
+        migration.usual = manager.ticked - self._process.committed()
         migration.before = migration.after = len(latest(manager, migration.operator).parts)
         if migration.is_told:
             tell_begun(self._process.events, migration)
@@ -183,6 +184,7 @@ class Migrations:
             soonest=manager.soonest(migration.operator),
             horizon=manager.ticked + 1 + ahead,
             epoch_length=self._process.options.epoch,
+            usual=migration.usual,
         )
 
     # -- the manager's thread: its steps ------------------------------------------------------------------------------

@@ -224,7 +224,12 @@ class Stream:
 
 
 def _is_small(message: Message) -> bool:
-    return isinstance(message, Data) and sum(batch.nbytes for batch in message.batches.values()) <= SMALL
+    if not isinstance(message, Data):
+        return False
+    batches: list[pa.RecordBatch] = list(message.batches.values())
+    if 8 * sum(batch.num_rows * batch.num_columns for batch in batches) > SMALL:
+        return False  # without `nbytes`, after which a thread waits for its turn again
+    return sum(int(batch.nbytes) for batch in batches if batch.num_rows) <= SMALL
 
 
 class Ending(NamedTuple):

@@ -53,7 +53,12 @@ Check = Callable[[Any], bool]
 def _record(kind: type) -> WireType:
     """A NamedTuple or a dataclass."""
     hints = get_type_hints(kind)
-    names = [field.name for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else kind._fields  # type: ignore[attr-defined]
+    if dataclasses.is_dataclass(kind):
+        names = [
+            field.name for field in dataclasses.fields(kind) if field.init
+        ]  # what else there is can be found again
+    else:
+        names = kind._fields  # type: ignore[attr-defined]
     checks = [_check_of(hints[name]) for name in names]
 
     def fields(value: Any) -> list[Any]:

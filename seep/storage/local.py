@@ -129,7 +129,7 @@ class LocalStore:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 name(source, target)
                 return self._sync(target.parent)
-            except FileNotFoundError:
+            except (FileNotFoundError, FileExistsError):  # gone, or gone while `mkdir` asked what is there
                 if not left:
                     raise
         return None

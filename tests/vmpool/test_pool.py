@@ -480,7 +480,7 @@ def test_a_node_that_is_taken_while_its_vm_is_being_given_back_keeps_it() -> Non
 def test_an_interrupted_vm_is_replaced_at_once_and_stopped_when_nothing_is_on_it() -> None:
     it = launched(1, size=1)
     [node] = it.used
-    it.pool.leaving("vm-1", it.now)
+    it.notice("vm-1")
     it.step()
     it.step(60.0)
     assert it.stopping == []
@@ -492,7 +492,7 @@ def test_an_interrupted_vm_is_replaced_at_once_and_stopped_when_nothing_is_on_it
 
 def test_an_interrupted_warm_vm_is_offered_no_more() -> None:
     it = settled(size=1)
-    it.pool.leaving("vm-1", it.now)
+    it.notice("vm-1")
     assert it.warm == []
     assert Start("vm-2") in it.step()
 

@@ -101,7 +101,7 @@ class AnyWorld(RuleBasedStateMachine):
     @precondition(lambda self: self.world.running)
     @rule(data=st.data())
     def a_vm_has_notice(self, data: st.DataObject) -> None:
-        self.world.pool.leaving(data.draw(st.sampled_from(sorted(self.world.running))), self.world.now)
+        self.world.notice(data.draw(st.sampled_from(sorted(self.world.running))))
 
     @rule(count=st.integers(0, 4))
     def a_plan_wants_nodes(self, count: int) -> None:
@@ -136,7 +136,10 @@ class AnyWorld(RuleBasedStateMachine):
         assert sum(self.world.pool.counts(self.world.used).values()) == there
 
     def teardown(self) -> None:
-        """In the long run the pool is as full as it should be, repeats nothing, and leaves nothing."""
+        """In the long run the pool is as full as it should be, repeats nothing, and leaves nothing.
+
+        That is, once no VM is used that is gone or has notice: what moves state away from it is not the pool's.
+        """
         if not hasattr(self, "world"):
             return
         self._check_recovers()
@@ -148,8 +151,9 @@ class AnyWorld(RuleBasedStateMachine):
         it.pool.want(0)
         it.pool.want(1)  # as that is more, it also lifts what had failed for good
         it.settle(LONG, tick=TICK)
-        for name in it.vanished & it.running.keys():
+        for name in (it.vanished | it.leaving) & it.running.keys():
             it.free(*it.on(name))
+        for name in it.vanished & it.running.keys():
             for node in it.on(name):
                 it.kill(node)
         it.poll()

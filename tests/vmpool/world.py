@@ -24,6 +24,7 @@ class World:
     running: dict[str, float] = field(default_factory=dict)  #: VM -> when it was ordered
     stopping: list[str] = field(default_factory=list)
     vanished: set[str] = field(default_factory=set)
+    leaving: set[str] = field(default_factory=set)  #: VMs that have notice
     expected: dict[str, str] = field(default_factory=dict)  #: order that Spark would still carry out -> VM
     nodes: dict[str, tuple[str, str]] = field(default_factory=dict)  #: node -> its order, the VM that it is on
     used: set[str] = field(default_factory=set)
@@ -97,6 +98,7 @@ class World:
     def stop(self, name: str) -> None:
         self.stopping.remove(name)
         self.vanished.discard(name)
+        self.leaving.discard(name)
         for node in self.on(name):
             self._remove(node)
         self.lifetimes[name] = self.now - self.running.pop(name)
@@ -105,6 +107,11 @@ class World:
     def vanish(self, name: str) -> None:
         """The VM dies; nobody has noticed. Spark would run its nodes elsewhere."""
         self.vanished.add(name)
+
+    def notice(self, name: str) -> None:
+        """The VM will be taken away."""
+        self.leaving.add(name)
+        self.pool.leaving(name, self.now)
 
     def poll(self) -> None:
         """The provider is asked which VMs are gone."""

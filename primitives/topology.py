@@ -50,6 +50,16 @@ class Assignment:
         return tuple(self.owners.tolist())
 
     @cached_property
+    def runs(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Where each run of slots with one owner begins, and the owners.
+
+        >>> [each.tolist() for each in Assignment([0, 0, 5, 0]).runs]
+        [[0, 2, 3], [0, 5, 0]]
+        """
+        starts = np.flatnonzero(np.diff(self.owners, prepend=-1)).astype(np.int32)
+        return starts, self.owners[starts]
+
+    @cached_property
     def parts(self) -> Mapping[int, SlotSet]:
         """The slots of each instance that owns any, by instance index."""
         return {int(i): SlotSet(np.flatnonzero(self.owners == i)) for i in np.unique(self.owners)}

@@ -58,7 +58,7 @@ from vmpool.settings import VMSettings
 
 #: Checkpoints are asked for by the manager's clock; nothing here counts epochs.
 NEVER = 1 << 60
-#: Seconds between two checkpoints that plans alone want: each step of a migration would have one otherwise.
+#: Seconds at least between two checkpoints that plans alone want: each step of a migration would have one otherwise.
 _APART = 1.0
 #: Threads give way after so long: between them latency is lost, not throughput.
 SWITCH_INTERVAL = 0.0005
@@ -83,6 +83,7 @@ class NodeSettings:
     vm: VMSettings = field(default_factory=VMSettings)
     storage: StorageSettings = field(default_factory=StorageSettings)
     backup: BackupSection = field(default_factory=BackupSection)
+    checkpoint: float | None = None  #: seconds between two checkpoints
     begins_from: int | None = None  #: the checkpoint in storage that the run begins from
 
 
@@ -305,7 +306,7 @@ class NodeProcess:
 
     def _checkpoints(self) -> dict[str, CheckpointSettings]:
         backup = self._settings.backup
-        apart = round(_APART / self._settings.epoch)
+        apart = round(max(_APART, self._settings.checkpoint or 0.0) / self._settings.epoch)
         return {
             o: CheckpointSettings(NEVER, credits=backup.of(o).credits, apart=apart)
             for o in self._program.graph.operators

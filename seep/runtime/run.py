@@ -159,6 +159,7 @@ class Run:
                 vm=self.options.vm,
                 storage=self.options.storage,
                 backup=self.options.backup,
+                checkpoint=self.options.checkpoint,
                 begins_from=self.program.resume.checkpoint if self.program.resume else None,
             ),
         )

@@ -6,6 +6,7 @@ import dataclasses
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -140,16 +141,22 @@ def _slots_made(items: list[Any]) -> SlotSet:
 
 
 def _assignment_fields(assignment: Assignment) -> list[Any]:
-    """Where each run of slots with one owner begins, and the owners."""
-    owners = assignment.owners
-    starts = np.flatnonzero(np.diff(owners, prepend=-1)).astype(np.int32)
-    return [assignment.slot_bits, starts.tobytes(), owners[starts].tobytes()]
+    starts, owners = assignment.runs
+    return [assignment.slot_bits, starts.tobytes(), owners.tobytes()]
 
 
 def _assignment_made(items: list[Any]) -> Assignment:
-    slot_bits, starts, owners = items[0], np.frombuffer(items[1], np.int32), np.frombuffer(items[2], np.int32)
-    size = len(SlotSet.full(slot_bits))
-    return Assignment(np.repeat(owners, np.diff(starts, append=size)))
+    """The same one as long as it is in use anywhere: each view names all that are, and what is known of one is kept."""
+    slot_bits, starts, owners = items
+    known = _ASSIGNMENTS.get((slot_bits, starts, owners))
+    if known is None:
+        begins, size = np.frombuffer(starts, np.int32), len(SlotSet.full(slot_bits))
+        known = Assignment(np.repeat(np.frombuffer(owners, np.int32), np.diff(begins, append=size)))
+        _ASSIGNMENTS[slot_bits, starts, owners] = known
+    return known
+
+
+_ASSIGNMENTS: WeakValueDictionary[tuple[int, bytes, bytes], Assignment] = WeakValueDictionary()
 
 
 def _version_fields(version: Version) -> list[Any]:

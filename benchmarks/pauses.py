@@ -1,6 +1,7 @@
 """Pauses: how late rows become while half of the state of a count moves from two instances to four (Megaphone).
 
-The load is open-loop, half of what the query takes when it is saturated; both are measured for every size of the state.
+The load is open-loop, half of what the query takes when it is saturated, with two instances or with four, whichever is
+less; all is measured for every size of the state, with epochs of the length that a query has unless it says otherwise.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from vmpool.settings import PoolSettings
 
 #: Of the saturated rate.
 LOAD = 0.5
+#: Instances before and after.
+FEW, MANY = 2, 4
+EPOCH = 0.05
 CHECKPOINT = 5.0
 #: Seconds until a run has found its pace, and those after a migration in which what has waited is worked off.
 WARM_UP, DRAIN = 3.0, 2.0
@@ -45,8 +49,7 @@ def measure(spark: SparkContext, sizes: Sequence[int], seconds: float, times: in
     found: Figures = {}
     for keys in sizes:
         load = Load(keys, slot_bits=next(bits for most, bits in SLOT_BITS.items() if keys <= most))
-        progress(f"{label(keys)} keys, saturated")
-        rate = LOAD * _saturated(spark, load, seconds)
+        rate = LOAD * min(_saturated(spark, replace(load, parallelism=count), seconds) for count in (FEW, MANY))
         figures = _of_size(spark, load, rate, seconds, times)
         found |= {f"{name}_{label(keys)}": value for name, value in (figures | ratios(figures)).items()}
     return found
@@ -72,7 +75,8 @@ def ratios(figures: Figures) -> Figures:
 
 def _saturated(spark: SparkContext, load: Load, seconds: float) -> float:
     """Rows per second."""
-    with filled(spark, load, checkpoint=CHECKPOINT) as query:
+    progress(f"{label(load.keys)} keys, saturated, {load.parallelism} instances")
+    with filled(spark, load, checkpoint=CHECKPOINT, epoch=EPOCH) as query:
         query.watch(WARM_UP)
         before = query.rows()
         begin, end = query.watch(seconds)
@@ -80,8 +84,9 @@ def _saturated(spark: SparkContext, load: Load, seconds: float) -> float:
 
 
 def _of_size(spark: SparkContext, load: Load, rate: float, seconds: float, times: int) -> Figures:
-    pool = PoolSettings(size=2, reserve=0)
-    with filled(spark, replace(load, rate=rate), checkpoint=CHECKPOINT, spare=None, pool=pool) as query:
+    pool = PoolSettings(size=MANY - FEW, reserve=0)
+    options = {"checkpoint": CHECKPOINT, "epoch": EPOCH, "spare": None, "pool": pool}
+    with filled(spark, replace(load, rate=rate), **options) as query:
         query.watch(WARM_UP)
         steady = query.latencies(query.watch(seconds))
         turns = [[_there_and_back(query, load, name) for name in STRATEGIES] for _ in range(times)]
@@ -96,8 +101,8 @@ def _there_and_back(query: Filled, load: Load, name: str) -> Figures:
     if "batch" in chosen:
         chosen["batch"] = max(1, round(chosen["batch"] * BATCH * (1 << load.slot_bits)))
     progress(f"{label(load.keys)} keys, {name}")
-    figures = _migrated(query, name, 4, chosen)
-    _migrated(query, name, 2, STRATEGIES["all_at_once"])
+    figures = _migrated(query, name, MANY, chosen)
+    _migrated(query, name, FEW, STRATEGIES["all_at_once"])
     return figures
 
 

@@ -18,6 +18,7 @@ from primitives.backup import (
     store_backup,
 )
 from primitives.checkpoint import Checkpoint, checkpoint_state
+from primitives.emission import Emission
 from primitives.graph import InstanceId
 from primitives.outbox import Outbox
 from primitives.slots import SlotSet
@@ -98,6 +99,19 @@ def test_what_is_retrieved_is_the_state_of_the_newest_checkpoint(
     restored = make(BITS)
     restored.restore(backup.state)
     assert (backup.epoch, backup.base, restored.content()) == (len(rounds), None, state.content())
+
+
+def test_a_delta_that_says_all_leaves_nothing_of_those_before_but_output_that_is_not_in_it() -> None:
+    state, store = ArrowState(BITS), BackupStore()
+    entries = [(epoch, Emission({}, 0)) for epoch in (1, 2, 3)]
+    state.put(7, 1)
+    chunks = state.snapshot(ALL, None)
+    first = replace(checkpoint(1), state=tuple(chunks), buffer=(entries[0],))
+    second = replace(checkpoint(2, base=1), state=(), buffer=(entries[1],), trimmed=1)
+    third = replace(checkpoint(3, base=2), state=tuple(chunks), buffer=(entries[2],), trimmed=1)
+    assert [store_backup(store, each) for each in (first, second, third)] == [Stored.KEPT] * 3
+    backup = retrieve_backup(store, SUM)
+    assert backup == replace(third, base=None, buffer=tuple(entries[1:]))
 
 
 @pytest.mark.parametrize("max_deltas", [0, 1, 4])

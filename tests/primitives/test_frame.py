@@ -336,6 +336,36 @@ def test_a_delta_of_some_slots_names_all_that_were_replaced() -> None:
     assert len(delta.rows) == frame.rows_per_slot()[2] < 10
 
 
+@pytest.mark.parametrize(("changed", "is_whole"), [(5_000, False), (5_001, True)])
+def test_a_delta_of_most_of_many_rows_is_as_well_a_snapshot_in_full(changed: int, is_whole: bool) -> None:
+    frame = Frame("counts", {"id": pa.int64()}, {"n": pa.int64()}, slot_bits=SLOT_BITS)
+    frame.add(np.arange(10_000), n=1)
+    copy = Frame("counts", {"id": pa.int64()}, {"n": pa.int64()}, slot_bits=SLOT_BITS)
+    copy.restore([frame.snapshot(FULL)])
+    frame.mark(1)
+    frame.delete([9_999])
+    frame.add(np.append(np.arange(changed - 1), 10_000), n=5)
+    delta = frame.snapshot(FULL, since=1)
+    assert (delta.replaced == FULL, len(delta.rows)) == (is_whole, 10_000 if is_whole else changed)
+    copy.restore([delta])
+    assert copy.to_arrow().sort_by("id") == frame.to_arrow().sort_by("id")
+
+
+@given(few=slot_sets, seed=st.integers(0, 9))
+def test_a_delta_of_few_slots_is_the_part_of_a_delta_that_is_theirs(few: SlotSet, seed: int) -> None:
+    frame = Frame("counts", {"id": pa.int64()}, {"n": pa.int64()}, slot_bits=8)
+    rng = np.random.default_rng(seed)
+    frame.add(np.arange(2_000), n=1)
+    frame.mark(1)
+    frame.delete(rng.integers(0, 2_000, 100))
+    frame.add(rng.integers(0, 2_500, 500), n=1)
+    frame.mark(2)
+    frame.add(rng.integers(0, 2_500, 200), n=1)
+    theirs = frame.snapshot(few, since=1)
+    part = frame.snapshot(SlotSet.full(8), since=1).select(few)
+    assert sorted(theirs.rows.to_pylist(), key=str) == sorted(part.rows.to_pylist(), key=str)
+
+
 def test_rows_per_slot_add_up_to_what_snapshots_hold() -> None:
     frame = grown(1000, slot_bits=SLOT_BITS)
     frame.delete(np.arange(0, 1000, 3))

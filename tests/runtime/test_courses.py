@@ -38,6 +38,20 @@ def test_a_step_waits_until_the_one_before_has_taken_effect() -> None:
 
 
 @pytest.mark.parametrize(("committed", "due"), [(14, None), (15, 23)])
+def test_without_a_gap_a_step_waits_until_hardly_more_epochs_are_open_than_usual(
+    committed: int, due: int | None
+) -> None:
+    moment = now(seconds=2.1, ticked=20, committed=committed)._replace(usual=3)
+    assert StepByStep(MigrationSettings()).due(1, Before(effective=2.0), moment) == due
+
+
+@pytest.mark.parametrize(("seconds", "due"), [(2.9, None), (3.0, 23)])
+def test_where_the_query_does_not_catch_up_a_step_comes_all_the_same(seconds: float, due: int | None) -> None:
+    moment = now(seconds, ticked=20, committed=10)._replace(usual=3)
+    assert StepByStep(MigrationSettings()).due(1, Before(effective=2.0), moment) == due
+
+
+@pytest.mark.parametrize(("committed", "due"), [(14, None), (15, 23)])
 def test_a_gap_in_epochs_counts_from_the_effect_of_the_step_before(committed: int, due: int | None) -> None:
     course = StepByStep(MigrationSettings(gap_epochs=5))
     assert course.due(1, Before(first=10), now(committed=committed)) == due

@@ -89,6 +89,13 @@ def test_assignments_come_back_at_any_number_of_slots() -> None:
         assert decode(encode(Assignment(owners))) == Assignment(owners)
 
 
+def test_an_assignment_that_is_in_use_comes_back_as_the_same_one() -> None:
+    sent = encode([Assignment([0, 0, 1, 1]), Assignment([0, 1, 1, 1])])
+    some, others = decode(sent), decode(sent)
+    assert [one is other for one, other in zip(some, others, strict=True)] == [True, True]
+    assert some[0] != some[1]
+
+
 def test_numpy_scalars_and_other_mappings_and_enumerations_of_text_become_plain_values() -> None:
     value = [np.int32(3), np.float64(0.5), np.bool_(True), OrderedDict(a=1), Arrival.BACKUP]
     assert comparable(decode(encode(value))) == comparable([3, 0.5, True, {"a": 1}, "backup"])

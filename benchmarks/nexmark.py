@@ -37,6 +37,8 @@ _PLAIN = Settings(filler=False)
 _BLOCK = 1 << 18
 _WARM_UP = 4.0
 EPOCH = 0.05
+#: Of one instance of each operator.
+NODES = 3
 
 TARGETS = {"generator_per_s": Target("Events made on one core, all numbers", "M/s", 1e6, 10.0, at_least=True)} | {
     f"{name}_events_per_s": Target(f"{name} on two cores, saturated", "M/s", 1e6, WANTED[name], at_least=True)
@@ -79,11 +81,10 @@ def saturated(name: str, spark: SparkContext, seconds: float) -> dict[str, float
     """Events that a query takes, and rows that come into it, a second; it reads some kinds of events only."""
     query = QUERIES[name]
     compile_kernels(query, {})
-    source = Made(query.wanted, _PLAIN, partitions=_SOURCES.get(name, 1))
+    source = Made(query.wanted, _PLAIN)
     built = query.between(lambda _: source, sinks.discard())
     origin = next(iter(built.vertices))
-    options = {"parallelism": {origin: source.partitions, **_PARALLEL.get(name, {})}, "nodes": _NODES.get(name, 3)}
-    with seep.launch(built, spark, epoch=EPOCH, spare=0, checkpoint=5.0, **options) as run:
+    with seep.launch(built, spark, epoch=EPOCH, spare=0, checkpoint=5.0, nodes=NODES) as run:
         run.wait(_WARM_UP)
         before, begin = _rows(run, origin), time.monotonic()
         run.wait(seconds)
@@ -91,12 +92,6 @@ def saturated(name: str, spark: SparkContext, seconds: float) -> dict[str, float
         run.finish()
         run.wait(60)
     return {f"{name}_events_per_s": rows / source.share(), f"{name}_rows_per_s": rows}
-
-
-#: How a query is spread over two cores, where it is not one instance of each operator on three nodes.
-_SOURCES = {"Q1": 2, "Q2": 2}
-_PARALLEL: dict[str, dict[str, int]] = {"Q1": {"euros": 2, "out": 2}, "Q2": {"chosen": 2, "out": 2}}
-_NODES = {"Q1": 2, "Q2": 2}
 
 
 def _rows(run: seep.Run, source: str) -> int:

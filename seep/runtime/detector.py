@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 
 #: How the reason begins if nothing is known but that a node says nothing.
 SILENT = "silent"
+#: Of the patience, how far apart two looks may be; in a longer time nobody listened.
+_ABSENT = 0.25
 
 
 @dataclass(slots=True)
@@ -33,6 +35,7 @@ class Detector:
 
     patience: float  #: seconds of silence that are one too many
     _nodes: dict[str, _Evidence] = field(default_factory=dict)
+    _looked: float | None = None
 
     def joined(self, node: str, now: float) -> None:
         self._nodes[node] = _Evidence(now)
@@ -65,10 +68,19 @@ class Detector:
 
     def lost(self, now: float) -> list[tuple[str, str]]:
         """The nodes to give up now, and why; each is said once."""
+        self._forgive(now)
         found = [(node, why) for node, evidence in self._nodes.items() if (why := self._why(evidence, now))]
         for node, _ in found:
             del self._nodes[node]
         return found
+
+    def _forgive(self, now: float) -> None:
+        """If this process itself stood still, what nodes said meanwhile is still to be heard."""
+        absent = now - self._looked if self._looked is not None else 0.0
+        self._looked = now
+        if absent > _ABSENT * self.patience:
+            for evidence in self._nodes.values():
+                evidence.heard = min(now, evidence.heard + absent)
 
     def _why(self, evidence: _Evidence, now: float) -> str | None:
         silence = now - evidence.heard

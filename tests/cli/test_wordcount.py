@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -97,6 +98,18 @@ def test_ctrl_c_ends_the_input_and_the_counts_of_what_was_read_are_right() -> No
         assert command.processes() == []
     assert code == 0, output
     assert "Ctrl-C again stops at once" in output
+    assert "counts: equal" in output
+
+
+def test_no_node_is_given_up_because_the_driver_stood_still() -> None:
+    with seep("wordcount", "--seconds", "10", "--rate", "5000") as command:
+        command.lines_until("rows/s")
+        command.process.send_signal(signal.SIGSTOP)
+        time.sleep(5.0)  # longer than a node may be silent
+        command.process.send_signal(signal.SIGCONT)
+        code, output = command.end()
+    assert code == 0, output
+    assert "node lost" not in output
     assert "counts: equal" in output
 
 

@@ -56,3 +56,12 @@ def test_what_is_said_of_a_node_that_never_joined_or_was_given_up_changes_nothin
         detector.ended(name, "whatever")
         detector.restored(name, 1.0)
     assert detector.lost(2.0) == []
+
+
+def test_silence_while_nobody_listened_is_nobodys_fault(detector: Detector) -> None:
+    for each in range(1, 11):
+        detector.heard("n1", each / 10)
+        assert detector.lost(each / 10) == []
+    assert detector.lost(9.0) == []  # this process was stopped, or had no processor, for eight seconds
+    detector.heard("n1", 9.1)
+    assert [found for each in range(91, 120) if (found := detector.lost(each / 10))] == [[("n2", "silent for 3.1 s")]]

@@ -104,7 +104,8 @@ class RowsOnDisk:
         return positions, pa.record_batch([*(place[name] for name in keys), *values.columns], schema=self._schema)
 
     def expire(self, before: int, slots: SlotSet | None = None) -> int:
-        """See `Rows.expire`. Where some may be over, it costs a look at the counts of all keys."""
+        """See `Rows.expire`. Where some may be over, it costs a look at the counts of all keys, and at the rows that go
+        unless they are all of their slot."""
         if before <= self._oldest:
             return 0
         self._oldest = before
@@ -112,8 +113,12 @@ class RowsOnDisk:
         return sum(self._expire(before, SlotSet([slot])) for slot in (held if slots is None else held & slots))
 
     def _expire(self, before: int, slot: SlotSet) -> int:
-        counts = self._counts.to_arrow(slot)
-        counts = counts.filter(pa.array(to_numbers(counts[_BUCKET]) < before))
+        held = self._counts.to_arrow(slot)
+        counts = held.filter(pa.array(to_numbers(held[_BUCKET]) < before))
+        if len(counts) == len(held):  # no row has to be read for all to be gone
+            self._counts.drop(slot)
+            self._rows.drop(slot)
+            return int(to_numbers(counts[_COUNT]).sum())
         if not len(counts):
             return 0
         keys = {name: counts[name] for name in self._keys.names}

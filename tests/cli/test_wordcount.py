@@ -102,10 +102,10 @@ def test_ctrl_c_ends_the_input_and_the_counts_of_what_was_read_are_right() -> No
 
 
 def test_no_node_is_given_up_because_the_driver_stood_still() -> None:
-    with seep("wordcount", "--seconds", "10", "--rate", "5000") as command:
+    with seep("wordcount", "--seconds", "4", "--rate", "5000") as command:
         command.lines_until("rows/s")
         command.process.send_signal(signal.SIGSTOP)
-        time.sleep(5.0)  # longer than a node may be silent
+        time.sleep(4.0)  # longer than a node may be silent
         command.process.send_signal(signal.SIGCONT)
         code, output = command.end()
     assert code == 0, output

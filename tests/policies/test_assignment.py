@@ -147,9 +147,11 @@ def test_a_relocated_instance_leaves_everything_to_the_new_one(before: Assignmen
     assert len(after.parts) == len(before.parts)
 
 
-@given(slot_sets(SLOT_BITS, min_size=1), st.integers(1, SLOTS))
-def test_an_owner_that_is_split_keeps_the_first_part_and_new_indices_get_the_others(slots: SlotSet, parts: int) -> None:
-    assume(parts <= len(slots))
+@given(slot_sets(SLOT_BITS, min_size=1), st.data())
+def test_an_owner_that_is_split_keeps_the_first_part_and_new_indices_get_the_others(
+    slots: SlotSet, data: st.DataObject
+) -> None:
+    parts = data.draw(st.integers(1, len(slots)), "parts")
     given_away = split_parts(slots, parts, fresh=3)
     shares = [slots - SlotSet([s for part in given_away.values() for s in part]), *given_away.values()]
     assert list(given_away) == list(range(3, 3 + parts - 1))

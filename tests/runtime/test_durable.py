@@ -150,6 +150,7 @@ def test_a_stopped_run_is_continued_at_any_parallelism(host: Host, tmp_path: Pat
     assert last_words(tmp_path) == expected()
 
 
+@pytest.mark.acceptance
 def test_checkpoints_go_on_through_plans_and_recoveries(host: Host, tmp_path: Path) -> None:
     rows = ROWS
     with run_of(host, tmp_path, rows, spare=2) as run:

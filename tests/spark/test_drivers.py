@@ -79,6 +79,7 @@ def test_however_a_driver_ends_no_node_and_no_jvm_is_left_and_spark_was_quiet(tm
     assert [line for line in errors.splitlines() if "WARN" in line or "log4j" in line or "Spark" in line] == []
 
 
+@pytest.mark.acceptance
 def test_a_driver_that_stops_leaves_no_file(tmp_path: Path) -> None:
     with driver(tmp_path) as running:
         orders = running.says()["orders"]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 
-from primitives.checkpoint import Checkpoint, chain_checkpoints, merge_checkpoints
+from primitives.checkpoint import Checkpoint, chain_checkpoints, merge_checkpoints, output_of
 from primitives.graph import InstanceId
 from primitives.mapped import Shelf
 from primitives.slots import SlotSet
@@ -112,7 +112,7 @@ def adopt_backup(store: BackupStore, part: Checkpoint) -> None:
 def retrieve_backup(store: BackupStore, owner: InstanceId, slots: SlotSet | None = None) -> Checkpoint | None:
     """The owner's backup as one full checkpoint, not merged yet, or None if this store has none.
 
-    If `slots` are given, the state is theirs alone.
+    If `slots` are given, it is their state and nothing else.
     """
     chain = store._chains.get(owner)
     return chain_checkpoints(chain[0], chain[1:], slots) if chain else None
@@ -128,13 +128,6 @@ def delete_backup(store: BackupStore, owner: InstanceId, up_to: tuple[int, int])
 
 
 def _bounded(store: BackupStore, chain: list[Checkpoint]) -> list[Checkpoint]:
-    if chain[-1].is_whole:
-        return [_without_base(chain)]
+    if chain[-1].is_whole:  # of those before it, only output is needed that is not in it
+        return [replace(chain[-1], base=None, buffer=output_of(chain))]
     return chain if len(chain) <= store._max_deltas + 1 else [store.kept(merge_checkpoints(chain[0], chain[1:]))]
-
-
-def _without_base(chain: list[Checkpoint]) -> Checkpoint:
-    """The last one, which needs of those before it only the output that is not in it."""
-    last = chain[-1]
-    buffer = (entry for part in chain for entry in part.buffer if entry[0] > last.trimmed)
-    return replace(last, base=None, buffer=tuple(buffer))

@@ -119,7 +119,7 @@ def checkpoint_state(
 def chain_checkpoints(base: Checkpoint, deltas: Sequence[Checkpoint], slots: SlotSet | None = None) -> Checkpoint:
     """One full checkpoint that holds a base and its deltas one after the other: a container may have several chunks.
 
-    If `slots` are given, it has the state of these only.
+    If `slots` are given, it has the state of these only, and no output.
 
     Restoring it equals restoring the base and then each delta. It costs a look at each row, where merging would cost
     several times what the restore itself does.
@@ -134,8 +134,13 @@ def chain_checkpoints(base: Checkpoint, deltas: Sequence[Checkpoint], slots: Slo
     last = (base, *deltas)[-1]
     wanted = last.slots if slots is None else last.slots & slots
     chunks = (chunk.select(wanted) for part in (base, *deltas) for chunk in part.state)
-    buffer = (entry for part in (base, *deltas) for entry in part.buffer if entry[0] > last.trimmed)
-    return replace(last, base=base.base, slots=wanted, state=tuple(chunks), buffer=tuple(buffer))
+    buffer = output_of((base, *deltas)) if slots is None else ()
+    return replace(last, base=base.base, slots=wanted, state=tuple(chunks), buffer=buffer)
+
+
+def output_of(chain: Sequence[Checkpoint]) -> tuple[tuple[int, Emission[Any]], ...]:
+    """What a base and its deltas have of output that may still be needed."""
+    return tuple(entry for part in chain for entry in part.buffer if entry[0] > chain[-1].trimmed)
 
 
 def merge_checkpoints(base: Checkpoint, deltas: Sequence[Checkpoint]) -> Checkpoint:

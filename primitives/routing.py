@@ -55,7 +55,7 @@ def rows_in(batch: pa.RecordBatch, slots: Slots, slot_set: SlotSet) -> pa.Record
     if not batch.num_rows or not slot_set:
         return batch.slice(0, 0)
     slot_bits = max(int(slots.max()), int(slot_set.array[-1])).bit_length()
-    selected = np.flatnonzero(slot_set.mask(slot_bits)[slots])
+    selected = places_in(slot_set.mask(slot_bits), slots)
     return batch if len(selected) == batch.num_rows else take_rows(batch, selected)
 
 

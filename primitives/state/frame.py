@@ -578,6 +578,8 @@ def warm_up() -> None:
         frame.put(given, s="short")  # leaves garbage enough to rewrite the heap
         frame.delete({"k": [2], "t": ["b" * 20]})
         frame.column("n")[frame.locate(given)] = 3
-        frame.restore([frame.snapshot(SlotSet.full(frame.slot_bits), since) for since in (None, 0)])
+        chunks = [frame.snapshot(SlotSet.full(frame.slot_bits), since) for since in (None, 0)]
+        chunks[0].select(SlotSet([0]))
+        frame.restore(chunks)
         frame._slots.rows_in(SlotSet([0]), frame._index.end)
         frame._compact(_NO_ROWS)

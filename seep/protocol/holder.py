@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from primitives.backup import BackupStore, Stored, adopt_backup, delete_backup, retrieve_backup, store_backup
 from primitives.checkpoint import Checkpoint
 from primitives.graph import InstanceId
@@ -68,9 +66,7 @@ class Holder:
         """Answers with the whole backup, a part of a split, or (to warm up a handover) some slots of it."""
         slots = None if message.warm_up is None else message.warm_up.slots
         found = self._find(message.owner, message.part, slots)
-        if message.warm_up is not None:
-            found = narrowed(found, message.warm_up.slots) if found is not None else None
-        elif message.part is None:
+        if message.warm_up is None and message.part is None:
             self.store.fence(message.owner, message.asker.number)
         return [Post(sender, Retrieved(message.asker, message.owner, found, message.warm_up))]
 
@@ -104,7 +100,3 @@ class Holder:
 
     def _find(self, owner: InstanceId, plan: int | None, slots: SlotSet | None) -> Checkpoint | None:
         return retrieve_backup(self.store, owner, slots) if plan is None else self.parts.get(plan, {}).get(owner)
-
-
-def narrowed(checkpoint: Checkpoint, slots: SlotSet) -> Checkpoint:
-    return replace(checkpoint, slots=slots, state=tuple(chunk.select(slots) for chunk in checkpoint.state), buffer=())

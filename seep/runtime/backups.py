@@ -18,7 +18,6 @@ from primitives.backup import Stored
 from primitives.checkpoint import Checkpoint, chain_checkpoints
 from primitives.errors import EnvironmentFault, InternalError
 from primitives.graph import InstanceId
-from seep.protocol.holder import narrowed
 from seep.protocol.messages import (
     BackupFound,
     BackupRefused,
@@ -96,10 +95,9 @@ class StoredBackups:
             mark = f"{self._place(message.owner)}{message.asker.number:06d}-begins-{chain[-1].key.rpartition('/')[2]}"
             self.store.put(mark, [b"begins"])
         parts = [self._read(link.key) for link in chain]
-        whole = chain_checkpoints(parts[0], parts[1:]) if parts else None
-        if whole is not None and message.warm_up is not None:
-            whole = narrowed(whole, message.warm_up.slots)
-        return Retrieved(message.asker, message.owner, whole, message.warm_up)
+        slots = None if message.warm_up is None else message.warm_up.slots
+        found = chain_checkpoints(parts[0], parts[1:], slots) if parts else None
+        return Retrieved(message.asker, message.owner, found, message.warm_up)
 
     def _find(self, owner: Incarnation) -> BackupFound:
         chain = self._chain(owner.instance)

@@ -97,11 +97,10 @@ class StepByStep:
     def _may_follow(self, before: Before, now: Now) -> bool:
         if before.effective is None:
             return False
-        if self.settings.gap is None and not self.settings.gap_epochs:
+        gap, epochs = self.settings.gap, self.settings.gap_epochs
+        if gap is None and not epochs:
             return now.is_calm or now.seconds >= before.effective + _PATIENCE
-        return now.committed >= before.first + self.settings.gap_epochs and now.seconds >= before.effective + (
-            self.settings.gap or 0.0
-        )
+        return now.committed >= before.first + epochs and now.seconds >= before.effective + (gap or 0.0)
 
 
 @dataclass(frozen=True, slots=True)

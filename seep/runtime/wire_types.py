@@ -55,9 +55,8 @@ def _record(kind: type) -> WireType:
     """A NamedTuple or a dataclass."""
     hints = get_type_hints(kind)
     if dataclasses.is_dataclass(kind):
-        names = [
-            field.name for field in dataclasses.fields(kind) if field.init
-        ]  # what else there is can be found again
+        # What is not given to a dataclass it finds again by itself.
+        names = [field.name for field in dataclasses.fields(kind) if field.init]
     else:
         names = kind._fields  # type: ignore[attr-defined]
     checks = [_check_of(hints[name]) for name in names]
@@ -140,6 +139,10 @@ def _slots_made(items: list[Any]) -> SlotSet:
     return SlotSet.from_json(np.frombuffer(runs, np.uint32).reshape(-1, 2).tolist())
 
 
+#: What they were made of -> those in use.
+_ASSIGNMENTS: WeakValueDictionary[tuple[int, bytes, bytes], Assignment] = WeakValueDictionary()
+
+
 def _assignment_fields(assignment: Assignment) -> list[Any]:
     starts, owners = assignment.runs
     return [assignment.slot_bits, starts.tobytes(), owners.tobytes()]
@@ -154,9 +157,6 @@ def _assignment_made(items: list[Any]) -> Assignment:
         known = Assignment(np.repeat(np.frombuffer(owners, np.int32), np.diff(begins, append=size)))
         _ASSIGNMENTS[slot_bits, starts, owners] = known
     return known
-
-
-_ASSIGNMENTS: WeakValueDictionary[tuple[int, bytes, bytes], Assignment] = WeakValueDictionary()
 
 
 def _version_fields(version: Version) -> list[Any]:

@@ -21,7 +21,9 @@ from seep.storage.settings import StorageSettings
 
 #: Rows per second; few, as what has to be replayed is no matter of the size of the state.
 RATE = 10_000.0
-CHECKPOINT = 2.0
+CHECKPOINT = 1.0
+#: Seconds from when the count is backed up until its node is killed: whoever is new among the holders is done with it.
+SETTLED = 5.0
 TIMES = (1, 4, 16)
 #: Bytes of memory for each key of the smallest state on disk: less than it takes, so that all of them are in files.
 MEMORY = 8
@@ -82,7 +84,7 @@ def _killed(query: Filled) -> dict[str, Any]:
     """Kills the count once it is backed up as it stands and a node is free; returns what is told of its recovery."""
     query.until(lambda: query.run.status().idle_nodes > 0, "a free node")
     query.backed_up()
-    query.watch(CHECKPOINT / 2)
+    query.watch(SETTLED)
     before = len(_recoveries(query))
     query.run.kill("count")
     query.until(lambda: len(_recoveries(query)) > before, "the recovery")

@@ -23,6 +23,11 @@ class BackupSettings(Section):
 
     strategy: BackupStrategy = Field(BackupStrategy.UPSTREAM, description="upstream, replicas, storage or none.")
     replicas: int = Field(1, ge=1, description="Nodes that hold a replica of each instance (r in Rhino).")
+    ready: bool = Field(
+        True,
+        description="Whether replicas are kept as state too, ready to be taken over, and not as checkpoints alone; "
+        "takes the memory of the state on each of their nodes.",
+    )
     credits: int = Field(
         2, ge=1, description="Checkpoints of an instance that may be on their way to its replicas at once."
     )
@@ -32,6 +37,11 @@ class BackupSettings(Section):
     tolerance: float = Field(
         0.25, ge=0, description="By how much of the mean the fullest node may exceed it before replicas move."
     )
+
+    @property
+    def stands(self) -> bool:
+        """Whether whoever keeps the checkpoints keeps the state itself ready too."""
+        return self.ready and self.strategy is BackupStrategy.REPLICAS
 
 
 class BackupSection(Section):

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 
-from primitives.checkpoint import Checkpoint, chain_checkpoints, merge_checkpoints, output_of
+from primitives.checkpoint import Checkpoint, ProcessingState, chain_checkpoints, merge_checkpoints, output_of
 from primitives.graph import InstanceId
 from primitives.mapped import Shelf
 from primitives.slots import SlotSet
@@ -55,7 +55,7 @@ class BackupStore:
     """
 
     def __init__(self, max_deltas: int = 4, shelf: Shelf | None = None) -> None:
-        self._max_deltas = max_deltas
+        self.max_deltas = max_deltas
         self.shelf = shelf
         #: owner -> base first, then deltas, each built on the one before
         self._chains: dict[InstanceId, list[Checkpoint]] = {}
@@ -65,6 +65,10 @@ class BackupStore:
     def fence(self, owner: InstanceId, incarnation: int) -> None:
         """Refuses what older incarnations of the owner offer from now on."""
         self._fences[owner] = max(incarnation, self._fences.get(owner, 0))
+
+    def chain(self, owner: InstanceId) -> Sequence[Checkpoint]:
+        """The owner's backup as it is kept: base first, then deltas; empty if there is none."""
+        return tuple(self._chains.get(owner, ()))
 
     def epoch(self, owner: InstanceId) -> int | None:
         """The epoch of the owner's backup, or None if there is none."""
@@ -89,19 +93,36 @@ class BackupStore:
         return sum(checkpoint.nbytes for chain in self._chains.values() for checkpoint in chain)
 
 
-def store_backup(store: BackupStore, checkpoint: Checkpoint) -> Stored:
-    """Keeps a checkpoint as its owner's newest: a whole one replaces the chain, a delta extends it."""
+def store_backup(store: BackupStore, checkpoint: Checkpoint, merges: bool = True) -> Stored:
+    """Keeps a checkpoint as its owner's newest: a whole one replaces the chain, a delta extends it.
+
+    One that is not newer than what is here is in that already: it came late, by way of another holder. A chain that
+    gets too long is merged, unless its state is at hand anyway: then it is for `shorten_backup`.
+    """
     owner = checkpoint.owner
     if checkpoint.incarnation < store._fences.get(owner, 0):
         return Stored.FENCED
     chain = store._chains.get(owner, [])
+    if chain and checkpoint.order <= chain[-1].order:
+        return Stored.KEPT
     if checkpoint.base is None:
         store._chains[owner] = [store.kept(checkpoint)]
     elif chain and chain[-1].epoch == checkpoint.base:
-        store._chains[owner] = _bounded(store, [*chain, store.kept(checkpoint)])
+        store._chains[owner] = _bounded(store, [*chain, store.kept(checkpoint)], merges)
     else:
         return Stored.NEEDS_FULL
     return Stored.KEPT
+
+
+def shorten_backup(store: BackupStore, owner: InstanceId, state: ProcessingState) -> None:
+    """Replaces a chain that has become long by one checkpoint in full, of the state that it stands for.
+
+    That costs a copy of the state, so deltas may well come to half as much before.
+    """
+    base, *deltas = chain = store._chains[owner]
+    if len(deltas) > store.max_deltas and 2 * sum(delta.nbytes for delta in deltas) > base.nbytes:
+        chunks = tuple(state.snapshot(chain[-1].slots))
+        store._chains[owner] = [store.kept(replace(chain[-1], base=None, state=chunks, buffer=output_of(chain)))]
 
 
 def adopt_backup(store: BackupStore, part: Checkpoint) -> None:
@@ -127,7 +148,8 @@ def delete_backup(store: BackupStore, owner: InstanceId, up_to: tuple[int, int])
     return True
 
 
-def _bounded(store: BackupStore, chain: list[Checkpoint]) -> list[Checkpoint]:
+def _bounded(store: BackupStore, chain: list[Checkpoint], merges: bool) -> list[Checkpoint]:
     if chain[-1].is_whole:  # of those before it, only output is needed that is not in it
         return [replace(chain[-1], base=None, buffer=output_of(chain))]
-    return chain if len(chain) <= store._max_deltas + 1 else [store.kept(merge_checkpoints(chain[0], chain[1:]))]
+    is_short = len(chain) <= store.max_deltas + 1 or not merges
+    return chain if is_short else [store.kept(merge_checkpoints(chain[0], chain[1:]))]

@@ -143,6 +143,11 @@ def output_of(chain: Sequence[Checkpoint]) -> tuple[tuple[int, Emission[Any]], .
     return tuple(entry for part in chain for entry in part.buffer if entry[0] > chain[-1].trimmed)
 
 
+def without_state(chain: Sequence[Checkpoint]) -> Checkpoint:
+    """What a base and its deltas say beside the state, for whoever has that already."""
+    return replace(chain[-1], base=None, state=(), buffer=output_of(chain))
+
+
 def merge_checkpoints(base: Checkpoint, deltas: Sequence[Checkpoint]) -> Checkpoint:
     """One full checkpoint with the effect of a base and its deltas in order, in the fewest chunks; see `merged`."""
     if not deltas:

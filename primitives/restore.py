@@ -17,6 +17,11 @@ def restore_state(checkpoint: Checkpoint, state: ProcessingState, outbox: Outbox
             f"checkpoint {checkpoint.epoch} of {checkpoint.owner} is a delta of {checkpoint.base}; merge them first"
         )
     state.restore(checkpoint.state)
+    return resume_state(checkpoint, state, outbox)
+
+
+def resume_state(checkpoint: Checkpoint, state: ProcessingState, outbox: Outbox[Any]) -> int:
+    """The rest of it, for an operator that has the state already: changes count from here on, and output is back."""
     state.mark(checkpoint.epoch)
     outbox.trim(checkpoint.trimmed)
     outbox.restore(checkpoint.buffer)

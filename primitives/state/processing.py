@@ -114,6 +114,11 @@ class Containers:
                 container.close()
 
     @property
+    def in_memory(self) -> bool:
+        """Whether no container has files, or spills."""
+        return not any(isinstance(container, Closable | Spillable) for container in self._containers.values())
+
+    @property
     def shares_budget(self) -> bool:
         """Whether any container spills what others need room for, so that their users must take turns."""
         return any(isinstance(container, Spillable) for container in self._containers.values())

@@ -11,12 +11,13 @@ from seep.protocol.view import STORAGE, View
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSettings:
-    """What makes a checkpoint due; any one of the reasons suffices."""
+    """What makes a checkpoint due, any one of the reasons suffices; and how it is kept."""
 
     every: int = 100  #: epochs
     changed: int | None = None  #: entries of state changed since the last one
     credits: int = 1  #: checkpoints that may be on their way to their holders at once
     apart: int = 0  #: epochs after a checkpoint in which plans that wait for one have to wait for more to come
+    stands: bool = False  #: whether holders keep the state itself ready too, for a successor on their own node
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,8 @@ class Checkpointing:
     """The owner's side of backups: at most `credits` checkpoints are under way, each a delta of the one before.
 
     They go to the head of a chain of holders, which passes them on. One that does not have what a delta builds on asks
-    the one before it in the chain; only for the head, the owner has to send everything.
+    the one before it in the chain; only for the head, the owner has to send everything. So if the owner began from what
+    its own node keeps, that heads the chain until others have it: the state need not be copied out of the owner.
     """
 
     def __init__(
@@ -49,15 +51,25 @@ class Checkpointing:
         #: what the head of the chain will have, once it has all that was sent: (head, epoch)
         self._sent: tuple[str, int] | None = None
         self.wanted = False
-        #: whether a plan is complete only once there is one that has it
+        #: whether a plan is complete only once there is one that has it, or the last one is on the owner's node only
         self.owed = False
-        #: who is to keep the next one, as a chain
-        self.holders: tuple[str, ...] = ()
+        self._group: tuple[str, ...] = ()
         self.serial = 0
+
+    @property
+    def holders(self) -> tuple[str, ...]:
+        """Who is to keep the next one, as a chain."""
+        return (self._node, *self._group) if self._is_bridged else self._group
+
+    @property
+    def _is_bridged(self) -> bool:
+        """Whether it is this node that has the backup, and the head of the group does not."""
+        has = self.counted.holders if self.counted else ()
+        return bool(self._group) and self._node in has and self._group[0] not in has
 
     def on_view(self, view: View) -> None:
         """Chooses the holders anew; if an old one is gone, or a new one lacks the backup, one is wanted."""
-        self.holders = self._chosen(view)
+        self._group = self._chosen(view)
         live = view.nodes | {STORAGE}
         if not live.issuperset(holder for copy in self.under_way for holder in copy.holders):
             self.under_way = []
@@ -65,7 +77,10 @@ class Checkpointing:
         if self.counted:
             left = tuple(holder for holder in self.counted.holders if holder in live)
             self.counted = Copy(left, self.counted.epoch) if left else None
-            self.wanted |= self.counted is None or set(left) != set(self.holders)
+            if self._is_bridged:
+                self.owed = True  # soon enough: first what was lost by the way is to be made good
+            else:
+                self.wanted |= self.counted is None or set(left) != set(self.holders)
 
     def _chosen(self, view: View) -> tuple[str, ...]:
         """The group that the manager has put together; else by hash among the nodes upstream."""

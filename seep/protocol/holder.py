@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from primitives.backup import BackupStore, Stored, adopt_backup, delete_backup, retrieve_backup, store_backup
-from primitives.checkpoint import Checkpoint
+from primitives.backup import (
+    BackupStore,
+    Stored,
+    adopt_backup,
+    delete_backup,
+    retrieve_backup,
+    shorten_backup,
+    store_backup,
+)
+from primitives.checkpoint import Checkpoint, without_state
 from primitives.graph import InstanceId
 from primitives.partition import partition_processing_state
 from primitives.slots import SlotSet
@@ -21,33 +29,41 @@ from seep.protocol.messages import (
     Partitioned,
     Retrieve,
     Retrieved,
+    StandBy,
     StoreBackup,
 )
+from seep.protocol.standing import MakesStanding, Standing
 from seep.protocol.view import MANAGER, Incarnation, View
 
 
 class Holder:
     """One per node. What it stores counts only once the manager has recorded it."""
 
-    def __init__(self, name: str = "holder") -> None:
+    def __init__(self, name: str = "holder", makes_standing: MakesStanding | None = None) -> None:
         self.name = name
         self.store = BackupStore()
+        self._standing = Standing(makes_standing)
         self._live: frozenset[str] = frozenset()
+        #: instances on this very node: they have their state
+        self._hosted: frozenset[InstanceId] = frozenset()
         #: plan -> the parts of a split that is being prepared
         self.parts: dict[int, dict[InstanceId, Checkpoint]] = {}
 
     def on_view(self, view: View) -> None:
         self._live = view.nodes
+        self._hosted = frozenset(i for i, seat in view.placement.items() if seat.node == self.name)
         for instance, seat in view.placement.items():
             self.store.fence(instance, seat.incarnation)
 
     def on_store(self, sender: str, message: StoreBackup) -> list[Effect]:
         checkpoint = message.checkpoint
         owner = Incarnation(checkpoint.owner, checkpoint.incarnation)
-        outcome = store_backup(self.store, checkpoint)
+        stands = checkpoint.owner not in self._hosted and self._standing.serves(checkpoint.owner)
+        outcome = store_backup(self.store, checkpoint, merges=not stands)
         if outcome is Stored.KEPT:
             stored = BackupStored(owner, checkpoint.epoch, checkpoint.order, message.chain)
-            return [Post(MANAGER, stored), *self._passed_on(message)]
+            then = [Post(self.name, StandBy(checkpoint.owner))] if stands else []
+            return [Post(MANAGER, stored), *self._passed_on(message), *then]
         if outcome is Stored.NEEDS_FULL and sender in message.chain:
             return [Post(sender, NeedsBackup(checkpoint.owner, message.chain))]
         return [Post(sender, BackupRefused(owner, checkpoint.epoch, outcome, self.store.epoch(checkpoint.owner)))]
@@ -57,6 +73,14 @@ class Holder:
         following = next((node for node in after if node in self._live), None)
         return [] if following is None else [Post(following, message)]
 
+    def on_stand_by(self, message: StandBy) -> list[Effect]:
+        """The state of the owner's backup as it is now stands ready."""
+        if chain := self.store.chain(message.owner):
+            logic = self._standing.follow(message.owner, chain)
+            if logic is not None:
+                shorten_backup(self.store, message.owner, logic.state)
+        return []
+
     def on_needs(self, sender: str, message: NeedsBackup) -> list[Effect]:
         """The next in the chain catches up."""
         whole = retrieve_backup(self.store, message.owner)
@@ -64,11 +88,20 @@ class Holder:
 
     def on_retrieve(self, sender: str, message: Retrieve) -> list[Effect]:
         """Answers with the whole backup, a part of a split, or (to warm up a handover) some slots of it."""
+        if message.warm_up is None and message.part is None:
+            return [Post(sender, self._handed_over(sender, message))]
         slots = None if message.warm_up is None else message.warm_up.slots
         found = self._find(message.owner, message.part, slots)
-        if message.warm_up is None and message.part is None:
-            self.store.fence(message.owner, message.asker.number)
         return [Post(sender, Retrieved(message.asker, message.owner, found, message.warm_up))]
+
+    def _handed_over(self, sender: str, message: Retrieve) -> Retrieved:
+        """The whole backup, to the owner's successor; on this very node, with the state that stands ready."""
+        owner = message.owner
+        self.store.fence(owner, message.asker.number)
+        chain = self.store.chain(owner)
+        standing = self._standing.take(owner, chain) if chain and sender == self.name else None
+        found = retrieve_backup(self.store, owner) if standing is None else without_state(chain)
+        return Retrieved(message.asker, owner, found, None, standing)
 
     def on_find(self, message: FindBackup) -> list[Effect]:
         owner, number = message.owner
@@ -76,7 +109,8 @@ class Holder:
         return [Post(MANAGER, BackupFound(message.owner, self.store.epoch(owner), self.store.order(owner)))]
 
     def on_delete(self, message: DeleteBackup) -> list[Effect]:
-        delete_backup(self.store, message.owner, message.up_to)
+        if delete_backup(self.store, message.owner, message.up_to):
+            self._standing.forget(message.owner)
         return []
 
     def on_partition(self, message: PartitionBackup) -> list[Effect]:
@@ -92,6 +126,7 @@ class Holder:
         for owner, number in message.owners:
             self.store.fence(owner, number)
             adopt_backup(self.store, parts[owner])
+            self._standing.forget(owner)
         return []
 
     def on_drop_parts(self, message: DropParts) -> list[Effect]:

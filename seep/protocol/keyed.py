@@ -27,13 +27,17 @@ class KeyedInstance(Instance[Batch]):
 
     def __init__(self, me: Incarnation, given: Surroundings[Batch], state: ProcessingState) -> None:
         super().__init__(me, given)
-        self.state = state
-        self.departures = Departures(me, state)
+        self._use(state)
         #: (epoch of the handover, origin) -> state of arriving slots, fetched ahead
         self._warm: dict[tuple[int, InstanceId], Warm] = {}
         #: the last epoch before which slots have left
         self._left = 0
         self._handlers[StateMoved] = self._on_state_moved
+
+    def _use(self, state: ProcessingState) -> None:
+        """This is its state; nothing has left it yet."""
+        self.state = state
+        self.departures = Departures(self.me, state)
 
     def pull(self, receiver: Incarnation) -> Data | StateMoved | None:
         if receiver.instance.operator == self.me.instance.operator:

@@ -94,6 +94,14 @@ class Retrieved(NamedTuple):
     owner: InstanceId
     checkpoint: Checkpoint | None
     warm_up: WarmUp | None
+    #: the `Logic` that has the checkpoint's state already, which is not among its chunks then; on the same node only
+    standing: Any = None
+
+
+class StandBy(NamedTuple):
+    """A holder to itself: the state of a backup is to stand ready, once there is nothing more urgent to do."""
+
+    owner: InstanceId
 
 
 # -- letters: manager to node -----------------------------------------------------------------------------------------
@@ -248,6 +256,7 @@ class Restored(NamedTuple):
     epoch: int
     holder: str
     part: int | None
+    stood: bool = False  #: whether its state stood ready
 
 
 class RestoreFailed(NamedTuple):

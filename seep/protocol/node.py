@@ -29,6 +29,7 @@ from seep.protocol.messages import (
     PartitionBackup,
     Retrieve,
     Retrieved,
+    StandBy,
     StartInstance,
     StateMoved,
     StopInstance,
@@ -55,6 +56,10 @@ class Operators(Protocol[Batch]):
     def logic(self, operator: str) -> Logic[Batch]: ...
 
     def source(self, operator: str) -> SourceLogic[Batch]: ...
+
+    def standing(self, operator: str) -> Logic[Batch] | None:
+        """One whose state is kept ready for an instance elsewhere; None if it cannot be."""
+        ...
 
 
 #: Makes an empty outbox, with a place to spill to if there is one.
@@ -118,11 +123,11 @@ class Node(Generic[Batch]):
         self.view: View | None = None
         self.instances: dict[Incarnation, Instance[Batch]] = {}
         self._hosting: Hosting[Batch] = hosting or Directly()
-        self.holder = self._hosting.holder(Holder(name))
         self._operators = operators
         self._batches = batches
         #: when checkpoints are due, of all operators alike or by operator
         self._settings = settings or CheckpointSettings()
+        self.holder = self._hosting.holder(Holder(name, self._standing))
         self._outboxes = outboxes or _in_memory
         #: letters from peers that have seen a later view than this node
         self._deferred: list[tuple[str, int, Any]] = []
@@ -132,6 +137,7 @@ class Node(Generic[Batch]):
             ViewChanged: lambda _, m: self._on_view(m.view, m.starts),
             Fenced: lambda _, __: self._halt(),
             StoreBackup: self.holder.on_store,
+            StandBy: lambda _, m: self.holder.on_stand_by(m),
             NeedsBackup: self.holder.on_needs,
             Retrieve: self.holder.on_retrieve,
             FindBackup: lambda _, m: self.holder.on_find(m),
@@ -194,6 +200,9 @@ class Node(Generic[Batch]):
 
     def _settings_of(self, operator: str) -> CheckpointSettings:
         return self._settings if isinstance(self._settings, CheckpointSettings) else self._settings[operator]
+
+    def _standing(self, operator: str) -> Logic[Batch] | None:
+        return self._operators.standing(operator) if self._settings_of(operator).stands else None
 
     def _stop(self, identity: Incarnation) -> list[Effect]:
         instance = self.instances.pop(identity, None)

@@ -117,6 +117,8 @@ class RecoveringManager(ManagerCore):
                 copy = BackupCopy((message.holder,), (message.instance.number, -1))
                 self._record_backup(owner, message.epoch, copy)
             self._tell(self.cuts.restored(owner, message.epoch, self.topology))
+            if message.stood:
+                self._effects.append(Event("stood ready", str(message.instance), f"at epoch {message.epoch}"))
             self._effects.append(Event("restored", str(message.instance), f"at epoch {message.epoch}"))
 
     def _on_restore_failed(self, _: str, message: RestoreFailed) -> None:

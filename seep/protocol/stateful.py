@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from primitives.checkpoint import Checkpoint, checkpoint_state
 from primitives.graph import Edge
-from primitives.restore import restore_state
+from primitives.restore import restore_state, resume_state
 from primitives.slots import SlotSet
 from seep.protocol.checkpointing import Checkpointing, CheckpointSettings, Copy
 from seep.protocol.cuts import Persist, Recall, Recalled
@@ -90,16 +90,22 @@ class StatefulInstance(KeyedInstance[Batch]):
         if message.warm_up is not None:
             self._warm_with(message.warm_up, message.checkpoint)
         elif self.phase is Phase.RESTORING:
-            self._restore(message.checkpoint)
+            self._restore(message.checkpoint, message.standing)
 
-    def _restore(self, checkpoint: Checkpoint | None) -> None:
+    def _restore(self, checkpoint: Checkpoint | None, standing: Logic[Batch] | None) -> None:
         assert self._origin is not None
         if checkpoint is None:
             self._fail_to_restore()
             return
-        self.inbox.processed = restore_state(checkpoint, self.state, self.outbox)
+        if standing is not None:
+            self._logic = standing
+            self._use(standing.state)
+        bring_back = restore_state if standing is None else resume_state
+        self.inbox.processed = bring_back(checkpoint, self.state, self.outbox)
         self._restored = checkpoint.slots
-        self._post(MANAGER, Restored(self.me, checkpoint.epoch, self._origin.holder, self._origin.part))
+        self._post(
+            MANAGER, Restored(self.me, checkpoint.epoch, self._origin.holder, self._origin.part, standing is not None)
+        )
         self.phase = Phase.STANDBY
         self._run_if_current()
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from primitives.arrow_batches import ArrowBatches
 from primitives.graph import Edge, QueryGraph
+from seep.operators.base import Base
 from seep.operators.definition import Definition, Setting
 from seep.operators.room import Room
 from seep.protocol.cuts import Beginning
@@ -47,6 +48,14 @@ class Program:
     def logic(self, operator: str) -> Logic[pa.RecordBatch]:
         definition, setting = self.operators[operator]
         return definition.logic(setting)
+
+    def standing(self, operator: str) -> Logic[pa.RecordBatch] | None:
+        """Only what is in memory alone: room on disk, and a budget, are for what is in use."""
+        logic = self.logic(operator)
+        if isinstance(logic, Base) and not logic.state.in_memory:
+            logic.close()
+            return None
+        return logic
 
     def in_room(self, room: Room) -> Program:
         """The same for a node whose instances have this room for their state."""

@@ -111,6 +111,8 @@ class HostedInstance:
             self._mailbox.letter(partial(self._view, message))
         elif isinstance(message, Retrieved) and message.warm_up is not None:
             self._mailbox.letter(partial(self._warm, message, message.warm_up.first))
+        elif isinstance(message, Retrieved) and message.standing is not None:
+            self._mailbox.letter(partial(self._stand_in, message))
         else:
             self._mailbox.letter(partial(self.instance.handle, message))
         return []
@@ -193,6 +195,10 @@ class HostedInstance:
     def _warm(self, message: Retrieved, first: int) -> list[Effect]:
         chunks = message.checkpoint.state if message.checkpoint is not None else ()
         self.meter.handed.append(Handed(first, nbytes_ahead=sum(nbytes_of(chunk) for chunk in chunks)))
+        return self.instance.handle(message)
+
+    def _stand_in(self, message: Retrieved) -> list[Effect]:
+        self.meter.watch(message.standing)
         return self.instance.handle(message)
 
     def _view(self, view: View) -> list[Effect]:

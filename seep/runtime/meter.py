@@ -54,6 +54,11 @@ class Meter:
     #: what was not reported yet
     handed: deque[Handed] = field(default_factory=lambda: deque(maxlen=10_000))
 
+    def watch(self, logic: Any) -> None:
+        """This is what the instance works with."""
+        self.slots = logic if isinstance(logic, SlotMeter) else None
+        self.logic = logic.logic if isinstance(logic, SlotMeter) else logic
+
     def size(self, emission: Emission[pa.RecordBatch]) -> int:
         """The bytes of an epoch's output, as its outbox asks for them once; counts its rows on the way."""
         self.rows_out += max((batch.num_rows for batch in emission.outputs.values()), default=0)

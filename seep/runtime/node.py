@@ -44,7 +44,7 @@ from seep.runtime.peers import Peers
 from seep.runtime.port import Address, Port
 from seep.runtime.security import Security
 from seep.runtime.share import CpuShare, NoShare
-from seep.runtime.slot_meter import Metered, SlotMeter
+from seep.runtime.slot_meter import Metered
 from seep.runtime.slot_meter import warm_up as warm_up_counting
 from seep.runtime.stores import RemoteStore
 from seep.sinks.definition import Place, SinkStore
@@ -295,9 +295,7 @@ class NodeProcess:
 
     def instance(self, instance: Instance[pa.RecordBatch]) -> HostedInstance:
         meter = self._meters.pop(instance.me)
-        logic = getattr(instance, "_logic", None)
-        meter.slots = logic if isinstance(logic, SlotMeter) else None
-        meter.logic = logic.logic if isinstance(logic, SlotMeter) else logic
+        meter.watch(getattr(instance, "_logic", None))
         return HostedInstance(instance, self, self._store(instance.me), meter, self._share, self._room)
 
     def holder(self, holder: Holder) -> HostedHolder:
@@ -308,7 +306,7 @@ class NodeProcess:
         backup = self._settings.backup
         apart = round(max(_APART, self._settings.checkpoint or 0.0) / self._settings.epoch)
         return {
-            o: CheckpointSettings(NEVER, credits=backup.of(o).credits, apart=apart)
+            o: CheckpointSettings(NEVER, credits=backup.of(o).credits, apart=apart, stands=backup.of(o).stands)
             for o in self._program.graph.operators
         }
 

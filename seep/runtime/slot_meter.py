@@ -164,12 +164,19 @@ class Metered:
     counted: Callable[[], Container[str]]  #: operators that are to be counted now
 
     def logic(self, operator: str) -> Logic[pa.RecordBatch]:
-        logic, graph = self.program.logic(operator), self.program.graph
+        return self._metered(operator, self.program.logic(operator))
+
+    def _metered(self, operator: str, logic: Logic[pa.RecordBatch]) -> Logic[pa.RecordBatch]:
+        graph = self.program.graph
         slot_bits = graph.operators[operator].slot_bits
         if not slot_bits:  # there is nothing to be balanced
             return logic
         keys = {edge.port: self.program.keys[edge] for edge in graph.inputs[operator]}
         return SlotMeter(logic, keys, slot_bits, lambda: operator in self.counted())
+
+    def standing(self, operator: str) -> Logic[pa.RecordBatch] | None:
+        logic = self.program.standing(operator)
+        return None if logic is None else self._metered(operator, logic)
 
     def source(self, operator: str) -> SourceLogic[pa.RecordBatch]:
         return self.program.source(operator)

@@ -16,6 +16,7 @@ from seep.protocol.courier import Courier, Frame
 from seep.protocol.cuts import CutAbandoned, CutComplete, Persist, Recall
 from seep.protocol.effects import Commit, Effect, Event, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
 from seep.protocol.holder import Holder
+from seep.protocol.instance import Instance
 from seep.protocol.logic import Logic, SourceLogic
 from seep.protocol.manager import Manager
 from seep.protocol.messages import BackupCounted, DeleteBackup, FindBackup, Persisted, Retrieve, StoreBackup
@@ -29,6 +30,8 @@ from seep.simulator.queries import Query
 from seep.simulator.store import SinkStore
 
 STORE = "store"
+#: The lane of what a node has for its own holder to do.
+HOLDER = "holder"
 #: Told of each step: when, what, and whether it is an event rather than a message.
 Trace = Callable[[int, str, bool], None]
 Stream = tuple[Incarnation, Incarnation, str, str]
@@ -68,8 +71,42 @@ class Operators:
     def logic(self, operator: str) -> Logic[Any]:
         return self._query.logic(operator)
 
+    def standing(self, operator: str) -> Logic[Any] | None:
+        return self._query.logic(operator)
+
     def source(self, operator: str) -> SourceLogic[Any]:
         return self._query.source(operator, lambda: self._rng.randint(0, self._bite))
+
+
+class BehindMailbox:
+    """A `Hosting` whose holder gets to its work when it gets to it, as one on a thread of its own does."""
+
+    def __init__(self, world: World, node: str) -> None:
+        self._world, self._node = world, node
+
+    def instance(self, instance: Instance[Any]) -> Instance[Any]:
+        return instance
+
+    def holder(self, holder: Holder) -> Any:
+        lane = Channel(self._node, self._node, HOLDER)
+        return MailedHolder(holder, lambda work: self._world.network.send(lane, work))
+
+
+class MailedHolder:
+    """A holder that answers nothing: what it has to say it says later."""
+
+    def __init__(self, holder: Holder, mail: Callable[[Callable[[], list[Effect]]], None]) -> None:
+        self._holder, self._mail = holder, mail
+        self.store = holder.store
+
+    def __getattr__(self, name: str) -> Callable[..., list[Effect]]:
+        method = getattr(self._holder, name)
+
+        def enqueue(*arguments: Any) -> list[Effect]:
+            self._mail(lambda: method(*arguments) or [])
+            return []
+
+        return enqueue
 
 
 class World:
@@ -101,6 +138,7 @@ class World:
         self._agenda: list[tuple[int, int, Callable[[], None]]] = []
         self._named = 0
         self._settings = self._checkpoint_settings()
+        self._mails_holders = seed % 2 == 1
         self._operators = Operators(query, self.rng, limits.bite)
         self._batches = query.medium.batches(query.graph)
         self.archive = Archive()
@@ -122,7 +160,8 @@ class World:
 
     def _checkpoint_settings(self) -> CheckpointSettings:
         every, changed = self.rng.choice((1, 2, 4, 9)), self.rng.choice((None, None, 3))
-        return CheckpointSettings(every, changed, credits=self.rng.choice((1, 1, 2, 3)), apart=every % 7)
+        credits = self.rng.choice((1, 1, 2, 3))
+        return CheckpointSettings(every, changed, credits, apart=every % 7, stands=(every + credits) % 2 == 1)
 
     def _launch(self) -> None:
         for _ in range(self.rng.randint(2, 5)):
@@ -201,6 +240,8 @@ class World:
             self._write(channel.source, item)
         elif channel.lane is None:
             self._receive(channel.source, target, item)
+        elif channel.lane == HOLDER:
+            self.perform(target, item())
         elif (node := self.nodes.get(target)) is not None:
             effects = node.receive_stream(item) if channel.source != STORE else node.deliver(*item)
             self.perform(target, effects)
@@ -342,7 +383,9 @@ class World:
         """A fresh node registers."""
         self._named += 1
         name = f"n{self._named}"
-        self.nodes[name] = Node(name, self._operators, self._batches, self._settings, self.query.medium.outbox)
+        hosting = BehindMailbox(self, name) if self._mails_holders else None
+        outbox = self.query.medium.outbox
+        self.nodes[name] = Node(name, self._operators, self._batches, self._settings, outbox, hosting)
         self.vms[name] = f"vm{self.rng.randint(1, 4)}"
         self.perform(MANAGER, self.manager.node_joined(name, self.vms[name]))
         self.place_replicas()

@@ -65,6 +65,9 @@ class Operators:
     def logic(self, operator: str) -> Keyed:
         return {"pass": Pass, "sum": Sum}[operator](GRAPH, operator)
 
+    def standing(self, operator: str) -> Keyed:
+        return self.logic(operator)
+
     def source(self, operator: str) -> Source:
         return Source(GRAPH, operator, self._data, bite=lambda: 1)
 

@@ -45,9 +45,11 @@ def view_with(group: Iterable[str], nodes: Iterable[str] = CHAIN, version: int =
     return made
 
 
-def checkpointing(group: Iterable[str] = CHAIN, credits: int = 1, counted: Copy | None = None) -> Checkpointing:
+def checkpointing(
+    group: Iterable[str] = CHAIN, credits: int = 1, counted: Copy | None = None, apart: int = 0
+) -> Checkpointing:
     epoch = counted.epoch if counted else 0
-    made = Checkpointing(SUM, node_of(SUM), CheckpointSettings(10, credits=credits), counted, epoch)
+    made = Checkpointing(SUM, node_of(SUM), CheckpointSettings(10, credits=credits, apart=apart), counted, epoch)
     made.on_view(view_with(group))
     return made
 
@@ -131,6 +133,17 @@ def test_another_order_of_the_same_members_calls_for_nothing() -> None:
     assert not machine.is_due(5, 0)
 
 
+def test_an_owner_that_began_from_its_own_nodes_backup_has_that_passed_on_instead_of_sending_all_again() -> None:
+    home = node_of(SUM)
+    machine = checkpointing(["r1", "r2"], counted=Copy((home,), 4), apart=3)
+    assert (machine.holders, machine.base) == ((home, "r1", "r2"), 4)
+    assert not machine.is_due(5, 0), "what was lost by the way is made good first"
+    machine.wanted = True
+    machine.taken(6)
+    assert machine.on_counted(Copy((home, "r1", "r2"), 6))
+    assert (machine.holders, machine.base) == (("r1", "r2"), 6)
+
+
 # -- the holders ------------------------------------------------------------------------------------------------------
 
 
@@ -190,6 +203,16 @@ def test_a_new_member_catches_up_with_the_one_before_it_and_the_owner_hears_noth
     assert first is not None
     assert last is not None
     assert (first.slots, first.epoch, len(first.state)) == (last.slots, last.epoch, len(last.state))
+
+
+def test_a_copy_that_a_newer_checkpoint_has_overtaken_does_not_undo_it() -> None:
+    chain = Chain("r1", "r2")
+    chain.store(StoreBackup(checkpoint(5), ("r1", "r2")))
+    whole = retrieve_backup(chain.holders["r1"].store, SUM)  # r2 has asked for it twice, and waits for the second one
+    assert whole is not None
+    chain.store(StoreBackup(checkpoint(8, base=5), ("r2",)))  # meanwhile r1 has left the chain
+    chain._deliver("r1", "r2", StoreBackup(whole, ("r1", "r2")))
+    assert chain.epochs()["r2"] == 8
 
 
 def test_the_head_asks_the_owner_and_says_what_it_has() -> None:

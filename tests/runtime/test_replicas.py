@@ -48,6 +48,7 @@ def test_a_lost_instance_goes_on_where_a_replica_is(host: Host) -> None:
         run.kill("counter")
         recovered(run)
         assert run.placement["counter[0]"] in before
+        assert run.events.of("stood ready")
         wait_until(lambda: run.placement["counter[0]"] not in holders(run) and len(holders(run)) == 2)
         finished(run)
 

@@ -37,7 +37,7 @@ def test_every_kind_of_fault_strikes_often(summary: Summary, what: What) -> None
 
 
 @pytest.mark.parametrize(
-    "kind", ["move complete", "retired", "restored", "split effective", "split aborted", "rebound"]
+    "kind", ["move complete", "retired", "restored", "stood ready", "split effective", "split aborted", "rebound"]
 )
 def test_every_kind_of_plan_is_carried_out(summary: Summary, kind: str) -> None:
     assert summary.events[kind] >= SCHEDULES / 100

@@ -31,8 +31,8 @@ Keys = Any  # a RecordBatch, Table or mapping with the key columns, or the only 
 #: Rows that `size` looks at to estimate all.
 _SAMPLE = 64
 
-#: A frame with more row numbers than this is compacted when most of them are free.
-_WORTH_COMPACTING = 1 << 16
+#: A frame with more row numbers than this is compacted when only one in so many is a row: it stands still meanwhile.
+_WORTH_COMPACTING, _SPARSE = 1 << 16, 4
 
 #: Rows that are restored at a time.
 _PART = 1 << 16
@@ -439,7 +439,7 @@ class Frame(Tracked[_Log]):
 
     def _is_sparse(self, rows: int) -> bool:
         """Whether to number all anew if so many rows are left."""
-        return self._index.end > max(2 * rows, _WORTH_COMPACTING)
+        return self._index.end > max(_SPARSE * rows, _WORTH_COMPACTING)
 
     def _compact(self, without: Rows) -> None:
         """Removes rows, numbers the others anew without gaps, and gives memory back."""

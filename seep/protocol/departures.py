@@ -15,6 +15,9 @@ from primitives.slots import SlotSet
 from seep.protocol.messages import Attach, StateMoved
 from seep.protocol.view import Incarnation
 
+#: In how many parts state is dropped, with an epoch between two of them: containers look at all their keys each time.
+_TIMES = 64
+
 
 class Departures:
     """The handovers of one instance as their origin; its half of plan kind 1."""
@@ -28,6 +31,9 @@ class Departures:
         self._asked: dict[InstanceId, Attach] = {}
         self._ready: dict[Incarnation, deque[StateMoved]] = {}
         self._released = 0
+        #: slots that nobody needs any more, still to be dropped, and how many of them at a time
+        self._gone = SlotSet.empty()
+        self._at_once = 0
 
     @property
     def slots(self) -> SlotSet:
@@ -70,10 +76,19 @@ class Departures:
             for slots in self.held.pop(epoch).values():
                 gone |= slots
         if gone:
-            self._state.drop(gone)  # once: containers look at all their keys, however few slots go
+            self._gone |= gone
+            self._at_once = -(-len(self._gone) // _TIMES)
+
+    def drop_some(self) -> None:
+        """Between two epochs: drops a part of the state that is not needed any more, so that none has to wait long."""
+        if self._gone:
+            part = SlotSet(self._gone.array[: self._at_once])
+            self._gone -= part
+            self._state.drop(part)
 
     def returned(self, slots: SlotSet) -> None:
         """Slots are (or were) owned here again: whoever had them before is safe, or they could not have come back."""
+        self._gone -= slots
         for targets in self.held.values():
             for target in targets:
                 targets[target] -= slots

@@ -8,7 +8,7 @@ from primitives.checkpoint import ProcessingState
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
 from seep.protocol.departures import Departures
-from seep.protocol.instance import Instance, Surroundings
+from seep.protocol.instance import Instance, Surroundings, Work
 from seep.protocol.messages import Attach, Data, StateMoved, Trim
 from seep.protocol.view import Incarnation, View
 
@@ -43,6 +43,10 @@ class KeyedInstance(Instance[Batch]):
         if receiver.instance.operator == self.me.instance.operator:
             return self.departures.pull(receiver)
         return super().pull(receiver)
+
+    def _close(self, work: Work[Batch]) -> None:
+        super()._close(work)
+        self.departures.drop_some()
 
     # -- slots that leave ---------------------------------------------------------------------------------------------
 

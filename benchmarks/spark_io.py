@@ -141,7 +141,8 @@ def count_seep(spark: SparkSession, files: DataFrame, rows: int, home: str) -> f
     counts = source.key_by("key").aggregate("counter", n=seep.count(), parallelism=2)
     counts.sink("out", seep.sinks.spark(f"{home}/spool"), parallelism=2)
     with seep.launch(query, spark, epoch=0.25, nodes=2, checkpoint=5.0) as run:
-        writing = run.to_spark().writeStream.format("noop").option("checkpointLocation", f"{home}/checkpoint").start()
+        writer = run.to_spark().writeStream.format("noop").option("checkpointLocation", f"{home}/checkpoint")
+        writing = writer.trigger(processingTime="1 second").start()  # its batches take as long without rows
         read = _begun(run, rows * SKIPPED // BATCHES)
         clock = time.monotonic()
         run.wait(600)

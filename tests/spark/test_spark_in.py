@@ -156,7 +156,9 @@ def test_spark_need_not_weigh_its_batches_unless_it_is_told_to_and_the_session_s
 ) -> None:
     bound = "spark.sql.execution.arrow.maxBytesPerBatch"
     before = spark.conf.get(bound)
-    numbers = spark.range(0, 5_000, 1, 1)
+    numbers = spark.range(0, 5_000, 1, 1).selectExpr(
+        "id", "true as yes", "struct(1.5BD as price, current_timestamp()) as pair"
+    )
     texts = numbers.selectExpr("id", "array(cast(id as string)) as texts")
     assert sizes(numbers) == [5_000]
     assert sizes(texts) == [2_000, 2_000, 1_000]

@@ -20,6 +20,7 @@ _ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _NO_BOUND = str(2**31 - 1)
 #: Rows of a batch with columns of any length: with ten thousand characters in each, some tens of megabytes.
 _FEW = 2_000
+_BOUNDED = (pa.types.is_null, pa.types.is_boolean, pa.types.is_primitive, pa.types.is_decimal)
 
 
 def unweighed(df: DataFrame, schema: pa.Schema) -> DataFrame:
@@ -59,7 +60,7 @@ def _is_bounded(type: pa.DataType) -> bool:
     """Whether each value has the same few bytes."""
     if pa.types.is_struct(type):
         return all(_is_bounded(type.field(i).type) for i in range(type.num_fields))
-    return bool(pa.types.is_null(type) or pa.types.is_primitive(type) or pa.types.is_decimal(type))
+    return any(check(type) for check in _BOUNDED)
 
 
 def _is_heavy(type: pa.DataType) -> bool:

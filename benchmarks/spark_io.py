@@ -5,10 +5,13 @@ away. `out_…`: five integer columns that a sink has spooled, read and thrown a
 CPU of all processes that take part, Spark's JVM, its Python workers, the driver and the nodes: so it says the same on a
 machine that has something else to do. `spark_alone` is what of it Spark takes to hand the same rows to a Python worker
 that throws them away, and `pushed` what the rest takes without Spark: the task's push, and its rows kept by two nodes.
+All are for a Spark that is warm, as in a stream that runs for days: the clock starts after a third of the rows, for the
+JVM takes seconds of both cores to compile what the first millions go through, and workers to import.
 
 `count_…`: a stream of Parquet files, a count for each of a million keys, and every change of it a row of a stream: by
 seep (in, count, out), by Spark's own `groupBy().count()`, and by the two interfaces that call Python for each key,
-which get fewer rows, as they are slow; these need pandas. Rates are by the clock, from the first row on, in one run.
+which get fewer rows, as they are slow; these need pandas. Rates are by the clock, in one run, without the first quarter
+of the batches, in which Spark gets going, for all of them.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 
 # As a script, its own directory would be searched first, and `primitives` there is a benchmark too.
@@ -38,10 +42,11 @@ from seep.spark.inlet.mapped import map_in_arrow
 from seep.spark.process import children
 
 COLUMNS = ("id as a", "id % 1000 as b", "cast(id as int) as c", "id * 7 as d", "id + 1 as e")
-ROWS, PARTITIONS = 8_000_000, 16
-#: Partitions of one micro-batch, and batches.
-FILES_AT_ONCE, BATCHES = 4, 4
+ROWS, PARTITIONS = 24_000_000, 48
+WARM = ROWS // 3  #: rows before the clock starts
+FILES_AT_ONCE, BATCHES = 4, 12  #: of one micro-batch, and how many of these
 SLOTS = 12  #: for nodes, and for a few tasks
+SPOOLED = 8_000_000
 WANTED = 2e6  #: rows per second and core
 
 
@@ -51,19 +56,20 @@ ROCKSDB = (
     "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
 )
 #: Rows to count, the million keys that they have, and the rows that the slow ones get.
-COUNTED, KEYS, FEW = 4_000_000, 1_000_000, 20_000
+COUNTED, KEYS, FEW = 12_000_000, 1_000_000, 24_000
+SKIPPED = BATCHES // 4  #: batches before the clock starts
 
 
 def spark_alone(spark: SparkSession) -> Speed:
-    """Rows into Python workers and no further; the first half of the rows is for Spark to get going."""
-    for rows in (ROWS // 2, ROWS):
+    """Rows into Python workers and no further."""
+    for rows in (WARM, ROWS - WARM):
         df = spark.range(0, rows, 1, PARTITIONS).selectExpr(*COLUMNS)
         clock, cpu = time.monotonic(), cpu_seconds()
         found = map_in_arrow(df, _counted, "rows bigint").rdd.collect()
-        seconds, spent = time.monotonic() - clock, cpu_seconds() - cpu
-    if sum(row.rows for row in found) != ROWS:
+        speed = _speed(rows, clock, cpu)
+    if sum(row.rows for row in found) != rows:
         raise seep.InternalError("Spark lost rows")
-    return Speed(ROWS / seconds, ROWS / spent)
+    return speed
 
 
 def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -71,45 +77,51 @@ def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def finite(spark: SparkSession) -> Speed:
-    """A finite DataFrame; a few rows before are for Spark's workers to get going."""
-    for rows in (PARTITIONS, ROWS):
-        speed = _rows_per_second(seep.from_spark(spark.range(0, rows, 1, PARTITIONS).selectExpr(*COLUMNS)), rows)
-    return speed
+    return _rows_per_second(seep.from_spark(spark.range(0, ROWS, 1, PARTITIONS).selectExpr(*COLUMNS)))
 
 
 def streaming(spark: SparkSession) -> Speed:
     """A stream of Parquet files, a few for each micro-batch; Spark decodes them."""
     with tempfile.TemporaryDirectory() as directory:
-        files = FILES_AT_ONCE * BATCHES
-        df = spark.range(0, ROWS, 1, files).selectExpr(*COLUMNS)
-        df.write.parquet(str(Path(directory, "files")))
-        return _rows_per_second(seep.from_spark(_stream(spark, df, directory), trigger={"availableNow": True}), ROWS)
+        _write_files(Path(directory), _five, ROWS)
+        stream = _stream(spark, "a long, b long, c int, d long, e long", directory)
+        return _rows_per_second(seep.from_spark(stream, trigger={"availableNow": True}))
 
 
-def _stream(spark: SparkSession, df: DataFrame, directory: str) -> DataFrame:
-    reader = spark.readStream.schema(df.schema).option("maxFilesPerTrigger", FILES_AT_ONCE)
-    return reader.parquet(str(Path(directory, "files")))
+def _write_files(directory: Path, make: Callable[[int, int, int], dict[str, Any]], rows: int) -> None:
+    """Files for so many micro-batches, without Spark: it takes its time to write them.
+
+    Their numbers are all different: dictionaries of them, as Parquet makes them if it is let, would only be in the way.
+    """
+    files = FILES_AT_ONCE * BATCHES
+    for number in range(files):
+        columns = make(0, rows * number // files, rows // files)
+        parquet.write_table(pa.table(columns), directory / f"{number:03}.parquet", use_dictionary=False)
+
+
+def _stream(spark: SparkSession, columns: str, directory: str) -> DataFrame:
+    return spark.readStream.schema(columns).option("maxFilesPerTrigger", FILES_AT_ONCE).parquet(directory)
 
 
 # -- out ---------------------------------------------------------------------------------------------------------------
 
 
 def spooled(spark: SparkSession) -> Speed:
-    """What a finished run has spooled, as a finite DataFrame; the first reading is for Spark to get going."""
+    """What a finished run has spooled, as a finite DataFrame, time after time; the first are for Spark to get going."""
     with tempfile.TemporaryDirectory() as directory:
         _spool(spark, directory)
         df = spark.read.format("seep").load(f"{directory}/spool")
-        for _ in range(2):
+        for times in (6, 3):
             clock, cpu = time.monotonic(), cpu_seconds()
-            df.write.format("noop").mode("overwrite").save()
-            seconds, spent = time.monotonic() - clock, cpu_seconds() - cpu
-        return Speed(ROWS / seconds, ROWS / spent)
+            for _ in range(times):
+                df.write.format("noop").mode("overwrite").save()
+        return _speed(SPOOLED * times, clock, cpu)
 
 
 def _spool(spark: SparkSession, directory: str) -> None:
     query = seep.Query("out")
-    schema = pa.schema([(name, pa.int64()) for name in "abcde"])
-    source = seep.sources.generator(_five, schema, partitions=2, rows=ROWS // 2)
+    schema = pa.schema([(name, pa.int32() if name == "c" else pa.int64()) for name in "abcde"])
+    source = seep.sources.generator(_five, schema, partitions=2, rows=SPOOLED // 2)
     query.source("rows", source, parallelism=2).sink("out", seep.sinks.spark(f"{directory}/spool"), parallelism=2)
     with seep.launch(query, spark, epoch=0.1, nodes=2) as run:
         run.to_batch_df(spark)
@@ -117,7 +129,7 @@ def _spool(spark: SparkSession, directory: str) -> None:
 
 def _five(partition: int, first: int, count: int) -> dict[str, Any]:
     numbers = np.arange(first, first + count, dtype=np.int64) * 2 + partition
-    return {"a": numbers, "b": numbers % 1000, "c": numbers, "d": numbers * 7, "e": numbers + 1}
+    return {"a": numbers, "b": numbers % 1000, "c": numbers.astype(np.int32), "d": numbers * 7, "e": numbers + 1}
 
 
 # -- in and out, next to Spark's own -----------------------------------------------------------------------------------
@@ -129,9 +141,10 @@ def count_seep(spark: SparkSession, files: DataFrame, rows: int, home: str) -> f
     counts = source.key_by("key").aggregate("counter", n=seep.count(), parallelism=2)
     counts.sink("out", seep.sinks.spark(f"{home}/spool"), parallelism=2)
     with seep.launch(query, spark, epoch=0.25, nodes=2, checkpoint=5.0) as run:
-        read = _begun(run)
+        writer = run.to_spark().writeStream.format("noop").option("checkpointLocation", f"{home}/checkpoint")
+        writing = writer.trigger(processingTime="1 second").start()  # its batches take as long without rows
+        read = _begun(run, rows * SKIPPED // BATCHES)
         clock = time.monotonic()
-        writing = run.to_spark().writeStream.format("noop").option("checkpointLocation", f"{home}/checkpoint").start()
         run.wait(600)
         writing.processAllAvailable()
         seconds = time.monotonic() - clock
@@ -161,43 +174,55 @@ def count_apply_in_pandas(_spark: SparkSession, files: DataFrame, rows: int, hom
 
 
 def _by_spark(counts: DataFrame, rows: int, home: str) -> float:
-    """The time that Spark takes for its batches, without what comes before the first."""
+    """By the time that Spark takes for its batches."""
     writer = counts.writeStream.format("noop").outputMode("update").option("checkpointLocation", f"{home}/checkpoint")
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
     batches = [progress for progress in query.recentProgress if progress.numInputRows]
     if sum(batch.numInputRows for batch in batches) != rows:
         raise seep.InternalError("Spark has not read all rows")
-    return rows / (sum(batch.durationMs["triggerExecution"] for batch in batches) / 1000)
+    timed = batches[SKIPPED:]
+    read = sum(batch.numInputRows for batch in timed)
+    return read / (sum(batch.durationMs["triggerExecution"] for batch in timed) / 1000)
 
 
 def counted(spark: SparkSession, count: Count, rows: int) -> float:
     with tempfile.TemporaryDirectory() as home:
-        files = FILES_AT_ONCE * BATCHES
-        df = spark.range(0, rows, 1, files).selectExpr(f"pmod(hash(id), {KEYS}) as key", "id as a", "id + 1 as b")
-        df.selectExpr("cast(key as bigint) as key", "a", "b").write.parquet(f"{home}/files")
-        reader = spark.readStream.schema("key bigint, a bigint, b bigint").option("maxFilesPerTrigger", FILES_AT_ONCE)
-        return count(spark, reader.parquet(f"{home}/files"), rows, home)
+        files = Path(home, "files")
+        files.mkdir()
+        _write_files(files, _keyed, rows)
+        return count(spark, _stream(spark, "key long, a long, b long", str(files)), rows, home)
 
 
-def _rows_per_second(source: SourceDefinition, rows: int) -> Speed:
+def _keyed(_partition: int, first: int, count: int) -> dict[str, Any]:
+    """Every key comes as often as chance has it."""
+    numbers = np.arange(first, first + count, dtype=np.int64)
+    return {"key": np.random.default_rng(first).integers(0, KEYS, count), "a": numbers, "b": numbers + 1}
+
+
+def _rows_per_second(source: SourceDefinition) -> Speed:
     query = seep.Query("in")
     query.source("rows", source, parallelism=2).sink("out", seep.sinks.discard())
-    with seep.launch(query, epoch=0.02) as run:
-        read = _begun(run)
+    with seep.launch(query, epoch=0.1, nodes=2) as run:
+        read = _begun(run, WARM)
         clock, cpu = time.monotonic(), cpu_seconds()
         run.wait(600)
-        seconds, spent = time.monotonic() - clock, cpu_seconds() - cpu
-        if run.rows_read != rows:
-            raise seep.InternalError(f"{run.rows_read} rows were read, and there are {rows}")
-    return Speed((rows - read) / seconds, (rows - read) / spent)
+        speed = _speed(ROWS - read, clock, cpu)
+        if run.rows_read != ROWS:
+            raise seep.InternalError(f"{run.rows_read} rows were read, and there are {ROWS}")
+    return speed
 
 
-def _begun(run: Run) -> int:
-    """Waits for the first rows, and says how many those are: what comes before is the start of Spark's first job."""
-    while not (read := run.rows_read) and not run.wait(0.005):
+def _begun(run: Run, rows: int) -> int:
+    """Waits until so many rows were read, and says how many those are by then."""
+    while (read := run.rows_read) < rows and not run.wait(0.005):
         pass
     return read
+
+
+def _speed(rows: int, clock: float, cpu: float) -> Speed:
+    """Since a time, and what had been used of the CPUs by then."""
+    return Speed(rows / (time.monotonic() - clock), rows / (cpu_seconds() - cpu))
 
 
 def cpu_seconds() -> float:

@@ -22,8 +22,11 @@ import seep
 from seep.runtime.goals import latest
 from seep.runtime.run import Run
 from seep.spark.inlet.keeper import COPIES
+from seep.spark.inlet.mapped import map_in_arrow
 from seep.spark.inlet.pieces import PushedBatch
+from seep.spark.inlet.unweighed import unweighed
 from seep.spark.session import Host
+from seep.spark.types import arrow_schema
 from tests.runtime.counting import counting, recovered, told, wait_until
 from tests.spark.processors import Totals
 
@@ -135,6 +138,38 @@ def test_values_of_all_types_come_through_as_they_were(finished: Run) -> None:
     [whole, nothing] = sorted(found.to_pylist(), key=lambda row: row["n"] is None)
     assert set(nothing.values()) == {None}
     assert list(whole.values()) == [*OF_ALL_TYPES[0][:7], [("a", 1)], {"a": 2, "b": "x"}]
+
+
+def sizes(df: DataFrame) -> list[int]:
+    """Of the Arrow batches in which Spark hands a DataFrame of one partition to seep."""
+    counted = map_in_arrow(unweighed(df, arrow_schema(df.schema)), each_counted, "rows bigint")
+    return [row.rows for row in counted.collect()]
+
+
+def each_counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield pa.record_batch({"rows": [batch.num_rows]})
+
+
+def test_spark_need_not_weigh_its_batches_unless_it_is_told_to_and_the_session_stays_as_it_was(
+    spark: SparkSession,
+) -> None:
+    bound = "spark.sql.execution.arrow.maxBytesPerBatch"
+    before = spark.conf.get(bound)
+    numbers = spark.range(0, 5_000, 1, 1).selectExpr(
+        "id", "true as yes", "struct(1.5BD as price, current_timestamp()) as pair"
+    )
+    texts = numbers.selectExpr("id", "array(cast(id as string)) as texts")
+    assert sizes(numbers) == [5_000]
+    assert sizes(texts) == [2_000, 2_000, 1_000]
+    blobs = numbers.selectExpr("struct(cast('' as binary) as blob)")
+    assert unweighed(blobs, arrow_schema(blobs.schema)) is blobs
+    assert spark.conf.get(bound) == before
+    spark.conf.set(bound, "8000")
+    try:
+        assert max(sizes(numbers)) < 2_000
+    finally:
+        spark.conf.unset(bound)
 
 
 def test_no_rows_at_all_are_an_end_too(finished: Run) -> None:

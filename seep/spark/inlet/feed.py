@@ -22,6 +22,7 @@ from seep.spark.inlet.mapped import map_in_arrow
 from seep.spark.inlet.pieces import Key, Piece
 from seep.spark.inlet.push import RECEIPT_COLUMNS, PushSettings, push
 from seep.spark.inlet.source import SparkSource, Streaming
+from seep.spark.inlet.unweighed import unweigh, unweighed
 from seep.spark.reason import reason_of_exception
 from seep.spark.shipping import is_local, loose_modules, packed, ship, travel_by_value
 
@@ -194,7 +195,8 @@ class FiniteFeed(Feed):
         self._cancel_jobs()
 
     def _feed(self) -> None:
-        receipts = map_in_arrow(self._definition.df, self._task, RECEIPT_COLUMNS).rdd
+        df = unweighed(self._definition.df, self._definition.schema)
+        receipts = map_in_arrow(df, self._task, RECEIPT_COLUMNS).rdd
         count = receipts.getNumPartitions()
         stream, done, at_once = f"{FINITE}{count}", self._ledger.partitions_done(count), self._definition.partitions
         while done < count:
@@ -261,6 +263,7 @@ class StreamingFeed(Feed):
     def _take(self, df: DataFrame, stream: str, id: int) -> None:
         match self._ledger.verdict(stream, id):
             case Verdict.NEXT:
+                unweigh(df.sparkSession, self._definition.schema)
                 self._push(stream, id, map_in_arrow(df, self._task, RECEIPT_COLUMNS).collect)
             case Verdict.GAP:
                 raise UserError(

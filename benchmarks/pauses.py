@@ -24,8 +24,9 @@ LOAD = 0.5
 #: Instances before and after.
 FEW, MANY = 2, 4
 EPOCH = 0.05
-CHECKPOINT = 5.0
-#: Seconds until a run has found its pace, and those after a migration in which what has waited is worked off.
+#: Seconds; state that changes as a whole costs a copy of it each time, which is not what is looked at here.
+CHECKPOINT = 30.0
+#: Seconds until a run has found its pace, and until what has waited because of backups or a migration is worked off.
 WARM_UP, DRAIN = 3.0, 2.0
 #: Bits of slots by the most keys that they do for, so that a slot is not too much to move by itself.
 SLOT_BITS = {500_000: 5, 10_000_000: 8, 100_000_000: 10}
@@ -109,6 +110,7 @@ def _there_and_back(query: Filled, load: Load, name: str) -> Figures:
 def _migrated(query: Filled, name: str, target: int, chosen: Mapping[str, Any]) -> Figures:
     """A migration that begins with fresh backups; what is late because of it counts until all is settled."""
     query.backed_up()
+    query.watch(DRAIN)
     begin = time.time()
     handle = query.run.migrate("count", target, **chosen)
     query.until(lambda: handle.is_over, f"the end of a migration ({name})")

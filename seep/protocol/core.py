@@ -185,12 +185,17 @@ class ManagerCore:
         self._view_is_old |= self.replication.regroup(known)
         return self._drain()
 
-    def checkpoint(self, operator: str | None = None) -> list[Effect]:
-        """Asks the stateful instances (of one operator) for a checkpoint now."""
+    @property
+    def kept_instances(self) -> list[InstanceId]:
+        """Those whose state is backed up."""
+        return [i for i in self._placed(Kind.STATEFUL) if i.operator not in self.settings.unkept]
+
+    def checkpoint(self, operator: str | None = None, only: Collection[InstanceId] | None = None) -> list[Effect]:
+        """Asks the stateful instances (of one operator, or `only` some) for a checkpoint now."""
         if operator is not None and operator not in self.graph.operators:
             raise UserError(f"there is no operator {operator!r} to take a checkpoint of")
-        for instance in self._placed(Kind.STATEFUL):
-            if operator in (None, instance.operator) and instance.operator not in self.settings.unkept:
+        for instance in self.kept_instances:
+            if operator in (None, instance.operator) and (only is None or instance in only):
                 self._post(self.placement[instance].node, TakeCheckpoint(self.roster.incarnation(instance)))
         return self._drain()
 

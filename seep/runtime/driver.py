@@ -22,6 +22,7 @@ from seep.protocol.messages import Committed, Data, Fenced, StateMoved
 from seep.protocol.view import MANAGER, STORAGE, Incarnation
 from seep.query.program import Program
 from seep.runtime.backups import StorageHolder, stored_backups
+from seep.runtime.checkpoint_clock import CheckpointClock
 from seep.runtime.chronicle import Chronicle
 from seep.runtime.desk import Desk
 from seep.runtime.detector import SILENT, Detector
@@ -107,7 +108,7 @@ class ManagerProcess:
         self._joined: set[str] = set()
         #: whether the last pulse found the window closed; and whether a commit has opened it since
         self._late = self._overdue = False
-        self._next_checkpoint: float | None = None
+        self._checkpoints = CheckpointClock(options.checkpoint) if options.checkpoint is not None else None
         #: when the next epoch is to be opened, and the evidence to be looked at
         self._next_tick = self._next_watch = time.monotonic()
         self._detector = Detector(options.patience)
@@ -162,8 +163,6 @@ class ManagerProcess:
         """Starts the query on the nodes that have registered."""
         self.events.begin()
         self.change(lambda manager: (None, manager.launch(placement)))
-        if self.options.checkpoint is not None:
-            self._next_checkpoint = time.monotonic() + self.options.checkpoint
 
     def finish(self) -> None:
         """Ends the input; what was read is processed and committed."""
@@ -342,10 +341,8 @@ class ManagerProcess:
         before = self.manager.ticked
         self._perform(self.manager.pulse())
         self._overdue = False
-        if self._next_checkpoint is not None and now >= self._next_checkpoint:
-            assert self.options.checkpoint is not None
-            self._next_checkpoint = now + self.options.checkpoint
-            self._perform(self.manager.checkpoint())
+        if self._checkpoints is not None and (due := self._checkpoints.due(now, lambda: self.manager.kept_instances)):
+            self._perform(self.manager.checkpoint(only=due))
         self._late = self.manager.ticked == before
 
     def _watch(self, now: float) -> None:

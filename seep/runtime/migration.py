@@ -94,6 +94,7 @@ class Migration:
     after: int = 0
     latency: Mapping[str, float] = field(default_factory=dict)
     is_called_off: bool = False
+    unsaved: list[InstanceId] = field(default_factory=list)  #: that are still to take a backup, once all has moved
     over: threading.Event = field(default_factory=threading.Event)
     _unsettled: list[Step] = field(default_factory=list)  #: taken, and not complete
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +35,8 @@ from seep.runtime.waiting import Room
 _PASSING = (Refusal.BUSY, Refusal.NOT_RUNNING, Refusal.NO_NODE, Refusal.TOO_SOON)
 #: Seconds that the nodes' reports on what was handed over are waited for.
 _REPORTS = 2.0
+#: Seconds in which instances take the backups that a migration ends with one after the other.
+_IN_TURN = 5.0
 
 
 class _Outset(NamedTuple):
@@ -211,6 +213,8 @@ class Migrations:
             now = self._now(manager, migration)
         if migration.state is State.MOVING and migration.is_moved:
             self._settle(manager, migration)
+        if migration.state is State.SETTLING and migration.unsaved and not migration.is_settled:
+            self._back_up(manager, migration)
         if migration.state is State.SETTLING and self._is_over(manager, migration):
             done = migration.number == len(migration.steps or ())
             self._close(manager, migration, State.DONE if done else State.CANCELLED)
@@ -242,10 +246,24 @@ class Migrations:
         Operators without state are safe when those after them are, so all that have any take one.
         """
         migration.state, migration.moved = State.SETTLING, self._process.events.now
-        if not migration.is_settled:
-            keeps_state = manager.graph.kind(migration.operator) is Kind.STATEFUL
-            operator = migration.operator if keeps_state else None
-            self._process.change(lambda manager: (None, manager.checkpoint(operator)))
+        keeps_state = manager.graph.kind(migration.operator) is Kind.STATEFUL
+        migration.unsaved = [i for i in manager.kept_instances if not keeps_state or i.operator == migration.operator]
+        self._ask_for(migration.unsaved[:1])
+
+    def _back_up(self, manager: Manager, migration: Migration) -> None:
+        """One instance after the other, for all at once would hold the query up; and no longer than is any use."""
+        assert migration.moved is not None
+        last = max((step.first for step in migration.taken), default=0)
+        if self._process.events.now > migration.moved + _IN_TURN:
+            self._ask_for(migration.unsaved)
+            migration.unsaved = []
+        elif migration.unsaved[0] not in manager.placement or manager.safe.of(migration.unsaved[0]) >= last:
+            del migration.unsaved[0]
+            self._ask_for(migration.unsaved[:1])
+
+    def _ask_for(self, instances: Collection[InstanceId]) -> None:
+        if instances:
+            self._process.change(lambda manager: (None, manager.checkpoint(only=instances)))
 
     def _is_over(self, manager: Manager, migration: Migration) -> bool:
         """When its plans are complete, and what was handed over is known, and the latency at the sinks."""

@@ -1,0 +1,37 @@
+"""When which instance is to take a checkpoint: each as often, by turns, for all at once would hold the query up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from primitives.graph import InstanceId
+
+#: Seconds between two looks, at most.
+_EVERY = 0.05
+
+
+class CheckpointClock:
+    """Spreads the checkpoints of all instances over the time between two of the same.
+
+    >>> clock, both = CheckpointClock(10.0), [InstanceId("sum", 0), InstanceId("sum", 1)]
+    >>> [[i.index for i in clock.due(now, lambda: both)] for now in (0.0, 5.0, 10.0, 12.0, 15.0)]
+    [[], [0], [1], [], [0]]
+    """
+
+    def __init__(self, interval: float) -> None:
+        self._interval = interval
+        self._next: dict[InstanceId, float] = {}
+        self._look = 0.0
+
+    def due(self, now: float, present: Callable[[], Collection[InstanceId]]) -> list[InstanceId]:
+        """Those of all present instances whose turn it is; it looks now and then only."""
+        if now < self._look:
+            return []
+        self._look = now + min(_EVERY, self._interval / 10)
+        instances = present()
+        self._next = {instance: at for instance, at in self._next.items() if instance in instances}
+        for turn, instance in enumerate(sorted(instances), start=1):
+            self._next.setdefault(instance, now + self._interval * turn / len(instances))
+        ripe = [instance for instance, at in self._next.items() if at <= now]
+        self._next |= dict.fromkeys(ripe, now + self._interval)
+        return ripe

@@ -27,6 +27,8 @@ class Drains:
     _nodes: dict[str, dict[str, Migration]] = field(default_factory=dict)
     #: operator -> instance -> that which replaces it
     _heirs: dict[str, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
+    #: nodes that own nothing any more; the pool may end them before it is seen that they are empty
+    _bare: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, node: str) -> None:
@@ -42,6 +44,8 @@ class Drains:
             owners, is_empty = self.process.ask(lambda manager, node=node: _look(manager, node))  # type: ignore[misc]
             if is_empty:
                 self._end(node)
+            elif not owners:
+                self._bare.add(node)
             for operator in owners:
                 if operator not in underway or underway[operator].over.is_set():
                     underway[operator] = self._relocation(operator, node)
@@ -62,7 +66,8 @@ class Drains:
     def _end(self, node: str) -> None:
         with self._lock:
             self._nodes.pop(node)
-        if self.process.ask(lambda manager: node in manager.nodes):
+        if node in self._bare or self.process.ask(lambda manager: node in manager.nodes):
+            self._bare.discard(node)
             self.process.events.add("drained", node=node)
 
 

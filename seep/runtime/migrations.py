@@ -253,11 +253,10 @@ class Migrations:
     def _back_up(self, manager: Manager, migration: Migration) -> None:
         """One instance after the other, for all at once would hold the query up; and no longer than is any use."""
         assert migration.moved is not None
-        last = max((step.first for step in migration.taken), default=0)
         if self._process.events.now > migration.moved + _IN_TURN:
             self._ask_for(migration.unsaved)
             migration.unsaved = []
-        elif migration.unsaved[0] not in manager.placement or manager.safe.of(migration.unsaved[0]) >= last:
+        elif _is_saved(manager, migration, migration.unsaved[0]):
             del migration.unsaved[0]
             self._ask_for(migration.unsaved[:1])
 
@@ -313,6 +312,14 @@ class Migrations:
             if not migration.is_moved:
                 migration.why = "the run is over"
             self._close(manager, migration, State.DONE if migration.is_moved else State.CANCELLED)
+
+
+def _is_saved(manager: Manager, migration: Migration, instance: InstanceId) -> bool:
+    """Whether its backups have what the last step changed; who has no slots left is not there any more then."""
+    last = max((step.first for step in migration.taken), default=0)
+    if instance.index not in latest(manager, instance.operator).parts:
+        last -= 1
+    return instance not in manager.placement or manager.safe.of(instance) >= last
 
 
 def _present(manager: Manager, migration: Migration, parts: Parts) -> Parts:

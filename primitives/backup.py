@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 
-from primitives.checkpoint import Checkpoint, ProcessingState, chain_checkpoints, merge_checkpoints, output_of
+from primitives.checkpoint import Checkpoint, ProcessingState, chain_checkpoints, merge_checkpoints, without_state
 from primitives.graph import InstanceId
 from primitives.mapped import Shelf
 from primitives.slots import SlotSet
@@ -121,8 +121,8 @@ def shorten_backup(store: BackupStore, owner: InstanceId, state: ProcessingState
     """
     base, *deltas = chain = store._chains[owner]
     if len(deltas) > store.max_deltas and 2 * sum(delta.nbytes for delta in deltas) > base.nbytes:
-        chunks = tuple(state.snapshot(chain[-1].slots))
-        store._chains[owner] = [store.kept(replace(chain[-1], base=None, state=chunks, buffer=output_of(chain)))]
+        whole = replace(without_state(chain), state=tuple(state.snapshot(chain[-1].slots)))
+        store._chains[owner] = [store.kept(whole)]
 
 
 def adopt_backup(store: BackupStore, part: Checkpoint) -> None:
@@ -150,6 +150,6 @@ def delete_backup(store: BackupStore, owner: InstanceId, up_to: tuple[int, int])
 
 def _bounded(store: BackupStore, chain: list[Checkpoint], merges: bool) -> list[Checkpoint]:
     if chain[-1].is_whole:  # of those before it, only output is needed that is not in it
-        return [replace(chain[-1], base=None, buffer=output_of(chain))]
+        return [replace(without_state(chain), state=chain[-1].state)]
     is_short = len(chain) <= store.max_deltas + 1 or not merges
     return chain if is_short else [store.kept(merge_checkpoints(chain[0], chain[1:]))]

@@ -211,7 +211,8 @@ class StatefulInstance(KeyedInstance[Batch]):
         """From now on only what changed since that backup is needed of the origin."""
         if checkpoint is not None and warm_up.first > self.processed and warm_up.origin in self._needs():
             is_free = warm_up.slots.isdisjoint(self._slots_kept())  # else what is here is still needed
-            self.departures.returned(warm_up.slots if is_free else SlotSet.empty())
+            if is_free:
+                self.departures.returned(warm_up.slots)
             is_restored = is_free and self.state.restore_ahead(checkpoint.state)
             warm = Warm(checkpoint.epoch, () if is_restored else checkpoint.state)
             self._warm[warm_up.first, warm_up.origin] = warm

@@ -16,7 +16,6 @@ from seep.protocol.courier import Courier, Frame
 from seep.protocol.cuts import CutAbandoned, CutComplete, Persist, Recall
 from seep.protocol.effects import Commit, Effect, Event, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
 from seep.protocol.holder import Holder
-from seep.protocol.instance import Instance
 from seep.protocol.logic import Logic, SourceLogic
 from seep.protocol.manager import Manager
 from seep.protocol.messages import BackupCounted, DeleteBackup, FindBackup, Persisted, Retrieve, StoreBackup
@@ -25,6 +24,7 @@ from seep.protocol.sink import CommitAccepted, CommitRefused, SinkOpened
 from seep.protocol.view import MANAGER, STORAGE, Incarnation
 from seep.simulator.archive import Archive
 from seep.simulator.faults import Fault
+from seep.simulator.mailed import BehindMailbox
 from seep.simulator.network import Channel, Network
 from seep.simulator.queries import Query
 from seep.simulator.store import SinkStore
@@ -76,37 +76,6 @@ class Operators:
 
     def source(self, operator: str) -> SourceLogic[Any]:
         return self._query.source(operator, lambda: self._rng.randint(0, self._bite))
-
-
-class BehindMailbox:
-    """A `Hosting` whose holder gets to its work when it gets to it, as one on a thread of its own does."""
-
-    def __init__(self, world: World, node: str) -> None:
-        self._world, self._node = world, node
-
-    def instance(self, instance: Instance[Any]) -> Instance[Any]:
-        return instance
-
-    def holder(self, holder: Holder) -> Any:
-        lane = Channel(self._node, self._node, HOLDER)
-        return MailedHolder(holder, lambda work: self._world.network.send(lane, work))
-
-
-class MailedHolder:
-    """A holder that answers nothing: what it has to say it says later."""
-
-    def __init__(self, holder: Holder, mail: Callable[[Callable[[], list[Effect]]], None]) -> None:
-        self._holder, self._mail = holder, mail
-        self.store = holder.store
-
-    def __getattr__(self, name: str) -> Callable[..., list[Effect]]:
-        method = getattr(self._holder, name)
-
-        def enqueue(*arguments: Any) -> list[Effect]:
-            self._mail(lambda: method(*arguments) or [])
-            return []
-
-        return enqueue
 
 
 class World:
@@ -383,7 +352,8 @@ class World:
         """A fresh node registers."""
         self._named += 1
         name = f"n{self._named}"
-        hosting = BehindMailbox(self, name) if self._mails_holders else None
+        lane = Channel(name, name, HOLDER)
+        hosting = BehindMailbox(lambda work: self.network.send(lane, work)) if self._mails_holders else None
         outbox = self.query.medium.outbox
         self.nodes[name] = Node(name, self._operators, self._batches, self._settings, outbox, hosting)
         self.vms[name] = f"vm{self.rng.randint(1, 4)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
@@ -54,6 +54,10 @@ class ProcessingState(Protocol):
         ...
 
     def drop(self, slots: SlotSet) -> None: ...
+
+    def drop_in_parts(self, slots: SlotSet, parts: int) -> Iterator[None]:
+        """Drops slots that are not used meanwhile; each step a part of them."""
+        ...
 
     def mark(self, epoch: int) -> None: ...
 

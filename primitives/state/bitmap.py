@@ -78,6 +78,13 @@ def common_rows(bitmap: Bitmap, others: Sequence[Bitmap]) -> Rows:
     return rows
 
 
+def count_common(bitmap: Bitmap, others: Sequence[Bitmap]) -> int:
+    """How many rows `common_rows` finds; costs a look at every 64 numbers."""
+    words = others[0]._used() if len(others) == 1 else _union(others)
+    size = min(bitmap._size, len(words))
+    return int(_count_common(bitmap._used()[:size], words[:size]))
+
+
 def _union(bitmaps: Sequence[Bitmap]) -> Words:
     words = np.zeros(max(bitmap._size for bitmap in bitmaps), np.uint64)
     for bitmap in bitmaps:
@@ -111,6 +118,14 @@ def _test(words: Words, size: int, rows: Rows, held: NDArray[np.bool_]) -> None:
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _is_set(words: Words, row: int) -> bool:
     return bool((words[row >> 6] >> np.uint64(row & 63)) & _ONE)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _count_common(words: Words, others: Words) -> int:
+    count = 0
+    for place in range(len(words)):
+        count += ones(words[place] & others[place])
+    return count
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -82,10 +83,21 @@ class Changes(Generic[Log]):
         return replaced
 
 
-class Tracked(Generic[Log]):
+class Tracked(ABC, Generic[Log]):
     """What every container that keeps `Changes` says of its marks: the part of `State` that is the same for all."""
 
     _changes: Changes[Log]
+
+    @abstractmethod
+    def drop(self, slots: SlotSet) -> None:
+        """See `State.drop`."""
+
+    def drop_in_parts(self, slots: SlotSet, parts: int) -> Iterator[None]:
+        """See `State.drop_in_parts`."""
+        at_once = -(-len(slots) // parts)
+        for first in range(0, len(slots), at_once or 1):
+            self.drop(SlotSet(slots.array[first : first + at_once]))
+            yield
 
     @property
     def marks(self) -> tuple[int, ...]:

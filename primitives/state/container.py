@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
@@ -53,6 +53,10 @@ class State(Protocol):
 
     def drop(self, slots: SlotSet) -> None:
         """Forgets the slots; the next delta says so."""
+        ...
+
+    def drop_in_parts(self, slots: SlotSet, parts: int) -> Iterator[None]:
+        """Drops slots that are not used meanwhile; each step a part of them, all of which take about as long."""
         ...
 
     def size(self, slots: SlotSet | None = None) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from primitives.chunk import Chunk
 from primitives.errors import Damaged, UserError
 from primitives.slots import DEFAULT_SLOT_BITS, SlotSet, check_slot_bits, slots_of
-from primitives.state.bitmap import Bitmap, common_rows
+from primitives.state.bitmap import Bitmap, common_rows, count_common
 from primitives.state.changes import Changes, Tracked
 from primitives.state.columns import DeclaredColumns
 from primitives.state.container import check_fits
@@ -273,12 +273,15 @@ class Frame(Tracked[_Log]):
         if since is None:
             return self._chunk(slots, self._rows_in(slots), self._no_keys())
         replaced = self._changes.replaced_since(since)
-        written = self._written_in(slots - replaced, since)
-        if self._is_most(len(written), slots - replaced):
+        kept = slots - replaced
+        if self._is_most(self._count_written(kept, since), kept):
+            return self.snapshot(slots)
+        written = self._written_in(kept, since)
+        if self._is_most(len(written), kept):
             return self.snapshot(slots)
         whole = row_numbers(self._rows_in(slots & replaced))  # written since or not, as the chunk voids what was there
         rows = np.concatenate([written, whole]) if len(whole) else written
-        return self._chunk(replaced, rows, self._deleted_since(since, slots - replaced))
+        return self._chunk(replaced, rows, self._deleted_since(since, kept))
 
     def restore(self, chunks: Iterable[Chunk]) -> None:
         """See `State.restore`. Rows of slots that hold none yet cost a third of what others do."""
@@ -333,6 +336,25 @@ class Frame(Tracked[_Log]):
         """See `State.drop`. Costs a look at the slot of each row, unless the slots are empty."""
         self._changes.replace(slots)
         self._remove_slots(slots)
+
+    def drop_in_parts(self, slots: SlotSet, parts: int) -> Iterator[None]:
+        """See `State.drop_in_parts`.
+
+        Each part is of neighbouring rows, which costs less than those of a slot; with the last, a look finds whatever
+        has been numbered anew meanwhile.
+        """
+        if self._puts_only:
+            yield from super().drop_in_parts(slots, parts)
+            return
+        for part in range(1, parts):
+            self._changes.replace(slots)
+            rows = self._slots.rows_in(slots, self._index.end * part // parts, self._index.end * (part - 1) // parts)
+            rows = rows[self._index.live.holds(rows)]
+            self._slots.remove(rows)
+            self._index.remove(rows)
+            yield
+        self.drop(slots)
+        yield
 
     def _remove_slots(self, slots: SlotSet) -> None:
         rows = row_numbers(self._rows_in(slots))
@@ -455,6 +477,11 @@ class Frame(Tracked[_Log]):
         there = self._slots.count_in(slots)
         return not self._puts_only and there >= _WORTH_A_WHOLE and 2 * written > there
 
+    def _count_written(self, slots: SlotSet, since: int) -> int:
+        """How many rows of slots were written, if that is known without a list of them: of all slots; else 0."""
+        is_all = self._slots.count_in(slots) == len(self._index)
+        return count_common(self._index.live, self._logs_since(since)) if is_all else 0
+
     def _rows_in(self, slots: SlotSet) -> Selection:
         count = self._slots.count_in(slots)
         if count in (0, len(self._index)):
@@ -467,13 +494,16 @@ class Frame(Tracked[_Log]):
         count = self._slots.count_in(slots)
         if _FEW * count < len(self._index):
             rows = row_numbers(self._rows_in(slots))
-            logs = [interval.log.written.holds(rows) for interval in self._changes.since(since)]
+            logs = [written.holds(rows) for written in self._logs_since(since)]
             return rows[np.logical_or.reduce(logs)] if logs else _NO_ROWS
         written = self._written_since(since)
         return written if count == len(self._index) else self._slots.within(slots, written)
 
     def _written_since(self, since: int) -> Rows:
-        return common_rows(self._index.live, [interval.log.written for interval in self._changes.since(since)])
+        return common_rows(self._index.live, self._logs_since(since))
+
+    def _logs_since(self, since: int) -> list[Bitmap]:
+        return [interval.log.written for interval in self._changes.since(since)]
 
     def _deleted_since(self, since: int, slots: SlotSet) -> list[pa.Array]:
         """The keys in `slots` that were deleted and are not there again, each once."""

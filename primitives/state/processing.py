@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 from typing import Any
 
 from primitives.errors import UserError
@@ -92,6 +93,12 @@ class Containers:
         """See `State.drop`."""
         for container in self._containers.values():
             container.drop(slots)
+
+    def drop_in_parts(self, slots: SlotSet, parts: int) -> Iterator[None]:
+        """See `State.drop_in_parts`."""
+        droppings = (container.drop_in_parts(slots, parts) for container in self._containers.values())
+        for _ in zip_longest(*droppings):
+            yield
 
     def mark(self, epoch: int) -> None:
         """See `State.mark`."""

@@ -59,11 +59,11 @@ class RowSlots:
         """How many rows slots have."""
         return int(self.counts[self._mask(slots)].sum())
 
-    def rows_in(self, slots: SlotSet, end: int) -> Ints:
-        """Numbers below `end` of rows in slots; those of rows that are gone may be among them."""
+    def rows_in(self, slots: SlotSet, end: int, first: int = 0) -> Ints:
+        """Numbers below `end` of rows in slots, from `first` on; those of rows that are gone may be among them."""
         mask, known = self._mask(slots), self._slots.array[:end]
         chosen = [_NO_ROWS]
-        for start in range(0, end, _BLOCK):
+        for start in range(first, end, _BLOCK):
             chosen.append(places_in(mask, known[start : start + _BLOCK]) + start)
         return np.concatenate(chosen)
 

@@ -181,7 +181,7 @@ class Table:
 
     def clear(self, rows: Ints) -> None:
         """Makes rows unused."""
-        self._matrix()[rows] = 0
+        _clear_rows(self._words.array, self._width, rows)
         if self._nullable:
             self._nulls.array[rows] = 0
 
@@ -355,6 +355,15 @@ def _add(values: NDArray[Any], width: int, head: int, rows: Ints, addends: NDArr
     for at in range(len(rows)):
         prefetch(there, rows[min(at + _AHEAD, len(rows) - 1)] * width + head)
         there[rows[at] * width + head] += addends[at]
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _clear_rows(words: Words, width: int, rows: Ints) -> None:
+    there = pointer(words)
+    for at in range(len(rows)):
+        prefetch(there, rows[min(at + _AHEAD, len(rows) - 1)] * width)
+        for word in range(rows[at] * width, (rows[at] + 1) * width):
+            there[word] = 0
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]

@@ -7,7 +7,7 @@ any failure, goes into checkpoints as if it were still owned, and is never copie
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from primitives.checkpoint import ProcessingState
 from primitives.graph import InstanceId
@@ -15,8 +15,9 @@ from primitives.slots import SlotSet
 from seep.protocol.messages import Attach, StateMoved
 from seep.protocol.view import Incarnation
 
-#: In how many parts state is dropped, with an epoch between two of them: containers look at all their keys each time.
-_TIMES = 64
+#: In how many parts state is dropped, with an epoch between two of them: so that none has to wait long.
+PARTS = 128
+_DONE = object()
 
 
 class Departures:
@@ -31,9 +32,9 @@ class Departures:
         self._asked: dict[InstanceId, Attach] = {}
         self._ready: dict[Incarnation, deque[StateMoved]] = {}
         self._released = 0
-        #: slots that nobody needs any more, still to be dropped, and how many of them at a time
+        #: slots that nobody needs any more, of which some state is still to be dropped
         self._gone = SlotSet.empty()
-        self._at_once = 0
+        self._dropping: Iterator[None] = iter(())
 
     @property
     def slots(self) -> SlotSet:
@@ -76,19 +77,20 @@ class Departures:
             for slots in self.held.pop(epoch).values():
                 gone |= slots
         if gone:
-            self._gone |= gone
-            self._at_once = -(-len(self._gone) // _TIMES)
+            self._drop_later(self._gone | gone)
 
     def drop_some(self) -> None:
-        """Between two epochs: drops a part of the state that is not needed any more, so that none has to wait long."""
-        if self._gone:
-            part = SlotSet(self._gone.array[: self._at_once])
-            self._gone -= part
-            self._state.drop(part)
+        """Between two epochs: drops a part of the state that is not needed any more."""
+        if self._gone and next(self._dropping, _DONE) is _DONE:
+            self._gone = SlotSet.empty()
+
+    def _drop_later(self, slots: SlotSet) -> None:
+        self._gone, self._dropping = slots, self._state.drop_in_parts(slots, PARTS)
 
     def returned(self, slots: SlotSet) -> None:
         """Slots are (or were) owned here again: whoever had them before is safe, or they could not have come back."""
-        self._gone -= slots
+        if not self._gone.isdisjoint(slots):
+            self._drop_later(self._gone - slots)
         for targets in self.held.values():
             for target in targets:
                 targets[target] -= slots

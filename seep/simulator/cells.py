@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -141,6 +141,11 @@ class Cells:
             self._cells.pop(slot, None)
         if self._intervals:
             self._intervals[-1].replaced |= slots
+
+    def drop_in_parts(self, slots: SlotSet, parts: int) -> Iterator[None]:  # noqa: ARG002
+        for slot in slots:
+            self.drop(SlotSet([slot]))
+            yield
 
     def mark(self, epoch: int) -> None:
         if self._intervals and self._intervals[-1].since == epoch:

@@ -446,6 +446,26 @@ def test_after_most_slots_have_left_memory_is_given_back_and_deltas_still_hold()
     assert content(again.to_arrow(), 1) == content(frame.to_arrow(), 1)
 
 
+@pytest.mark.parametrize("parts", [1, 3, 50])
+def test_slots_are_dropped_in_parts_whatever_happens_to_others_meanwhile(parts: int) -> None:
+    frame, keys = Frame("counts", {"id": pa.int64()}, {"n": pa.int64()}), np.arange(400_000)
+    kept, gone = SlotSet.range(0, 19), SlotSet.range(20, 255)
+    frame.put(keys, n=keys)
+    expected, new = frame.to_arrow(kept)["id"].to_pylist(), iter(range(1_000_000, 1_100_000))
+    lengths = []
+    for step, _ in enumerate(frame.drop_in_parts(gone, parts)):
+        lengths.append(len(frame))
+        mine = [key for key in (next(new) for _ in range(100)) if slots_of(hash_keys([np.array([key])]), 8)[0] in kept]
+        frame.put(mine, n=mine)
+        expected += mine
+        frame.mark(step)  # numbers all rows anew once most are gone
+    assert len(lengths) == parts
+    assert lengths == sorted(lengths, reverse=True)
+    assert sorted(frame.to_arrow()["id"].to_pylist()) == sorted(expected)
+    assert frame.to_arrow().column("id").equals(frame.to_arrow().column("n"))
+    assert frame.rows_per_slot()[gone.mask(8)].sum() == 0
+
+
 def test_a_mark_gives_the_memory_of_deleted_rows_back() -> None:
     frame = grown(400_000)
     frame.delete(np.arange(399_000))

@@ -43,6 +43,14 @@ class TwoInstances(RuleBasedStateMachine):
         self.here.drop(slots)
         self.owned -= slots
 
+    @rule(slots=slot_sets, parts=st.integers(1, 4))
+    def move_away_and_drop_bit_by_bit(self, slots: SlotSet, parts: int) -> None:
+        slots &= self.owned
+        self.there.restore([self.here.snapshot(slots)])
+        for _ in self.here.drop_in_parts(slots, parts):
+            self.checkpoint()
+        self.owned -= slots
+
     @rule(slots=slot_sets)
     def move_back(self, slots: SlotSet) -> None:
         slots -= self.owned

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
-from seep.protocol.departures import Departures
+from seep.protocol.departures import PARTS, Departures
 from seep.protocol.messages import Attach, StateMoved
 from seep.protocol.view import Incarnation
 from seep.simulator.cells import Cells
@@ -37,7 +37,7 @@ class Origin:
         return list(islice(iter(lambda: self.departures.pull(receiver), None), 20))
 
     def drop_all(self) -> None:
-        for _ in ALL:
+        for _ in range(PARTS + 1):
             self.departures.drop_some()
 
     def slots_here(self) -> list[int]:
@@ -213,13 +213,20 @@ def test_forgetting_who_never_asked_does_nothing() -> None:
 
 
 def test_what_is_safe_is_dropped_in_parts_so_that_no_epoch_has_to_wait_for_all() -> None:
-    departures = Departures(life(SUM), origin_state := Cells("sum", 10))
-    departures.begin(5, {SUM1: SlotSet.range(0, 999)})
-    dropped: list[SlotSet] = []
-    origin_state.drop = dropped.append  # type: ignore[method-assign]
-    departures.release(5)
-    for _ in range(100):
-        departures.drop_some()
-    assert len(dropped) > 50
-    assert {len(part) for part in dropped[:-1]} == {16}
-    assert sorted(slot for part in dropped for slot in part) == list(range(1000))
+    origin = Origin()
+    origin.begin(5, _1=[0, 1, 2])
+    origin.departures.release(5)
+    assert origin.slots_here() == [*range(len(KEYS))]
+    for left in (2, 1, 0):
+        origin.departures.drop_some()
+        assert len(origin.slots_here()) == len(KEYS) - 3 + left
+
+
+def test_what_comes_back_meanwhile_is_not_dropped_and_the_others_are() -> None:
+    origin = Origin()
+    origin.begin(5, _1=[0, 1, 2])
+    origin.departures.release(5)
+    origin.departures.drop_some()
+    origin.departures.returned(SlotSet([1]))
+    origin.drop_all()
+    assert origin.slots_here() == [1, *range(3, len(KEYS))]

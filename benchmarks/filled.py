@@ -185,7 +185,8 @@ class Filled:
         """Returns when all that is known now is in recorded backups."""
         process = self.run.manager_process
         counts = process.ask(lambda manager: [i for i in manager.placement if i.operator == "count"])
-        ticked = process.ask(lambda manager: manager.ticked)
+        ticked = self.run.status().ticked
+        self.until(lambda: self.run.status().committed >= ticked, "a commit")
         self.run.checkpoint("count")
         self.until(lambda: process.ask(lambda manager: min(map(manager.safe.of, counts))) >= ticked, "a backup")
 

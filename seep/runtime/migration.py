@@ -26,6 +26,9 @@ class State(StrEnum):
     REFUSED = "refused"
 
 
+#: Of what a step had fetched ahead: if more is handed over again, to fetch it costs more than it saves.
+_MUCH, _LATELY = 1 / 3, 16
+
 OVER = frozenset({State.DONE, State.CANCELLED, State.REFUSED})
 
 
@@ -95,6 +98,7 @@ class Migration:
     latency: Mapping[str, float] = field(default_factory=dict)
     is_called_off: bool = False
     unsaved: list[InstanceId] = field(default_factory=list)  #: that are still to take a backup, once all has moved
+    asked: float = 0.0  #: when the first of them was asked to
     over: threading.Event = field(default_factory=threading.Event)
     _unsettled: list[Step] = field(default_factory=list)  #: taken, and not complete
 
@@ -147,6 +151,17 @@ class Migration:
         assert self.steps is not None
         passed = slice(0, self.steps.bounds[self.number])
         return SlotSet(self.steps.slots[passed][self.steps.targets[passed] == index])
+
+    @property
+    def is_worth_preparing(self) -> bool:
+        """Not if much of what was fetched ahead has changed by the time of the handover, as it did lately."""
+        handed = [step.handed for step in self.lately]
+        return self.settings.prepare and not any(each.nbytes > _MUCH * each.nbytes_ahead > 0 for each in handed)
+
+    @property
+    def lately(self) -> list[Step]:
+        """The steps by which it is judged whether to prepare the next; so after a while without, it is tried again."""
+        return self.taken[-_LATELY:]
 
     # -- what is told of it -------------------------------------------------------------------------------------------
 

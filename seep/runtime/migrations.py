@@ -35,8 +35,9 @@ from seep.runtime.waiting import Room
 _PASSING = (Refusal.BUSY, Refusal.NOT_RUNNING, Refusal.NO_NODE, Refusal.TOO_SOON)
 #: Seconds that the nodes' reports on what was handed over are waited for.
 _REPORTS = 2.0
-#: Seconds in which instances take the backups that a migration ends with one after the other.
-_IN_TURN = 5.0
+#: Seconds that the backup of one instance is waited for at the end of a migration; and that the query may take, after
+#: each, to work off what had to wait.
+_IN_TURN, _TO_CALM = 5.0, 1.0
 
 
 class _Outset(NamedTuple):
@@ -103,7 +104,7 @@ class Migrations:
         found = migrations or self._listed()
         for migration in found:
             if migration.state not in OVER:
-                self._ask_what_was_handed(migration)
+                self._ask_what_was_handed(migration.taken)
         return found
 
     def _opened(self, *states: State) -> list[Migration]:
@@ -223,7 +224,8 @@ class Migrations:
         """Whether the step is behind us; if not, it is tried again."""
         assert migration.steps is not None
         parts = _present(manager, migration, migration.steps[migration.number])
-        how = {"prepare": migration.settings.prepare, "vertical": migration.settings.vertical}
+        self._ask_what_was_handed(migration.lately)
+        how = {"prepare": migration.is_worth_preparing, "vertical": migration.settings.vertical}
         answer = self._process.change(lambda manager: manager.move(migration.operator, parts, first, **how))
         match answer:
             case Accepted(plan):
@@ -243,22 +245,31 @@ class Migrations:
     def _settle(self, manager: Manager, migration: Migration) -> None:
         """The sooner both sides have a backup, the sooner its plans are complete.
 
-        Operators without state are safe when those after them are, so all that have any take one.
+        Those with new slots come first: then those that had them need not back them up any more. Operators without
+        state are safe when those after them are, so all that have any take one.
         """
         migration.state, migration.moved = State.SETTLING, self._process.events.now
         keeps_state = manager.graph.kind(migration.operator) is Kind.STATEFUL
-        migration.unsaved = [i for i in manager.kept_instances if not keeps_state or i.operator == migration.operator]
-        self._ask_for(migration.unsaved[:1])
+        gain = {target for step in migration.taken for target in step.targets}
+        present = [i for i in manager.kept_instances if not keeps_state or i.operator == migration.operator]
+        migration.unsaved = sorted(present, key=lambda instance: instance not in gain)
+        self._ask_for_next(migration)
 
     def _back_up(self, manager: Manager, migration: Migration) -> None:
         """One instance after the other, for all at once would hold the query up; and no longer than is any use."""
-        assert migration.moved is not None
-        if self._process.events.now > migration.moved + _IN_TURN:
+        now = self._now(manager, migration)
+        if now.seconds > migration.asked + _IN_TURN:
             self._ask_for(migration.unsaved)
             migration.unsaved = []
         elif _is_saved(manager, migration, migration.unsaved[0]):
-            del migration.unsaved[0]
-            self._ask_for(migration.unsaved[:1])
+            is_calm = now.is_calm or now.seconds > migration.asked + _TO_CALM
+            if is_calm or len(migration.unsaved) == 1:
+                del migration.unsaved[0]
+                self._ask_for_next(migration)
+
+    def _ask_for_next(self, migration: Migration) -> None:
+        migration.asked = self._process.events.now
+        self._ask_for(migration.unsaved[:1])
 
     def _ask_for(self, instances: Collection[InstanceId]) -> None:
         if instances:
@@ -279,7 +290,7 @@ class Migrations:
         now = self._process.events.now
         migration.state, migration.ended = state, now
         migration.after = len(latest(manager, migration.operator).parts)
-        self._ask_what_was_handed(migration)
+        self._ask_what_was_handed(migration.taken)
         migration.latency = percentiles(self._process.latencies(now if migration.begun is None else migration.begun))
         with self._lock:
             self._open.remove(migration)
@@ -289,9 +300,9 @@ class Migrations:
             tell_over(self._process.events, migration)
         migration.over.set()
 
-    def _ask_what_was_handed(self, migration: Migration) -> None:
-        for step in migration.taken:
-            step.handed = self._process.metrics.handed(migration.operator, step.first)
+    def _ask_what_was_handed(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            step.handed = self._process.metrics.handed(step.targets[0].operator, step.first)
 
     def _call_off(self, manager: Manager, migration: Migration, why: str) -> None:
         if migration.state is State.WAITING:

@@ -25,7 +25,7 @@ _LABEL = struct.Struct("<B7x")
 #: Messages of at most so many bytes are sent as they are.
 WHOLE_UP_TO = 32 << 10
 #: Longer parts are cut; what is sent beside them on the same connection waits no longer than for so much.
-CUT_AT = 16 << 20
+CUT_AT = 256 << 10
 #: A message may not be longer altogether.
 LIMIT = 64 << 30
 

@@ -17,7 +17,6 @@ from pyspark import SparkContext
 
 from benchmarks.filled import Filled, Load, Milliseconds, filled
 from benchmarks.script import progress
-from vmpool.settings import PoolSettings
 
 #: Of the saturated rate.
 LOAD = 0.5
@@ -26,8 +25,11 @@ FEW, MANY = 2, 4
 EPOCH = 0.05
 #: Seconds; state that changes as a whole costs a copy of it each time, which is not what is looked at here.
 CHECKPOINT = 30.0
-#: Seconds until a run has found its pace, and until what has waited because of backups or a migration is worked off.
-WARM_UP, DRAIN = 3.0, 2.0
+#: Seconds until a run has found its pace; until what has waited because of backups or a migration is worked off; and
+#: until the state that has left is dropped.
+WARM_UP, DRAIN, DROPPED = 3.0, 2.0, 5.0
+#: Enough for all that there is at once, sources and sink included: so no VM is started meanwhile on these processors.
+NODES = MANY + 3
 #: Bits of slots by the most keys that they do for, so that a slot is not too much to move by itself.
 SLOT_BITS = {500_000: 5, 10_000_000: 8, 100_000_000: 10}
 #: Of all slots, those of a step of `batched`; `optimised` gives so many to each instance that gains any.
@@ -85,9 +87,7 @@ def _saturated(spark: SparkContext, load: Load, seconds: float) -> float:
 
 
 def _of_size(spark: SparkContext, load: Load, rate: float, seconds: float, times: int) -> Figures:
-    pool = PoolSettings(size=MANY - FEW, reserve=0)
-    options = {"checkpoint": CHECKPOINT, "epoch": EPOCH, "spare": None, "pool": pool}
-    with filled(spark, replace(load, rate=rate), **options) as query:
+    with filled(spark, replace(load, rate=rate), checkpoint=CHECKPOINT, epoch=EPOCH, nodes=NODES) as query:
         query.watch(WARM_UP)
         steady = query.latencies(query.watch(seconds))
         turns = [[_there_and_back(query, load, name) for name in STRATEGIES] for _ in range(times)]
@@ -103,7 +103,9 @@ def _there_and_back(query: Filled, load: Load, name: str) -> Figures:
         chosen["batch"] = max(1, round(chosen["batch"] * BATCH * (1 << load.slot_bits)))
     progress(f"{label(load.keys)} keys, {name}")
     figures = _migrated(query, name, MANY, chosen)
+    query.watch(DROPPED)
     _migrated(query, name, FEW, STRATEGIES["all_at_once"])
+    query.watch(DROPPED)
     return figures
 
 

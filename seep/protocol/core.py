@@ -316,11 +316,12 @@ class ManagerCore:
 
     def _trim_outboxes(self) -> None:
         trimmed = self.safe.advance(self.topology, self.placement, self.ticked)
-        for instance, epoch in trimmed.items():
+        for instance, (epoch, output) in trimmed.items():
             if self.graph.kind(instance.operator) is Kind.SOURCE:
                 self.log.trim(instance, epoch)
             if self.roster.is_live(instance):
-                self._post(self.placement[instance].node, Trim(self.roster.incarnation(instance), epoch))
+                trim = Trim(self.roster.incarnation(instance), epoch, output - epoch)
+                self._post(self.placement[instance].node, trim)
         for instance in self._emptied():
             if self.safe.is_done(self.topology, instance) and not self.cuts.is_owed_by(instance, self.topology):
                 self._retire(instance)

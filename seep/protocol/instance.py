@@ -229,7 +229,7 @@ class Instance(ABC, Generic[Batch]):
             self._effects.append(Wake(self.me, receiver, seat.node))
 
     def _on_trim(self, message: Trim) -> None:
-        trim(self.outbox, message.epoch)
+        trim(self.outbox, message.epoch + message.ahead)
 
     # -- senders ------------------------------------------------------------------------------------------------------
 

@@ -32,6 +32,8 @@ class KeyedInstance(Instance[Batch]):
         self._warm: dict[tuple[int, InstanceId], Warm] = {}
         #: the last epoch before which slots have left
         self._left = 0
+        #: of the slots that left up to this epoch, the new owners are safe
+        self._trimmed = 0
         self._handlers[StateMoved] = self._on_state_moved
 
     def _use(self, state: ProcessingState) -> None:
@@ -56,7 +58,7 @@ class KeyedInstance(Instance[Batch]):
             self._left = epoch
             for receiver in self.departures.begin(epoch, targets):
                 self._wake(receiver)
-            self.departures.release(self.outbox.trimmed)
+            self.departures.release(self._trimmed)
 
     def _serve(self, attach: Attach) -> None:
         if attach.receiver.instance.operator != self.me.instance.operator:
@@ -66,12 +68,13 @@ class KeyedInstance(Instance[Batch]):
 
     def _on_trim(self, message: Trim) -> None:
         super()._on_trim(message)
+        self._trimmed = message.epoch
         self.departures.release(message.epoch)
 
     def _resume_departures(self, restored: SlotSet) -> None:
         """After a restore: departed slots that may still be asked for are held again, others are forgotten."""
         topology, me = self.view.topology, self.me.instance
-        for epoch in topology.boundaries(me.operator, after=self.outbox.trimmed):
+        for epoch in topology.boundaries(me.operator, after=self._trimmed):
             targets = topology.departures(me, epoch)
             if targets and epoch <= self.processed:
                 self._left = epoch

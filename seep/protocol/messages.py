@@ -177,10 +177,14 @@ class Logged(NamedTuple):
 
 
 class Trim(NamedTuple):
-    """No receiver of the instance can need anything up to `epoch` again."""
+    """No receiver of the instance can need anything up to `epoch` again, nor the output of so many epochs more.
+
+    These differ while the new owners of slots that have left it may need their state.
+    """
 
     instance: Incarnation
     epoch: int
+    ahead: int = 0
 
 
 class TakeCheckpoint(NamedTuple):

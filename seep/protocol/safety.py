@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 from primitives.graph import InstanceId, Kind, QueryGraph
 from primitives.topology import Topology
 from primitives.trim import safe_to_trim
 
 _NEVER_NEEDED = 2**62
+
+
+class Unneeded(NamedTuple):
+    """What nobody needs of an instance any more."""
+
+    epoch: int  #: anything up to here
+    output: int  #: output up to here
 
 
 class SafeEpochs:
@@ -24,15 +32,17 @@ class SafeEpochs:
         self._keeping = {o for o in graph.order if graph.kind(o) in (Kind.STATEFUL, Kind.SINK) and o not in unkept}
         #: of stateful instances and sinks: last recorded backup or commit
         self._kept: dict[InstanceId, int] = {}
-        #: of all instances: no receiver needs anything up to here
+        #: of all instances: no receiver needs anything up to here …
         self.trimmed: dict[InstanceId, int] = {}
+        #: … nor output up to here, though new owners of slots may need the state that left with them
+        self._sent: dict[InstanceId, int] = {}
         self._pins: dict[InstanceId, int] = {}
         self._retired: set[InstanceId] = set()
         #: whether anything was recorded that `advance` has not looked at
         self._news = True
 
     def born(self, instance: InstanceId, epoch: int) -> None:
-        self._kept[instance] = self.trimmed[instance] = epoch
+        self._kept[instance] = self.trimmed[instance] = self._sent[instance] = epoch
         self._news = True
 
     def of(self, instance: InstanceId) -> int:
@@ -64,17 +74,21 @@ class SafeEpochs:
         self._retired.add(instance)
         self._news = True
 
-    def advance(self, topology: Topology, instances: Iterable[InstanceId], ticked: int) -> dict[InstanceId, int]:
-        """Works out how far each outbox may be trimmed now; returns those for which that is news."""
+    def advance(self, topology: Topology, instances: Iterable[InstanceId], ticked: int) -> dict[InstanceId, Unneeded]:
+        """Works out what of each instance is not needed any more; returns those for which that is news."""
         if not self._news:
             return {}
         place = {operator: i for i, operator in enumerate(self._graph.order)}
-        news: dict[InstanceId, int] = {}
+        news: dict[InstanceId, Unneeded] = {}
         for instance in sorted(instances, key=lambda i: place[i.operator], reverse=True):
-            before = self.trimmed[instance]
-            now = safe_to_trim(topology, instance, before, self._limit(topology, instance, ticked), self.of)
-            if now > before:
-                news[instance] = self.trimmed[instance] = now
+            before, limit = (
+                Unneeded(self.trimmed[instance], self._sent[instance]),
+                self._limit(topology, instance, ticked),
+            )
+            epoch = safe_to_trim(topology, instance, before.epoch, limit, self.of)
+            output = safe_to_trim(topology, instance, max(epoch, before.output), limit, self.of, of_output=True)
+            if (epoch, output) != before:
+                self.trimmed[instance], self._sent[instance] = news[instance] = Unneeded(epoch, output)
         self._news = bool(news)  # what was trimmed makes senders of stateless instances safe in turn
         return news
 

@@ -38,6 +38,7 @@ class SourceInstance(KeyedInstance[Batch]):
         self._handlers |= {Tick: self._on_tick, Logged: self._on_logged}
 
     def start(self, origin: FromLog, trimmed: int = 0) -> list[Effect]:
+        self._trimmed = trimmed
         self.outbox.trim(trimmed)
         self._ticked, self._final = origin.ticked, origin.final
         self._records = dict(origin.records)

@@ -43,8 +43,6 @@ class StatefulInstance(KeyedInstance[Batch]):
     ) -> None:
         super().__init__(me, given, logic.state)
         self._logic = logic
-        #: what the manager has said while there is nothing to trim yet
-        self._trimmed = 0
         self._settings = settings
         self._origin: FromBackup | None = None
         self._restored = SlotSet.empty()
@@ -208,8 +206,9 @@ class StatefulInstance(KeyedInstance[Batch]):
         self._post(message.holder, Retrieve(self.me, message.origin, warm_up=message))
 
     def _warm_with(self, warm_up: WarmUp, checkpoint: Checkpoint | None) -> None:
-        """From now on only what changed since that backup is needed of the origin."""
-        if checkpoint is not None and warm_up.first > self.processed and warm_up.origin in self._needs():
+        """From now on only what changed since that backup is needed of the origin, unless it may have sent all."""
+        reached = self.work.epoch if self.work is not None else self.processed
+        if checkpoint is not None and warm_up.first > reached and warm_up.origin in self._needs():
             is_free = warm_up.slots.isdisjoint(self._slots_kept())  # else what is here is still needed
             if is_free:
                 self.departures.returned(warm_up.slots)
@@ -223,7 +222,7 @@ class StatefulInstance(KeyedInstance[Batch]):
     def _on_trim(self, message: Trim) -> None:
         if self.phase is Phase.RUNNING:
             super()._on_trim(message)
-        else:
+        else:  # there is nothing to trim yet
             self._trimmed = message.epoch
 
     def _on_view(self, view: View) -> None:

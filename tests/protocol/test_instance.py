@@ -582,6 +582,23 @@ def test_an_origin_forgets_what_it_handed_over_when_the_new_owner_is_safe() -> N
     assert totals(origin) == {0: 5}
 
 
+def test_an_origin_keeps_departed_state_though_its_output_is_not_needed_any_more() -> None:
+    origin = origin_at(4)
+    origin.handle(Trim(life(SUM), 2, ahead=2))
+    assert (origin.outbox.trimmed, totals(origin)) == (4, {0: 4, 1: 2})
+
+
+def test_an_origin_that_fails_hands_over_again_though_nobody_needs_its_output() -> None:
+    origin = origin_at(2)
+    origin.handle(Trim(life(SUM), 2, ahead=1))  # who has failed before had sent more
+    late = letter(feed(origin, 3, row(0, 1)), StoreBackup).checkpoint
+    assert late.trimmed == 3
+    healed = healing(SHIFT, trimmed=2)
+    healed.handle(answer(late))
+    attach(healed, life(SUM1), first=3)
+    assert content(moved(healed, life(SUM1))) == {1: 2}
+
+
 def test_an_origin_that_fails_before_the_handover_replays_up_to_it_and_hands_over() -> None:
     early = letter(origin_at(1).handle(TakeCheckpoint(life(SUM))), StoreBackup).checkpoint
     healed = healing(SHIFT)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from primitives.graph import Edge, InstanceId, Kind, Operator, QueryGraph
 from primitives.topology import Arrival, Assignment, Topology, Version
-from seep.protocol.safety import SafeEpochs
+from seep.protocol.safety import SafeEpochs, Unneeded
 from tests.protocol.staging import GRAPH, NUMBERS, OUT, PASS, SUM, SUM1
 from tests.strategies import LAST_EPOCH, few, topologies
 
@@ -28,10 +28,15 @@ def started(topology: Topology, **kept: int) -> SafeEpochs:
 
 def settle(safe: SafeEpochs, topology: Topology, ticked: int = LAST_EPOCH) -> dict[InstanceId, int]:
     """Lets news travel upstream until there is none; returns where each outbox was last trimmed to."""
-    trimmed: dict[InstanceId, int] = {}
+    return {instance: unneeded.epoch for instance, unneeded in settled(safe, topology, ticked).items()}
+
+
+def settled(safe: SafeEpochs, topology: Topology, ticked: int = LAST_EPOCH) -> dict[InstanceId, Unneeded]:
+    """The same, and where of its output alone."""
+    found: dict[InstanceId, Unneeded] = {}
     while news := safe.advance(topology, topology.all_instances(), ticked):
-        trimmed |= news
-    return trimmed
+        found |= news
+    return found
 
 
 def test_a_stateful_instance_is_safe_up_to_its_backup_and_a_sink_up_to_its_commit() -> None:
@@ -97,10 +102,20 @@ def test_nobody_trims_what_a_receiver_may_ask_for(topology: Topology, kept: list
     for instance, epoch in zip(topology.all_instances(), kept, strict=False):
         if topology.graph.kind(instance.operator) in (Kind.STATEFUL, Kind.SINK):
             safe.kept(instance, epoch)
-    settle(safe, topology, ticked)
+    found = settled(safe, topology, ticked)
     for sender in topology.all_instances():
-        for epoch in range(topology.birth(sender) + 1, safe.trimmed[sender] + 1):
-            assert all(safe.of(receiver) >= epoch for receiver in topology.receivers(sender, epoch))
+        unneeded = found.get(sender, Unneeded(topology.birth(sender), topology.birth(sender)))
+        for epoch in range(topology.birth(sender) + 1, unneeded.output + 1):
+            for receiver in topology.receivers(sender, epoch):
+                is_output = receiver.operator != sender.operator
+                assert safe.of(receiver) >= epoch or (epoch > unneeded.epoch and not is_output)
+
+
+def test_output_is_not_kept_for_a_new_owner_of_slots_that_only_needs_their_state() -> None:
+    safe = started(SCALED_OUT, sum0=9, out0=9)
+    assert settled(safe, SCALED_OUT)[SUM] == Unneeded(4, 9)
+    safe.kept(SUM1, 6)
+    assert settled(safe, SCALED_OUT)[SUM] == Unneeded(9, 9)
 
 
 # -- plans ------------------------------------------------------------------------------------------------------------

@@ -38,9 +38,9 @@ def skip_the_duplicate_drop() -> AbstractContextManager[Any]:
 
 def trim_one_epoch_early() -> AbstractContextManager[Any]:
     def too_far(
-        topology: Any, sender: InstanceId, trimmed: int, limit: int, safe_epoch: Callable[[InstanceId], int]
+        topology: Any, sender: InstanceId, trimmed: int, limit: int, safe_epoch: Callable[[InstanceId], int], **of: Any
     ) -> int:
-        return safe_to_trim(topology, sender, trimmed, limit, lambda receiver: safe_epoch(receiver) + 1)
+        return safe_to_trim(topology, sender, trimmed, limit, lambda receiver: safe_epoch(receiver) + 1, **of)
 
     return patch.object(safety, "safe_to_trim", too_far)
 

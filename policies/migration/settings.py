@@ -40,5 +40,6 @@ class MigrationSettings(Section):
     )
     prepare: bool = Field(
         True,
-        description="Fetch the last backup of slots before they move, so that only what has changed is handed over.",
+        description="Fetch the last backup of slots before they move, so that only what has changed is handed over; "
+        "as long as less than a third has.",
     )

@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 
 from policies.migration.settings import MigrationSettings
 from policies.move_stream import move_stream
+from primitives.graph import InstanceId
 from seep.runtime.courses import ByTheClock, Now, StepByStep
+from seep.runtime.meter import Handed
+from seep.runtime.migration import Migration, Step
 
 
 @dataclass(frozen=True)
@@ -109,3 +112,32 @@ def test_steps_of_a_stream_are_due_at_their_times() -> None:
     course = ByTheClock(move_stream([{"time": 1.5, "slot": 3, "instance": 1}], 8))
     assert course.due(0, None, now(seconds=1.4)) is None
     assert course.due(0, None, now(seconds=1.6, ticked=20)) == 23
+
+
+# -- what is fetched ahead --------------------------------------------------------------------------------------------
+
+
+def step(handed_again: int) -> Step:
+    """A step that had fetched 900 bytes ahead, of which so many had changed."""
+    return Step(1, 1, 10, (InstanceId("sum", 1),), 0.0, handed=Handed(10, nbytes=handed_again, nbytes_ahead=900))
+
+
+def migration(*taken: Step, prepare: bool = True) -> Migration:
+    settings = MigrationSettings(prepare=prepare)
+    return Migration("sum", StepByStep(settings), 0.0, settings=settings, taken=list(taken))
+
+
+def test_steps_are_prepared_unless_they_are_not_to_be() -> None:
+    assert migration().is_worth_preparing
+    assert not migration(prepare=False).is_worth_preparing
+
+
+@pytest.mark.parametrize(("changed", "is_worth"), [(0, True), (300, True), (301, False), (900, False)])
+def test_steps_are_prepared_as_long_as_little_of_what_is_fetched_changes(changed: int, is_worth: bool) -> None:
+    assert migration(step(0), step(changed)).is_worth_preparing == is_worth
+
+
+def test_after_a_while_without_it_is_tried_again() -> None:
+    bare = Step(1, 2, 20, (InstanceId("sum", 1),), 0.0, handed=Handed(20, nbytes=900))
+    assert not migration(step(900), *[bare] * 15).is_worth_preparing
+    assert migration(step(900), *[bare] * 16).is_worth_preparing

@@ -185,10 +185,15 @@ class Filled:
         """Returns when all that is known now is in recorded backups."""
         process = self.run.manager_process
         counts = process.ask(lambda manager: [i for i in manager.placement if i.operator == "count"])
-        ticked = self.run.status().ticked
-        self.until(lambda: self.run.status().committed >= ticked, "a commit")
+        ticked = self.caught_up()
         self.run.checkpoint("count")
         self.until(lambda: process.ask(lambda manager: min(map(manager.safe.of, counts))) >= ticked, "a backup")
+
+    def caught_up(self) -> int:
+        """Returns when all epochs that have begun by now are committed: the last of them."""
+        ticked = self.run.status().ticked
+        self.until(lambda: self.run.status().committed >= ticked, f"the commit of epoch {ticked}")
+        return ticked
 
     def processor_seconds(self) -> float:
         """That the nodes have used so far; not the driver, which does other things too."""
@@ -205,13 +210,12 @@ class Filled:
 
 @contextmanager
 def filled(spark: SparkContext, load: Load, **options: Any) -> Iterator[Filled]:
-    """A run with all keys, which goes on by the rate; both sources share a node."""
+    """A run with all keys, which goes on by the rate; both sources share a node, if no more are asked for."""
     with tempfile.TemporaryDirectory() as directory:
         notes = Path(directory)
         given = {"epoch": EPOCH, "nodes": load.parallelism + 2, "spare": 0} | options
         with seep.launch(counts(load, notes), spark, **given) as run:
             found = Filled(run, notes)
             found.until(lambda: pipelines.rows_of(run.positions("fill")) == load.keys, "the last key")
-            ticked = run.status().ticked
-            found.until(lambda: run.status().committed >= ticked, "a commit with all keys")
+            found.caught_up()
             yield found

@@ -188,6 +188,16 @@ class SlotSet:
         lasts = slots[np.concatenate((breaks, [len(slots) - 1]))]
         return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
 
+    def parts(self, count: int) -> Iterator[SlotSet]:
+        """Itself in up to so many parts, one after the other, as large as each other but for the last.
+
+        >>> [*SlotSet.range(3, 7).parts(2)]
+        [SlotSet(3-5), SlotSet(6-7)]
+        """
+        size = -(-len(self) // count)
+        for first in range(0, len(self), size or 1):
+            yield SlotSet(self.array[first : first + size])
+
     def to_json(self) -> list[list[int]]:
         """The set as a list of [first, last] runs, for `from_json`."""
         return [[first, last] for first, last in self.runs()]

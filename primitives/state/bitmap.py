@@ -72,17 +72,20 @@ class Bitmap:
 
 def common_rows(bitmap: Bitmap, others: Sequence[Bitmap]) -> Rows:
     """The members of one that are also members of any of the others, ascending."""
-    words = others[0]._used() if len(others) == 1 else _union(others)
-    size = min(bitmap._size, len(words))
-    rows: Rows = _common_rows(bitmap._used()[:size], words[:size])
+    rows: Rows = _common_rows(*_side_by_side(bitmap, others))
     return rows
 
 
 def count_common(bitmap: Bitmap, others: Sequence[Bitmap]) -> int:
     """How many rows `common_rows` finds; costs a look at every 64 numbers."""
+    return int(_count_common(*_side_by_side(bitmap, others)))
+
+
+def _side_by_side(bitmap: Bitmap, others: Sequence[Bitmap]) -> tuple[Words, Words]:
+    """The words of one, and those of all others together, as far as both go."""
     words = others[0]._used() if len(others) == 1 else _union(others)
     size = min(bitmap._size, len(words))
-    return int(_count_common(bitmap._used()[:size], words[:size]))
+    return bitmap._used()[:size], words[:size]
 
 
 def _union(bitmaps: Sequence[Bitmap]) -> Words:

@@ -94,9 +94,8 @@ class Tracked(ABC, Generic[Log]):
 
     def drop_in_parts(self, slots: SlotSet, parts: int) -> Iterator[None]:
         """See `State.drop_in_parts`."""
-        at_once = -(-len(slots) // parts)
-        for first in range(0, len(slots), at_once or 1):
-            self.drop(SlotSet(slots.array[first : first + at_once]))
+        for part in slots.parts(parts):
+            self.drop(part)
             yield
 
     @property

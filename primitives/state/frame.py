@@ -274,10 +274,8 @@ class Frame(Tracked[_Log]):
             return self._chunk(slots, self._rows_in(slots), self._no_keys())
         replaced = self._changes.replaced_since(since)
         kept = slots - replaced
-        if self._is_most(self._count_written(kept, since), kept):
-            return self.snapshot(slots)
         written = self._written_in(kept, since)
-        if self._is_most(len(written), kept):
+        if written is None:
             return self.snapshot(slots)
         whole = row_numbers(self._rows_in(slots & replaced))  # written since or not, as the chunk voids what was there
         rows = np.concatenate([written, whole]) if len(whole) else written
@@ -473,14 +471,8 @@ class Frame(Tracked[_Log]):
 
     # --- slots and changes --------------------------------------------------------------------------------------------
 
-    def _is_most(self, written: int, slots: SlotSet) -> bool:
-        there = self._slots.count_in(slots)
+    def _is_most(self, written: int, there: int) -> bool:
         return not self._puts_only and there >= _WORTH_A_WHOLE and 2 * written > there
-
-    def _count_written(self, slots: SlotSet, since: int) -> int:
-        """How many rows of slots were written, if that is known without a list of them: of all slots; else 0."""
-        is_all = self._slots.count_in(slots) == len(self._index)
-        return count_common(self._index.live, self._logs_since(since)) if is_all else 0
 
     def _rows_in(self, slots: SlotSet) -> Selection:
         count = self._slots.count_in(slots)
@@ -489,15 +481,20 @@ class Frame(Tracked[_Log]):
         rows = self._slots.rows_in(slots, self._index.end)
         return rows if len(rows) == count else rows[self._index.live.holds(rows)]
 
-    def _written_in(self, slots: SlotSet, since: int) -> Rows:
-        """The rows of slots that were written; from whichever side there are fewer to look at."""
-        count = self._slots.count_in(slots)
-        if _FEW * count < len(self._index):
-            rows = row_numbers(self._rows_in(slots))
-            logs = [written.holds(rows) for written in self._logs_since(since)]
-            return rows[np.logical_or.reduce(logs)] if logs else _NO_ROWS
-        written = self._written_since(since)
-        return written if count == len(self._index) else self._slots.within(slots, written)
+    def _written_in(self, slots: SlotSet, since: int) -> Rows | None:
+        """The rows of slots that were written; None if these are most of many."""
+        there = self._slots.count_in(slots)
+        if there == len(self._index):  # which is known without a list of them
+            is_most = self._is_most(count_common(self._index.live, self._logs_since(since)), there)
+            return None if is_most else self._written_since(since)
+        is_few = _FEW * there < len(self._index)  # so it is they that are looked at, or else what was written
+        written = self._written_among(slots, since) if is_few else self._slots.within(slots, self._written_since(since))
+        return None if self._is_most(len(written), there) else written
+
+    def _written_among(self, slots: SlotSet, since: int) -> Rows:
+        rows = row_numbers(self._rows_in(slots))
+        logs = [written.holds(rows) for written in self._logs_since(since)]
+        return rows[np.logical_or.reduce(logs)] if logs else _NO_ROWS
 
     def _written_since(self, since: int) -> Rows:
         return common_rows(self._index.live, self._logs_since(since))

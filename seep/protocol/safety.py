@@ -81,10 +81,8 @@ class SafeEpochs:
         place = {operator: i for i, operator in enumerate(self._graph.order)}
         news: dict[InstanceId, Unneeded] = {}
         for instance in sorted(instances, key=lambda i: place[i.operator], reverse=True):
-            before, limit = (
-                Unneeded(self.trimmed[instance], self._sent[instance]),
-                self._limit(topology, instance, ticked),
-            )
+            before = Unneeded(self.trimmed[instance], self._sent[instance])
+            limit = self._limit(topology, instance, ticked)
             epoch = safe_to_trim(topology, instance, before.epoch, limit, self.of)
             output = safe_to_trim(topology, instance, max(epoch, before.output), limit, self.of, of_output=True)
             if (epoch, output) != before:

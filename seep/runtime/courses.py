@@ -10,7 +10,7 @@ from policies.move_stream import Clock, MoveStream
 
 #: Seconds before its moment that a migration has VMs got ready.
 _AHEAD = 60.0
-#: Epochs more than usual may be open for a query to have worked off a step; seconds until the next comes all the same.
+#: Epochs more than usual may be open for a query to have worked off what held it up; seconds until it goes on anyway.
 _SLACK, _PATIENCE = 2, 1.0
 
 
@@ -25,10 +25,10 @@ class Now(NamedTuple):
     epoch_length: float = 0.05  #: in seconds, if the query keeps up
     usual: int = 0  #: epochs that were open when the migration began
 
-    @property
-    def is_calm(self) -> bool:
-        """Whether no more epochs are open than usual, or hardly more."""
-        return self.ticked - self.committed <= self.usual + _SLACK
+    def has_settled(self, since: float) -> bool:
+        """Whether no more epochs are open than usual, or hardly more; or that was waited for long enough."""
+        is_calm = self.ticked - self.committed <= self.usual + _SLACK
+        return is_calm or self.seconds >= since + _PATIENCE
 
 
 class Before(Protocol):
@@ -99,7 +99,7 @@ class StepByStep:
             return False
         gap, epochs = self.settings.gap, self.settings.gap_epochs
         if gap is None and not epochs:
-            return now.is_calm or now.seconds >= before.effective + _PATIENCE
+            return now.has_settled(before.effective)
         return now.committed >= before.first + epochs and now.seconds >= before.effective + (gap or 0.0)
 
 

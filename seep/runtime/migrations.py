@@ -35,9 +35,8 @@ from seep.runtime.waiting import Room
 _PASSING = (Refusal.BUSY, Refusal.NOT_RUNNING, Refusal.NO_NODE, Refusal.TOO_SOON)
 #: Seconds that the nodes' reports on what was handed over are waited for.
 _REPORTS = 2.0
-#: Seconds that the backup of one instance is waited for at the end of a migration; and that the query may take, after
-#: each, to work off what had to wait.
-_IN_TURN, _TO_CALM = 5.0, 1.0
+#: Seconds that the backup of one instance is waited for at the end of a migration.
+_IN_TURN = 5.0
 
 
 class _Outset(NamedTuple):
@@ -261,11 +260,9 @@ class Migrations:
         if now.seconds > migration.asked + _IN_TURN:
             self._ask_for(migration.unsaved)
             migration.unsaved = []
-        elif _is_saved(manager, migration, migration.unsaved[0]):
-            is_calm = now.is_calm or now.seconds > migration.asked + _TO_CALM
-            if is_calm or len(migration.unsaved) == 1:
-                del migration.unsaved[0]
-                self._ask_for_next(migration)
+        elif _is_saved(manager, migration, migration.unsaved[0]) and now.has_settled(migration.asked):
+            del migration.unsaved[0]
+            self._ask_for_next(migration)
 
     def _ask_for_next(self, migration: Migration) -> None:
         migration.asked = self._process.events.now

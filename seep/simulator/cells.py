@@ -142,9 +142,9 @@ class Cells:
         if self._intervals:
             self._intervals[-1].replaced |= slots
 
-    def drop_in_parts(self, slots: SlotSet, parts: int) -> Iterator[None]:  # noqa: ARG002
-        for slot in slots:
-            self.drop(SlotSet([slot]))
+    def drop_in_parts(self, slots: SlotSet, parts: int) -> Iterator[None]:
+        for part in slots.parts(parts):
+            self.drop(part)
             yield
 
     def mark(self, epoch: int) -> None:

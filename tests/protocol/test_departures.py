@@ -222,6 +222,19 @@ def test_what_is_safe_is_dropped_in_parts_so_that_no_epoch_has_to_wait_for_all()
         assert len(origin.slots_here()) == len(KEYS) - 3 + left
 
 
+def test_those_parts_are_of_the_same_size_however_many_slots_there_are() -> None:
+    departures = Departures(life(SUM), origin_state := Cells("sum", 10))
+    departures.begin(5, {SUM1: SlotSet.range(0, 999)})
+    dropped: list[SlotSet] = []
+    origin_state.drop = dropped.append  # type: ignore[method-assign]
+    departures.release(5)
+    for _ in range(PARTS + 1):
+        departures.drop_some()
+    assert len(dropped) > 50
+    assert {len(part) for part in dropped} == {8}
+    assert sorted(slot for part in dropped for slot in part) == list(range(1000))
+
+
 def test_what_comes_back_meanwhile_is_not_dropped_and_the_others_are() -> None:
     origin = Origin()
     origin.begin(5, _1=[0, 1, 2])

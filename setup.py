@@ -4,7 +4,9 @@ from pathlib import Path
 
 from setuptools import find_packages, setup
 
-PACKAGES = ("primitives", "policies", "vmpool", "deploy", "seep", "lrb", "nexmark")
+PACKAGES = ("primitives", "policies", "vmpool", "seep", "lrb", "nexmark")
+#: Folders that `seep.shipped` finds -> the files of them that go into the wheel, as data of packages below it.
+SHIPPED = {"config": ["*.yaml"], "deploy": ["*/*"]}
 
 RUNTIME = [
     "cryptography>=42.0",
@@ -24,8 +26,7 @@ RUNTIME = [
 EXTRAS = {
     "cloud": ["boto3>=1.34", "google-cloud-compute>=1.19"],
     "disk": ["rocksdict>=0.3.29"],
-    "dashboard": ["starlette>=0.40", "uvicorn>=0.30"],
-    "bench": ["matplotlib>=3.9", "pandas>=2.2,<3"],  # pandas for Spark's own ways to keep state
+    "pandas": ["pandas>=2.2,<3"],  # for processors that get frames, and what benchmarks compare with
     "dev": [
         "boto3>=1.34",  # the extra `cloud`, which the tests need whole
         "google-cloud-compute>=1.19",
@@ -44,20 +45,20 @@ EXTRAS = {
 }
 
 setup(
-    name="seep",
+    name="seep-streaming",
     version="0.1.0",
     description="Stateful stream processing that can grow, shrink, heal and rebalance while it runs, hosted by Spark",
     long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11",
-    packages=find_packages(include=[pattern for name in PACKAGES for pattern in (name, f"{name}.*")]),
+    packages=[
+        *find_packages(include=[pattern for name in PACKAGES for pattern in (name, f"{name}.*")]),
+        *(f"seep.shipped.{folder}" for folder in SHIPPED),
+    ],
+    package_dir={f"seep.shipped.{folder}": folder for folder in SHIPPED},
     package_data={name: ["py.typed"] for name in PACKAGES}
-    | {
-        "deploy": ["py.typed", "templates/*.sh"],
-        "deploy.ec2": ["*.json", "*.sh"],
-        "deploy.gcp": ["*.sh", "*.yaml"],
-    },
+    | {f"seep.shipped.{folder}": files for folder, files in SHIPPED.items()},
     install_requires=RUNTIME,
     entry_points={"console_scripts": ["seep = seep.cli:main"]},
     extras_require=EXTRAS,

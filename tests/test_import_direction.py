@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 #: The packages from the bottom up; a module may import its own package and any package of a lower rank.
-RANK = {"primitives": 0, "policies": 1, "vmpool": 2, "deploy": 3, "seep": 4, "lrb": 5, "nexmark": 5, "benchmarks": 6}
+RANK = {"primitives": 0, "policies": 1, "vmpool": 2, "seep": 3, "lrb": 4, "nexmark": 4, "benchmarks": 5}
 
 SPARK_AND_SOCKETS = ("pyspark", "pyarrow.flight", "socket", "socketserver", "ssl", "asyncio", "http", "urllib.request")
 THREADS = ("threading", "_thread", "concurrent", "multiprocessing", "subprocess", "queue")

@@ -5,15 +5,17 @@ from __future__ import annotations
 import ast
 import os
 import re
-from importlib.metadata import requires, version
+from importlib.metadata import metadata, requires, version
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from primitives.distribution import DISTRIBUTION
+
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("primitives", "policies", "vmpool", "deploy", "seep", "lrb", "nexmark")
+PACKAGES = ("primitives", "policies", "vmpool", "seep", "lrb", "nexmark")
 DOCUMENTS = sorted(
     path.relative_to(ROOT)
     for pattern in ("*.md", *(f"{folder}/**/*.md" for folder in ("docs", "config", "deploy", "examples", "benchmarks")))
@@ -23,6 +25,20 @@ DOCUMENTS = sorted(
 
 def text(name: str | Path) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
+
+
+def tracked(*endings: str) -> list[Path]:
+    """The project's own files that end so, without what tools have put beside them."""
+    folders = (
+        "*",
+        *(f"{name}/**/*" for name in (*PACKAGES, "benchmarks", "config", "deploy", "docs", "examples", "tests")),
+    )
+    found = {path.relative_to(ROOT) for folder in folders for path in ROOT.glob(folder) if path.name.endswith(endings)}
+    return sorted(path for path in found if (ROOT / path).is_file() and path != Path(__file__).relative_to(ROOT))
+
+
+def extras() -> set[str]:
+    return set(metadata(DISTRIBUTION).get_all("Provides-Extra") or ())
 
 
 def make_targets() -> set[str]:
@@ -37,7 +53,7 @@ def test_the_lock_file_names_no_host_and_no_index() -> None:
 @pytest.mark.parametrize("extra", ["", "dev"])
 def test_the_lock_file_pins_all_that_the_project_asks_for(extra: str) -> None:
     pins = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text("requirements.lock"), re.MULTILINE))
-    asked = [Requirement(line) for line in requires("seep") or ()]
+    asked = [Requirement(line) for line in requires(DISTRIBUTION) or ()]
     asked = [each for each in asked if not each.marker or (extra and each.marker.evaluate({"extra": extra}))]
     assert asked
     pinned = {each: pins.get(canonicalize_name(each.name)) for each in asked}
@@ -83,4 +99,44 @@ def test_every_package_ships_its_types() -> None:
 
 def test_the_version_is_the_same_everywhere() -> None:
     stated = re.findall(r'version="([^"]+)"', text("setup.py")) + re.findall(r"^Version (\S+)", text("README.md"), re.M)
-    assert stated == [version("seep")] * 2
+    assert stated == [version(DISTRIBUTION)] * 2
+
+
+#: Ways to ask the index for `seep`, which is a package of somebody else there.
+OF_SOMEBODY_ELSE = re.compile(r"(?<![\w.-])seep\[\w|pip install(?: +-\S+)* +['\"]?seep(?![\w-])")
+
+
+@pytest.mark.parametrize(
+    "text_of_ours", ["pip install 'seep-streaming[disk]'", "a node of `seep`", "pip install seep-streaming"]
+)
+def test_a_text_may_name_our_distribution(text_of_ours: str) -> None:
+    assert not OF_SOMEBODY_ELSE.search(text_of_ours)
+
+
+@pytest.mark.parametrize(
+    "wrong", ["pip install 'seep[cloud]'", "needs seep[disk]", "pip install -U seep", 'pip install "seep"']
+)
+def test_a_text_that_names_the_other_package_is_found(wrong: str) -> None:
+    assert OF_SOMEBODY_ELSE.search(wrong)
+
+
+def test_no_text_tells_to_install_the_package_of_somebody_else() -> None:
+    texts = [*tracked(".py", ".md", ".yaml", ".sh", ".toml", ".json"), Path("Makefile"), Path(".ci/run")]
+    assert len(texts) > 800
+    assert [str(path) for path in texts if OF_SOMEBODY_ELSE.search(text(path))] == []
+
+
+def test_only_one_module_knows_what_the_distribution_is_called() -> None:
+    modules = [path for path in tracked(".py") if path.parts[0] in PACKAGES and DISTRIBUTION in text(path)]
+    assert modules == [Path("primitives/distribution.py")]
+
+
+def test_every_extra_that_a_text_names_exists() -> None:
+    named = {
+        extra
+        for path in tracked(".py", ".md")
+        for extra in re.findall(rf"install_command\(['\"](\w+)|{DISTRIBUTION}\[(\w+)", text(path))
+    }
+    assert {one or other for one, other in named} - {""} <= extras()
+    assert ("cloud", "") in named
+    assert ("", "cloud") in named

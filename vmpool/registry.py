@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any, Protocol
 
+from primitives.distribution import install_command
 from primitives.errors import UserError
 from primitives.import_paths import imported
 from vmpool.delayed import Delayed
@@ -62,7 +63,7 @@ def _built_in(name: str) -> Factory:
     except ModuleNotFoundError as missing:
         if missing.name is None or missing.name.partition(".")[0] not in _OPTIONAL:
             raise
-        raise UserError(f"pool.provider {name} needs {missing.name}: pip install 'seep[cloud]'") from missing
+        raise UserError(f"pool.provider {name} needs {missing.name}: {install_command('cloud')}") from missing
     return factory
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from primitives.distribution import install_command
 from primitives.errors import EnvironmentFault, UserError
 from primitives.state.files import disk_faults
 
@@ -135,7 +136,7 @@ def _library() -> ModuleType:
     try:
         import rocksdict
     except ImportError as reason:
-        raise UserError("state on disk needs RocksDB: pip install rocksdict") from reason
+        raise UserError(f"state on disk needs rocksdict, which is not installed: {install_command('disk')}") from reason
     return rocksdict
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from primitives.distribution import DISTRIBUTION
 from seep.cli import config, deploy, report_commands, state
 from seep.cli.failures import told_in_one_line
 from seep.cli.flags import Flags
@@ -32,7 +33,7 @@ for benchmark in ("lrb", "nexmark"):  # packages above this one, whose commands 
 
 def _say_version(asked: bool) -> None:
     if asked:
-        typer.echo(f"seep {version('seep')}")
+        typer.echo(f"seep {version(DISTRIBUTION)}")
         raise typer.Exit
 
 

@@ -14,7 +14,7 @@ from seep.cli.failures import told_in_one_line
 from seep.cli.options import Verbose, Yes
 
 if TYPE_CHECKING:
-    from deploy.cluster import CloudCluster
+    from seep.deploy.cluster import CloudCluster
 
 app = typer.Typer(
     name="deploy",
@@ -26,7 +26,7 @@ app = typer.Typer(
 
 
 class Cloud(StrEnum):
-    """The keys of `deploy.providers`, which takes pydantic to import."""
+    """The keys of `seep.deploy.providers`, which takes pydantic to import."""
 
     EC2 = "ec2"
     GCP = "gcp"
@@ -84,7 +84,7 @@ def _down(cloud: Cloud, config: Path, dry_run: bool, yes: bool, verbose: bool) -
 
 
 def _opened(cloud: Cloud, config: Path) -> CloudCluster:
-    from deploy.providers import open_cluster
+    from seep.deploy.providers import open_cluster
 
     return open_cluster(cloud, config, typer.echo)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from deploy.ec2.settings import Ec2Settings
-from deploy.gcp.settings import GcpSettings
 from primitives.settings import Section
+from seep.deploy.ec2.settings import Ec2Settings
+from seep.deploy.gcp.settings import GcpSettings
 
 
 class Ec2File(Section):

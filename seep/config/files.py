@@ -12,6 +12,7 @@ from primitives.settings import Section, checked
 from primitives.yaml_text import parsed
 from seep.config.kinds import Kind, kind_of
 from seep.config.policy import PolicyFile
+from seep.shipped import settings_file
 
 
 def read_policy(path: Path) -> PolicyFile:
@@ -31,9 +32,9 @@ def read_settings(path: Path) -> tuple[Kind, Section]:
 
 
 def content_of(path: Path) -> Any:
-    """The values that a YAML file holds; None if it is empty."""
+    """The values that a YAML file holds; None if it is empty. One in config/ may be the one that came with seep."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = settings_file(path).read_text(encoding="utf-8")
     except OSError as reason:
         raise UserError(f"{path} cannot be read: {reason.strerror}") from reason
     except UnicodeDecodeError as reason:

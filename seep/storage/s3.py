@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, BinaryIO
 
+from primitives.distribution import install_command
 from primitives.errors import EnvironmentFault, InternalError, SeepError, UserError
 from seep.storage.keys import checked_key, checked_range
 from seep.storage.s3_errors import in_words
@@ -239,7 +240,7 @@ def _connected(settings: S3Settings, about: str) -> Any:
     try:
         boto3, config = import_module("boto3"), import_module("botocore.config")
     except ImportError as reason:
-        raise UserError(f"{about} needs boto3, which is not installed: pip install 'seep[cloud]'") from reason
+        raise UserError(f"{about} needs boto3, which is not installed: {install_command('cloud')}") from reason
     try:
         session = boto3.Session(profile_name=settings.profile, region_name=settings.region)
         return session.client("s3", endpoint_url=settings.endpoint_url, config=config.Config(**_manners(settings)))

@@ -10,9 +10,9 @@ from typing import Any
 import boto3
 import yaml
 
-from deploy.ec2.cluster import Ec2Cluster
-from deploy.ec2.part import Site
-from deploy.ec2.settings import Ec2Settings
+from seep.deploy.ec2.cluster import Ec2Cluster
+from seep.deploy.ec2.part import Site
+from seep.deploy.ec2.settings import Ec2Settings
 from vmpool.aws.client import Aws
 
 REGION = "eu-west-1"

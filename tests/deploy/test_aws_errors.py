@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from deploy.ec2.cluster import open_cluster
-from deploy.ec2.settings import Ec2Settings
 from primitives.errors import EnvironmentFault, SeepError, UserError
+from seep.deploy.ec2.cluster import open_cluster
+from seep.deploy.ec2.settings import Ec2Settings
 from tests.deploy.ec2_kit import REGION, client, section
 from tests.deploy.scripted_server import refusal, serving
 from vmpool.aws.client import Aws
@@ -109,7 +109,7 @@ def test_no_region_at_all_is_the_users_to_mend() -> None:
 
 def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)
-    with pytest.raises(EnvironmentFault, match=r"pip install 'seep\[cloud\]'"):
+    with pytest.raises(EnvironmentFault, match=r"pip install 'seep-streaming\[cloud\]'"):
         run_at("http://127.0.0.1:1")
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from deploy.ec2.cluster import Ec2Cluster, open_cluster
-from deploy.ec2.identity import role_name
-from deploy.ec2.settings import Ec2Settings
 from primitives.errors import UserError
+from seep.deploy.ec2.cluster import Ec2Cluster, open_cluster
+from seep.deploy.ec2.identity import role_name
+from seep.deploy.ec2.settings import Ec2Settings
 from tests.deploy.ec2_kit import REGION, client, cluster, everything, images, running, section, tags_of, volumes
 from vmpool.aws.client import Aws
 from vmpool.ec2 import from_settings

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from google.auth.exceptions import RefreshError
 
-from deploy.gcp.cluster import GcpCluster, open_cluster
-from deploy.gcp.settings import GcpSettings
 from primitives.errors import EnvironmentFault, SeepError, UserError
 from primitives.settings import checked
+from seep.deploy.gcp.cluster import GcpCluster, open_cluster
+from seep.deploy.gcp.settings import GcpSettings
 from tests.deploy.gce_server import GceServer
 from vmpool.gcp.faults import in_words
 from vmpool.gcp.names import RUN
@@ -349,7 +349,7 @@ def test_missing_credentials_are_told_with_the_way_to_get_some(
 
 def test_a_missing_client_library_names_the_extra(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "google.cloud.compute_v1", None)
-    with pytest.raises(UserError, match=r"pip install 'seep\[cloud\]'"):
+    with pytest.raises(UserError, match=r"pip install 'seep-streaming\[cloud\]'"):
         cluster(settings).plan()
 
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy.gcp import bodies
-from deploy.gcp.settings import GcpSettings
-from deploy.providers import read_settings
 from primitives.errors import UserError
 from primitives.settings import checked
+from seep.deploy.gcp import bodies
+from seep.deploy.gcp.settings import GcpSettings
+from seep.deploy.providers import read_settings
 
 ROOT = Path(__file__).parent.parent.parent
 RULES = {"members": bodies.members_rule, "admin": bodies.admin_rule}

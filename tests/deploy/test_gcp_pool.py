@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.gcp.cluster import GcpCluster, open_cluster
-from deploy.gcp.settings import GcpSettings
 from primitives.errors import UserError
 from primitives.settings import checked
+from seep.deploy.gcp.cluster import GcpCluster, open_cluster
+from seep.deploy.gcp.settings import GcpSettings
 from tests.deploy.gce_server import GceServer
 from vmpool.gce import GceProvider, from_settings
 from vmpool.gce_notices import NOTICE, GceNotices

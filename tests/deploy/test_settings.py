@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.ec2.settings import Ec2Settings
-from deploy.gcp.settings import GcpSettings
-from deploy.settings import ClusterSettings
 from primitives.errors import UserError
 from primitives.settings import checked
+from seep.deploy.ec2.settings import Ec2Settings
+from seep.deploy.gcp.settings import GcpSettings
+from seep.deploy.settings import ClusterSettings
 
 CLOUDS = pytest.mark.parametrize(
     ("model", "needed"), [(Ec2Settings, {}), (GcpSettings, {"project": "streams-1"})], ids=["ec2", "gcp"]

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deploy.startup import master_script, pins, worker_script
 from primitives.errors import UserError
+from seep.deploy.startup import master_script, pins, worker_script
 
 LOCK = str(Path(__file__).parents[2] / "requirements.lock")
 

@@ -390,5 +390,8 @@ def test_a_full_disk_is_said_and_what_was_there_is_still_there(tmp_path: Path) -
 
 
 def test_without_the_library_it_says_what_to_install(tmp_path: Path) -> None:
-    with mock.patch.dict("sys.modules", rocksdict=None), pytest.raises(UserError, match="pip install rocksdict"):
+    with (
+        mock.patch.dict("sys.modules", rocksdict=None),
+        pytest.raises(UserError, match=r"pip install 'seep-streaming\[disk\]'"),
+    ):
         make_disk(tmp_path / "disk")

@@ -71,7 +71,7 @@ def test_a_location_that_makes_no_sense_is_refused_with_what_to_write(location: 
 
 def test_a_missing_library_is_named_with_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)
-    with pytest.raises(UserError, match=r"s3://bucket needs boto3, .*: pip install 'seep\[cloud\]'"):
+    with pytest.raises(UserError, match=r"s3://bucket needs boto3, .*: pip install 'seep-streaming\[cloud\]'"):
         open_store("s3://bucket")
 
 

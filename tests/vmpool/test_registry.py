@@ -106,7 +106,7 @@ def test_a_cloud_without_its_package_is_refused_with_what_to_install(monkeypatch
         raise ModuleNotFoundError(f"No module named 'boto3' (for {name})", name="boto3")
 
     monkeypatch.setattr(importlib, "import_module", fails)
-    with pytest.raises(UserError, match=r"pool\.provider ec2 needs boto3: pip install 'seep\[cloud\]'"):
+    with pytest.raises(UserError, match=r"pool\.provider ec2 needs boto3: pip install 'seep-streaming\[cloud\]'"):
         made("ec2")
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any
 
+from primitives.distribution import install_command
 from primitives.errors import EnvironmentFault
 from vmpool.aws.errors import AwsFault, code_of, in_words
 from vmpool.aws.settings import AwsAccess
@@ -92,7 +93,7 @@ def _library() -> tuple[Any, Any]:
     try:
         return import_module("boto3"), import_module("botocore.config")
     except ImportError as reason:
-        raise EnvironmentFault("EC2 needs boto3, which is not installed: pip install 'seep[cloud]'") from reason
+        raise EnvironmentFault(f"EC2 needs boto3, which is not installed: {install_command('cloud')}") from reason
 
 
 def _failures() -> tuple[type[Exception], ...]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from primitives.distribution import install_command
 from primitives.errors import UserError
 from vmpool.gcp.faults import Missing, Refusal, in_words, is_transient, refused
 from vmpool.gcp.names import CORES, STATE
@@ -178,7 +179,7 @@ def _library() -> Any:
     try:
         return import_module("google.cloud.compute_v1")
     except ImportError as reason:
-        raise UserError("Google Cloud needs google-cloud-compute: pip install 'seep[cloud]'") from reason
+        raise UserError(f"Google Cloud needs google-cloud-compute: {install_command('cloud')}") from reason
 
 
 def _credentials(endpoint: str | None) -> Any:

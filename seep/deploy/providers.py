@@ -6,16 +6,17 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from deploy.cluster import CloudCluster, Tell
-from deploy.settings import ClusterSettings
 from primitives.errors import UserError
 from primitives.settings import checked
 from primitives.yaml_text import parsed
+from seep.deploy.cluster import CloudCluster, Tell
+from seep.deploy.settings import ClusterSettings
+from seep.shipped import settings_file
 
 #: Provider -> the module and name of its settings, and the module with its `open_cluster(settings, tell)`.
 _PROVIDERS = {
-    "ec2": ("deploy.ec2.settings", "Ec2Settings", "deploy.ec2.cluster"),
-    "gcp": ("deploy.gcp.settings", "GcpSettings", "deploy.gcp.cluster"),
+    "ec2": ("seep.deploy.ec2.settings", "Ec2Settings", "seep.deploy.ec2.cluster"),
+    "gcp": ("seep.deploy.gcp.settings", "GcpSettings", "seep.deploy.gcp.cluster"),
 }
 
 
@@ -40,7 +41,7 @@ def read_settings(provider: str, path: Path) -> ClusterSettings:
 
 def _read(path: Path) -> Any:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = settings_file(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as reason:
         raise UserError(f"cluster file {path} cannot be read ({reason}); give one such as config/ec2.yaml") from reason
     return parsed(text, f"cluster file {path}")

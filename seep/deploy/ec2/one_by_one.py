@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from deploy.cluster import Tell
-from deploy.ec2.part import Part
+from seep.deploy.cluster import Tell
+from seep.deploy.ec2.part import Part
 
 
 def complete(parts: Sequence[Part], tell: Tell) -> int:

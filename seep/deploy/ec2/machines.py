@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from deploy.ec2.part import Part
-from deploy.ec2.templates import find_master
+from seep.deploy.ec2.part import Part
+from seep.deploy.ec2.templates import find_master
 from vmpool.aws.instances import ALIVE, Instance, await_running, find_instances, launch, terminate
 from vmpool.aws.names import MASTER, ROLE, WORKER
 

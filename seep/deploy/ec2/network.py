@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from deploy.ec2.part import Part
+from seep.deploy.ec2.part import Part
 from vmpool.aws.names import tag_list, tags_of
 
 #: A rule: protocol, first and last port, and the group or address range that it lets in.

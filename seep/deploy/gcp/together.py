@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from deploy.cluster import Tell
-from deploy.gcp.owned import Owned
+from seep.deploy.cluster import Tell
+from seep.deploy.gcp.owned import Owned
 
 _AT_A_TIME = 8
 

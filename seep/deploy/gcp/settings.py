@@ -7,7 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from deploy.settings import ClusterSettings
+from seep.deploy.settings import ClusterSettings
 from vmpool.gcp.settings import GceAccess
 
 _KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")

@@ -8,11 +8,11 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from deploy.ec2.identity import role_name
-from deploy.ec2.network import SecurityGroup
-from deploy.ec2.part import Part
-from deploy.startup import master_script, worker_script
 from primitives.errors import UserError
+from seep.deploy.ec2.identity import role_name
+from seep.deploy.ec2.network import SecurityGroup
+from seep.deploy.ec2.part import Part
+from seep.deploy.startup import master_script, worker_script
 from vmpool.aws.instances import ALIVE, Instance, find_instances
 from vmpool.aws.names import MASTER, ROLE, WORKER, tag_list, tags_of, template_name
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from deploy.cluster import Tell
-from deploy.ec2.identity import Profile, Role
-from deploy.ec2.machines import Master, Workers, is_numbered, worker_names
-from deploy.ec2.network import SecurityGroup
-from deploy.ec2.one_by_one import complete, remove
-from deploy.ec2.part import Part, Site
-from deploy.ec2.settings import Ec2Settings
-from deploy.ec2.templates import LaunchTemplate, find_master
-from deploy.startup import master_url
 from primitives.errors import UserError
+from seep.deploy.cluster import Tell
+from seep.deploy.ec2.identity import Profile, Role
+from seep.deploy.ec2.machines import Master, Workers, is_numbered, worker_names
+from seep.deploy.ec2.network import SecurityGroup
+from seep.deploy.ec2.one_by_one import complete, remove
+from seep.deploy.ec2.part import Part, Site
+from seep.deploy.ec2.settings import Ec2Settings
+from seep.deploy.ec2.templates import LaunchTemplate, find_master
+from seep.deploy.startup import master_url
 from vmpool.aws.client import Aws
 from vmpool.aws.instances import terminate
 from vmpool.aws.names import MASTER, WORKER

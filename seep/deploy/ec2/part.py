@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from deploy.ec2.settings import Ec2Settings
 from primitives.errors import UserError
+from seep.deploy.ec2.settings import Ec2Settings
 from vmpool.aws.client import Aws
 from vmpool.aws.names import CLUSTER, tags
 

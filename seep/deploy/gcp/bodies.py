@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-from deploy.gcp.settings import GcpSettings
-from deploy.startup import master_script, worker_script
+from seep.deploy.gcp.settings import GcpSettings
+from seep.deploy.startup import master_script, worker_script
+from seep.shipped import shipped
 from vmpool.gcp.names import CLUSTER, CORES, ROLE, SETTINGS, described, digest, named
 
 Json = dict[str, Any]
@@ -121,7 +121,7 @@ def _script(settings: GcpSettings, role: str) -> str:
 
 @cache
 def _read(name: str) -> str:
-    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+    return (shipped("deploy") / "gcp" / name).read_text(encoding="utf-8")
 
 
 def _digest(body: Json) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from deploy.ec2.part import Part
-from deploy.forms import read_form
+from seep.deploy.ec2.part import Part
+from seep.deploy.forms import read_form
+from seep.shipped import shipped
 from vmpool.aws.names import MASTER, WORKER, tag_list, tags_of
 
-_POLICY = Path(__file__).with_name("policy.json")
+_POLICY = shipped("deploy") / "ec2" / "policy.json"
 _POLICY_NAME = "seep-pool"
 _FOR_INSTANCES = {
     "Version": "2012-10-17",

@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 
-from deploy.cluster import Tell
-from deploy.gcp import bodies
-from deploy.gcp.owned import Owned
-from deploy.gcp.settings import GcpSettings
-from deploy.gcp.together import put_right, remove
-from deploy.startup import master_url
 from primitives.errors import UserError
+from seep.deploy.cluster import Tell
+from seep.deploy.gcp import bodies
+from seep.deploy.gcp.owned import Owned
+from seep.deploy.gcp.settings import GcpSettings
+from seep.deploy.gcp.together import put_right, remove
+from seep.deploy.startup import master_url
 from vmpool.gcp.api import FIREWALL, INSTANCE, TEMPLATE, Compute, Kind
 from vmpool.gcp.names import CLUSTER, ROLE, named
 

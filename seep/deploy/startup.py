@@ -6,15 +6,16 @@ import re
 import shlex
 from pathlib import Path
 
-from deploy.forms import read_form
 from primitives.errors import UserError
+from seep.deploy.forms import read_form
+from seep.shipped import shipped
 
 #: Where the master listens.
 MASTER_PORT = 7077
 #: Where the master shows its page.
 UI_PORT = 8080
 
-_TEMPLATES = Path(__file__).with_name("templates")
+_TEMPLATES = shipped("deploy") / "templates"
 _PIN = re.compile(r"^([A-Za-z0-9._-]+==[^\s;\\]+)", re.MULTILINE)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, field_validator
 
-from deploy.settings import ClusterSettings
+from seep.deploy.settings import ClusterSettings
 from vmpool.aws.names import CLUSTER, ROLE, VM
 from vmpool.aws.settings import AwsAccess
 

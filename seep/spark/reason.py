@@ -9,6 +9,9 @@ CANCELLED = "cancelled"
 WORKER_GONE = "its Python worker exited: killed, out of memory, or crashed"
 SPARK_GONE = "Spark's JVM is gone"
 
+#: Characters: Spark's own search of what Python raises overflows the stack of its thread at some thousands.
+_MOST_FOR_SPARK = 400
+
 #: From a Python traceback to where Spark's text goes on: as the JVM has it, and as pyspark has it in a session.
 _TRACEBACK = (
     r"(?:PythonException: [^\n]*?|from the Python worker:\s*)"
@@ -49,6 +52,12 @@ def reason_of_exception(error: BaseException) -> str:
     if type(error).__name__ == "Py4JNetworkError" or isinstance(error, ConnectionError | EOFError):
         return SPARK_GONE
     return reason_of(str(error))
+
+
+def for_spark(error: BaseException) -> str:
+    """The same, for what Python code that Spark has called raises: short, whatever the reason is."""
+    reason = " ".join(reason_of_exception(error).split())
+    return reason if len(reason) <= _MOST_FOR_SPARK else f"{reason[: _MOST_FOR_SPARK - 1]}…"
 
 
 def _last_line(traceback: str) -> str:

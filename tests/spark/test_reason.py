@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seep.spark.reason import CANCELLED, SPARK_GONE, WORKER_GONE, reason_of, reason_of_exception
+from seep.spark.reason import CANCELLED, SPARK_GONE, WORKER_GONE, for_spark, reason_of, reason_of_exception
 
 CALL = "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n: "
 ABORTED = (
@@ -75,3 +75,10 @@ def test_another_python_version_is_told_with_what_to_do() -> None:
 
 def test_a_lost_connection_means_that_the_jvm_is_gone() -> None:
     assert reason_of_exception(ConnectionRefusedError(111, "refused")) == SPARK_GONE
+
+
+def test_what_spark_searches_is_one_short_line_whatever_went_wrong() -> None:
+    long = "no\nand " * 5_000
+    said = for_spark(ValueError(f"{ABORTED}PythonException: {TRACEBACK}ValueError: {long}{STACK}"))
+    assert said.startswith("ValueError: no and no")
+    assert len(said) <= 400

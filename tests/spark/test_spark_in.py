@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import threading
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,8 @@ from tests.spark.processors import Totals
 FILES, ROWS = 10, 500
 #: Spark reads files by their age: they are a second apart.
 EARLIER = 1_700_000_000
+#: Characters: Spark's search of what a callback raised overflows its stack at some thousands.
+LITTLE = 3_000
 #: All that there is is taken, a file at a time.
 BY_FILE = {"availableNow": True}
 OPTIONS: dict[str, Any] = {"epoch": 0.05, "checkpoint": 0.5, "nodes": 2, "spare": 0}
@@ -236,6 +240,72 @@ def test_spark_waits_for_room_and_finish_has_all_read_that_it_was_told_is_done(
         assert found == list(range(len(found)))
         assert len(found) % ROWS == 0
         assert not spark.streams.active
+
+
+def held(directory: Path, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Says that a batch has begun, and passes it on when there is leave to."""
+    (directory / "begun").touch()
+    wait_until((directory / "leave").exists)
+    yield from batches
+
+
+def busy(spark: SparkSession, files: Path) -> seep.Query:
+    """A stream of batches each of which is held."""
+    task = partial(held, files.parent)
+    return passing(seep.from_spark(map_in_arrow(stream_of(spark, files), task, "n bigint")))
+
+
+def test_finish_admits_the_batch_that_is_being_pushed_and_begins_no_other(
+    host: Host, spark: SparkSession, files: Path, tmp_path: Path
+) -> None:
+    with start(host, busy(spark, files)) as run:
+        wait_until((tmp_path / "begun").exists)
+        [query] = spark.streams.active
+        run.finish()
+        (tmp_path / "leave").touch()
+        assert run.wait(60), told(run)
+        assert numbers_in(run) == list(range(ROWS))
+    assert not query.isActive
+    assert query.exception() is None
+
+
+def test_a_batch_that_is_cut_off_is_an_end_that_spark_understands_and_says_little_to_it(
+    host: Host, spark: SparkSession, files: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with start(host, busy(spark, files)) as run:
+        wait_until((tmp_path / "begun").exists)
+        [query] = spark.streams.active
+        run.stop()
+    wait_until(lambda: not query.isActive)
+    said = said_to_spark(caplog)
+    assert "was stopped" in said
+    assert len(said) < LITTLE
+    assert query.exception() is None
+
+
+def test_spark_is_told_one_line_of_a_failure_and_the_run_knows_all_of_it(
+    host: Host, spark: SparkSession, files: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    df = map_in_arrow(stream_of(spark, files), refused, "n bigint")
+    with start(host, passing(seep.from_spark(df))) as run, pytest.raises(seep.UserError, match="no such") as failed:
+        run.wait(60)
+    assert "Traceback" in str(failed.value.__cause__)
+    said = said_to_spark(caplog)
+    assert "no such number" in said
+    assert len(said) < LITTLE
+
+
+def refused(batches: Iterator[pa.RecordBatch], depth: int = 100) -> Iterator[pa.RecordBatch]:
+    """Fails far down, with a traceback of many lines and a long text."""
+    if depth:
+        yield from refused(batches, depth - 1)
+    raise ValueError("no such number" + ", nor another one" * 1_000)
+
+
+def said_to_spark(caplog: pytest.LogCaptureFixture) -> str:
+    """What Spark got of the one exception of a callback: py4j logs it, and sends the same."""
+    [failed] = [record for record in caplog.records if record.name.startswith("py4j") and record.exc_info]
+    return logging.Formatter().formatException(failed.exc_info)  # type: ignore[arg-type]
 
 
 def test_in_one_line_a_stream_becomes_a_stream_also_with_a_processor_written_for_spark(

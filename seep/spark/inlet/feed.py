@@ -23,7 +23,7 @@ from seep.spark.inlet.pieces import Key, Piece
 from seep.spark.inlet.push import RECEIPT_COLUMNS, PushSettings, push
 from seep.spark.inlet.source import SparkSource, Streaming
 from seep.spark.inlet.unweighed import unweigh, unweighed
-from seep.spark.reason import reason_of_exception
+from seep.spark.reason import for_spark, reason_of_exception
 from seep.spark.shipping import is_local, loose_modules, packed, ship, travel_by_value
 
 if TYPE_CHECKING:
@@ -36,12 +36,20 @@ _LOOK = 0.01
 _PATIENCE = 60.0
 #: Seconds that a node which is given up may still hold up a job.
 _GRACE = 2.0
+#: Seconds that the last batch of a source that finishes may take; then it is cut off, and Spark brings it again.
+LAST_BATCH = 30.0
+#: Seconds until Spark knows that it was told to stop.
+_STOPPING = 10.0
 
 Job = Callable[[], Sequence["Row"]]
 
 
 class Over(Exception):
     """The run has ended: nothing more is pushed."""
+
+
+class BatchFailed(Exception):
+    """What Spark is told of a batch that is not admitted: one line, and no other exception behind it."""
 
 
 class Events(Protocol):
@@ -77,6 +85,8 @@ class Feed(ABC):
         self.pushing = Key(settings.source, "", 0)
         self._jobs = 0  #: that were cancelled, for a node that they wait for is gone
         self._over = threading.Event()
+        self._finishing = threading.Event()
+        self._turn = threading.Lock()  #: held while a batch is pushed and admitted
         self._thread = threading.Thread(target=self._run, name=f"seep feed {settings.source}", daemon=True)
 
     def start(self) -> None:
@@ -85,6 +95,17 @@ class Feed(ABC):
     @abstractmethod
     def stop(self) -> None:
         """Has Spark push nothing more; what it is pushing now is not admitted."""
+
+    def begin_no_more(self) -> None:
+        """No batch is begun from now on; the one that is being pushed goes on."""
+        self._finishing.set()
+
+    def finish(self, deadline: float) -> None:
+        """Stops once the batch that is being pushed is admitted, and at the deadline at the latest."""
+        self.begin_no_more()
+        if self._turn.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
+            self._turn.release()
+        self.stop()
 
     def join(self, timeout: float = 10.0) -> None:
         self._thread.join(timeout)
@@ -122,15 +143,20 @@ class Feed(ABC):
         """Has one batch pushed until all of it is kept, and admits it."""
         self._wait(self._room)
         self._wait(lambda: self._keeper.stores or len(self._keeper.nodes()) >= COPIES)
-        key = self.pushing = Key(self._ledger.source, stream, id)
+        with self._turn:
+            self._check_begins()
+            self._push_now(Key(self._ledger.source, stream, id), job)
+
+    def _push_now(self, key: Key, job: Job) -> None:
+        self.pushing = key
         begun = time.monotonic()
         while (receipts := self._kept(key, job)) is None:
             if time.monotonic() - begun > _PATIENCE:
-                raise EnvironmentFault(f"source {key.source!r}: batch {id} could not be pushed: {self._why}")
+                raise EnvironmentFault(f"source {key.source!r}: batch {key.id} could not be pushed: {self._why}")
             self._wait_a_little()
-        self.pushing = Key(self._ledger.source, "", 0)
+        self.pushing = Key(key.source, "", 0)
         latest = max((receipt.latest for receipt, _ in receipts), default=MIN_WATERMARK)
-        self._ledger.admit(stream, id, latest, [piece for _, piece in receipts])
+        self._ledger.admit(key.stream, key.id, latest, [piece for _, piece in receipts])
 
     def _kept(self, key: Key, job: Job) -> list[tuple[Row, Piece]] | None:
         """The receipts for a batch, if all its pieces are in two places; None if it has to be pushed again."""
@@ -176,10 +202,15 @@ class Feed(ABC):
     def _wait(self, condition: Callable[[], bool]) -> None:
         while not condition():
             self._wait_a_little()
-        self._check_going_on()
+            self._check_begins()
 
     def _wait_a_little(self) -> None:
         self._over.wait(_LOOK)
+        self._check_going_on()
+
+    def _check_begins(self) -> None:
+        if self._finishing.is_set():
+            raise Over
         self._check_going_on()
 
     def _check_going_on(self) -> None:
@@ -250,15 +281,36 @@ class StreamingFeed(Feed):
         except Exception:
             if self._reason is None:
                 raise
-            raise self._reason from None
+        if self._reason is not None:
+            raise self._reason
 
     def _on_batch(self, df: DataFrame, id: int) -> None:
-        """What Spark calls for a batch, on a thread of its own; what it raises ends the streaming query."""
+        """What Spark calls for a batch, on a thread of its own; what it raises ends the streaming query.
+
+        When a query is stopped, Spark searches the text of what was raised, with all tracebacks that belong to it, by a
+        regular expression that needs some stack for each character. So it gets one line; the run gets the exception.
+        """
+        query = self._query.result()
         try:
-            self._take(df, str(self._query.result().id), id)
+            self._take(df, str(query.id), id)
         except BaseException as reason:
             self._reason = reason
-            raise
+        else:
+            return
+        raise BatchFailed(self._said_to_spark(query, id))
+
+    def _said_to_spark(self, query: StreamingQuery, id: int) -> str:
+        assert self._reason is not None
+        if not isinstance(self._reason, Over):
+            return for_spark(self._reason)
+        self._wait_for_stop(query)
+        # by these words, and by its id, Spark knows that this is the end that it was asked for, and no failure
+        return f"org.apache.spark.SparkException: batch {id} was cancelled, for query {query.runId} was stopped"
+
+    def _wait_for_stop(self, query: StreamingQuery) -> None:
+        begun = time.monotonic()
+        while query.isActive and time.monotonic() - begun < _STOPPING:
+            time.sleep(_LOOK)
 
     def _take(self, df: DataFrame, stream: str, id: int) -> None:
         match self._ledger.verdict(stream, id):

@@ -13,7 +13,7 @@ from primitives.manifest import Manifest
 from seep.query.program import Program
 from seep.runtime.driver import ManagerProcess
 from seep.runtime.security import Security
-from seep.spark.inlet.feed import Feed, FiniteFeed, StreamingFeed
+from seep.spark.inlet.feed import LAST_BATCH, Feed, FiniteFeed, StreamingFeed
 from seep.spark.inlet.keeper import COPIES, Keeper
 from seep.spark.inlet.ledger import Ledger
 from seep.spark.inlet.push import PushSettings
@@ -91,7 +91,7 @@ class Feeds:
         self._thread.start()
 
     def finish(self, then: Callable[[], None]) -> None:
-        """Spark pushes nothing more; when all that it was told is done has been read, `then` is called."""
+        """Spark begins no more batches; when all that it was told is done has been read, `then` is called."""
         if not self._feeds:
             then()
             return
@@ -167,7 +167,7 @@ class Feeds:
                 self._keeper.trim_spool(ledger)
 
     def _finish(self, then: Callable[[], None]) -> None:
-        self._stop_feeds()
+        self._finish_feeds()
         for feed in self._feeds.values():
             feed.join()
         while not self._is_read():
@@ -184,6 +184,14 @@ class Feeds:
     def _positions(self, name: str) -> Mapping[int, Any]:
         """A copy: the manager's thread goes on."""
         return dict(self._process.positions[name])
+
+    def _finish_feeds(self) -> None:
+        """All of them at the same time: none begins a batch while another one ends."""
+        deadline = time.monotonic() + LAST_BATCH
+        for feed in self._feeds.values():
+            feed.begin_no_more()
+        for feed in self._feeds.values():
+            feed.finish(deadline)
 
     def _stop_feeds(self) -> None:
         for feed in self._feeds.values():

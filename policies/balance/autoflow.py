@@ -1,11 +1,13 @@
-"""The balancer of AutoFlow: its Algorithm 3, hotspot diminishing."""
+"""The balancer `autoflow`: AutoFlow's Algorithm 3, which diminishes hotspots."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from policies.balance.first_fit import first_fit
@@ -18,7 +20,10 @@ class AutoFlowSettings(Section):
     """What the balancer `autoflow` takes."""
 
     factor: float = Field(
-        1.2, gt=1, description="How many times the mean the fullest instance may have to do before slots move."
+        0.3,
+        gt=0,
+        le=1,
+        description="Slots move when the emptiest instance lags behind the fullest by this part of the fullest's rows.",
     )
 
 
@@ -29,16 +34,19 @@ class AutoFlow:
     settings: AutoFlowSettings = field(default_factory=AutoFlowSettings)
 
     def decide(self, windows: Sequence[SlotLoads]) -> Rebalance:
-        """Algorithm 3: of the fullest one's slots, in order, those that fit into half the gap to the emptiest."""
+        """Algorithm 3: of the fullest one's slots, the largest first, each that still fits into half the gap.
+
+        Of slots with equally many rows the lowest comes first. Slots without rows do not move.
+        """
         window = windows[-1]
         parts = window.assignment.parts
         load = {index: int(window.rows[slots.array].sum()) for index, slots in parts.items()}
         fullest, emptiest = max(load, key=load.__getitem__), min(load, key=load.__getitem__)
-        if window.moving or load[fullest] <= self.settings.factor * sum(load.values()) / len(load):
+        gap = load[fullest] - load[emptiest]
+        if window.moving or not gap or gap / load[fullest] < self.settings.factor:
             return Rebalance()
-        slots = parts[fullest].array
-        half_the_gap = (load[fullest] - load[emptiest]) / 2
-        chosen = slots[first_fit(window.rows[slots].astype(np.float64), half_the_gap)]
+        slots = _largest_first(parts[fullest], window.rows)
+        chosen = slots[first_fit(window.rows[slots].astype(np.float64), gap / 2)]
         if not len(chosen):
             return Rebalance()
         why = (
@@ -46,3 +54,8 @@ class AutoFlow:
             f"{load[emptiest]:,}: {len(chosen)} slots go there"
         )
         return Rebalance({emptiest: SlotSet(chosen)}, why)
+
+
+def _largest_first(slots: SlotSet, rows: NDArray[np.integer[Any]]) -> NDArray[np.uint32]:
+    found: NDArray[np.uint32] = slots.array[np.argsort(-rows[slots.array].astype(np.int64), kind="stable")]
+    return found

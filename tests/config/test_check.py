@@ -91,7 +91,7 @@ def test_a_balancer_that_takes_its_settings_is_fine(file: Path, balance: str) ->
     [
         ("{balancer: fair}", "balance.balancer is 'fair'; choose hotspot, autoflow, or a class of your own"),
         ("{settings: {factr: 2}}", "balance.settings.factr is unknown; known are factor, consecutive, margin, rest"),
-        ("{balancer: autoflow, settings: {factor: 1}}", "balance.settings.factor is 1"),
+        ("{balancer: autoflow, settings: {factor: 1.2}}", "balance.settings.factor is 1.2"),
         ("{history: 2}", "balance.settings.consecutive is 2; balance.history must be more than that"),
         ("{balancer: 'no.such.module:Clever'}", "balance.balancer is 'no.such.module:Clever': module 'no.such.module'"),
         (f"{{balancer: '{__name__}:TwoOfAll'}}", f"balance.settings: {__name__}:TwoOfAll cannot be made with {{}}"),

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from policies.balance.autoflow import AutoFlow
+from policies.balance.autoflow import AutoFlow, AutoFlowSettings
 from policies.balance.first_fit import first_fit
 from policies.balance.hotspot import Hotspot, HotspotSettings
-from policies.balance.loads import Balancer, Heaviest, SlotLoads, by_instance, work_of
+from policies.balance.loads import Balancer, Heaviest, Rebalance, SlotLoads, by_instance, work_of
 from primitives.slots import SlotSet
 from primitives.topology import Assignment
 from tests.policies.skew import Curve, Skewed, always, owned_by, rotating, skewed, spike
@@ -102,10 +102,46 @@ def test_first_fit_takes_whatever_still_goes_in(sizes: list[int], room: int) -> 
 # -- AutoFlow's Algorithm 3 ------------------------------------------------------------------------------------------
 
 
-def test_autoflow_gives_the_first_slots_that_fit_into_half_the_gap_to_the_emptiest() -> None:
-    decided = AutoFlow().decide([window([50, 10, 20, 10, 5, 5, 5, 5])])
-    assert decided.moves == {1: SlotSet([1, 2, 3])}  # 90 against 10: room for 40, and slot 0 does not fit
-    assert decided.why == "instance 0 had 90 rows in 1 s, instance 1 had 10: 3 slots go there"
+def algorithm_3(window: SlotLoads, factor: float) -> list[int]:
+    """The slots that move, as the paper writes the algorithm down; without those that have no rows."""
+    total = {index: int(window.rows[slots.array].sum()) for index, slots in window.assignment.parts.items()}
+    max_id, min_id = max(total, key=total.__getitem__), min(total, key=total.__getitem__)
+    count = {slot: int(window.rows[slot]) for slot in window.assignment.slots_of(max_id)}
+    migrated: list[int] = []
+    diff = total[max_id] - total[min_id]
+    if total[max_id] and diff / total[max_id] >= factor:
+        gap = diff / 2
+        while gap > 0 and count:
+            slot = max(count, key=count.__getitem__)
+            if gap >= count[slot] > 0:
+                migrated.append(slot)
+                gap -= count[slot]
+            del count[slot]
+    return sorted(migrated)
+
+
+@given(assignments(4, instances=5), ROWS, st.sampled_from([0.01, 0.2, 0.3, 0.5, 1.0]))
+def test_autoflow_moves_what_algorithm_3_moves(assignment: Assignment, rows: NDArray[Any], factor: float) -> None:
+    windows = [SlotLoads(1.0, assignment, rows)]
+    moves = AutoFlow(AutoFlowSettings(factor=factor)).decide(windows).moves
+    assert sorted(slot for slots in moves.values() for slot in slots) == algorithm_3(windows[0], factor)
+
+
+def test_autoflow_gives_the_largest_slots_that_fit_into_half_the_gap_to_the_emptiest() -> None:
+    decided = AutoFlow().decide([window([50, 10, 25, 20, 5, 5, 5, 5])])
+    # 105 against 10: room for 47. Slot 0 does not fit; 25 and 20 do; in the order of slots it would be 10 and 25
+    assert decided.moves == {1: SlotSet([2, 3])}
+    assert decided.why == "instance 0 had 105 rows in 1 s, instance 1 had 10: 2 slots go there"
+
+
+def test_autoflow_compares_the_fullest_with_the_emptiest_and_not_with_the_mean() -> None:
+    windows = [window([9, 9, 9, 73, 40, 40, 48, 47])]  # 100, 80 and 95 rows: 1.09 times the mean, and a gap of 0.2
+    assert AutoFlow(AutoFlowSettings(factor=0.2)).decide(windows).moves == {1: SlotSet([0])}
+    assert AutoFlow(AutoFlowSettings(factor=0.21)).decide(windows).moves == {}
+
+
+def test_autoflow_moves_nothing_while_there_are_no_rows() -> None:
+    assert AutoFlow(AutoFlowSettings(factor=0.01)).decide([window([0] * 8)]) == Rebalance()
 
 
 def test_autoflow_waits_until_slots_on_their_way_have_arrived() -> None:

@@ -49,14 +49,14 @@ WINDOWS = [SlotLoads(1.0, Assignment([0, 0, 0, 1]), np.array([4, 3, 2, 1]), movi
 
 
 @pytest.mark.parametrize(
-    ("name", "balancer"),
+    ("name", "factor", "balancer"),
     [
-        ("hotspot", Hotspot(HotspotSettings(factor=1.5))),
-        ("autoflow", AutoFlow(AutoFlowSettings(factor=1.5))),
+        ("hotspot", 1.5, Hotspot(HotspotSettings(factor=1.5))),
+        ("autoflow", 0.5, AutoFlow(AutoFlowSettings(factor=0.5))),
     ],
 )
-def test_each_name_stands_for_its_balancer_with_its_settings(name: str, balancer: object) -> None:
-    assert make_balancer(BalanceSettings(balancer=name, settings={"factor": 1.5})) == balancer
+def test_each_name_stands_for_its_balancer_with_its_settings(name: str, factor: float, balancer: object) -> None:
+    assert make_balancer(BalanceSettings(balancer=name, settings={"factor": factor})) == balancer
 
 
 def test_the_default_is_hotspot_and_it_is_off() -> None:

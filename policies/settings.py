@@ -71,6 +71,9 @@ class ScalingSettings(Section):
     detector: DetectorSettings = Field(DetectorSettings(), description="When an instance is a bottleneck.")
     scale_in: ScaleInSettings = Field(ScaleInSettings(), description="When instances are merged.")
     cooldown: Seconds = Field(15.0, description="Time after a change of an operator until the next one of it.")
+    timeout: Seconds = Field(
+        600.0, description="Time after which a decision is given up that makes no progress, as when no VM comes."
+    )
     mechanism: Mechanism = Field(Mechanism.AUTO, description="How state moves to new instances.")
     operators: dict[str, Bounds] = Field(default_factory=dict, description="Bounds of single operators, by name.")
     default: Bounds = Field(Bounds(), description="Bounds of all operators that are not named.")

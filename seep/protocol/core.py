@@ -93,8 +93,8 @@ class ManagerCore:
         self.version = 0
         self.ticked = self.beginning.epoch
         self.final: int | None = None
-        #: instances that began empty and were never backed up: they can begin empty again
-        self._unsaved: set[InstanceId] = set()
+        #: instances that began empty and were never backed up: they can begin empty again, after the same epoch
+        self._unsaved: dict[InstanceId, int] = {}
         #: instances that there were from the beginning on
         self._first = frozenset(self.topology.all_instances())
         #: what the next view starts, by node
@@ -282,7 +282,7 @@ class ManagerCore:
                 self._post(holder, DeleteBackup(owner, copy.order))
         self.backups[owner] = copy
         self.safe.kept(owner, epoch)
-        self._unsaved.discard(owner)
+        self._unsaved.pop(owner, None)
 
     def _exclude_late_replicas(self) -> None:
         """A holder that stays behind the others of its chain would have nothing trimmed any more."""
@@ -337,6 +337,7 @@ class ManagerCore:
         self._stop(instance)
         self.roster.remove(instance)
         self.replication.retire(instance)
+        self._unsaved.pop(instance, None)
         copy = self.backups.pop(instance, None)
         if copy is not None:
             for holder in copy.holders:
@@ -366,7 +367,7 @@ class ManagerCore:
     def _bear(self, instance: InstanceId, epoch: int) -> None:
         """A new instance, empty after `epoch`."""
         self.safe.born(instance, epoch)
-        self._unsaved.add(instance)
+        self._unsaved[instance] = epoch
 
     def _read_on(self, instance: InstanceId) -> None:
         """A source begins where the run begins."""
@@ -386,7 +387,8 @@ class ManagerCore:
                 return FromCommits(self.safe.of(instance))
             case Kind.STATELESS:
                 return self._from_beginning(instance, self.graph.operators[instance.operator].keeps_extra)
-        if instance.operator in self.settings.unkept and self.safe.trimmed[instance] > self.beginning.epoch:
+        is_unkept, began = instance.operator in self.settings.unkept, self._unsaved.get(instance, -1)
+        if is_unkept and self.safe.trimmed[instance] > began:
             return None
         if instance in self.backups:
             return self._from_backup(instance, node)

@@ -217,10 +217,21 @@ class Manager(RecoveringManager):
         """No other plan of the operator may be open, nor be effective after the backup."""
         if any(plan.operator == origin.operator for plan in self.moves.values()) or self._splitting(origin.operator):
             return Refusal.BUSY
-        if self._holders(origin) in ((), (STORAGE,)):
+        if self._is_kept_by_no_node(origin):
+            return Refusal.NOT_ON_A_NODE
+        if not self._holders(origin):
             return Refusal.NO_BACKUP
         is_too_old = self.topology.history[origin.operator][-1].first > self.safe.of(origin)
-        return Refusal.BUSY if is_too_old else None
+        return Refusal.OLD_BACKUP if is_too_old else None
+
+    def has_backups_on_nodes(self, operator: str) -> bool:
+        """Whether nodes keep the backups of an operator's instances, or will: only these can be split."""
+        return not any(self._is_kept_by_no_node(i) for i in self.placement if i.operator == operator)
+
+    def _is_kept_by_no_node(self, owner: InstanceId) -> bool:
+        """Whether no node has, nor ever will have, its backups: by what is set for its operator."""
+        holders = self._holders(owner) or self.replication.groups.get(owner, ())
+        return owner.operator in self.settings.unkept or holders == (STORAGE,)
 
     def _splitting(self, operator: str) -> bool:
         return any(split.origin.operator == operator for split in self.splits.values())

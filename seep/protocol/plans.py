@@ -24,6 +24,8 @@ class Refusal(Enum):
     NOT_NEW = "the parts of a split go to new instances, with numbers that none ever had"
     EVERYTHING = "a split leaves its origin some slots; move them if all are to go"
     NO_BACKUP = "there is no backup to split"
+    OLD_BACKUP = "its last backup is from before the operator's last change"
+    NOT_ON_A_NODE = "no node keeps backups of it that could be split: they are in storage, or there are none"
     NO_NODE = "no node is free"
     EMPTIED = "an instance that lost all its slots cannot get new ones"
     NOTHING = "it moves nothing"

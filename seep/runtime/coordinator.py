@@ -90,6 +90,7 @@ class Coordinator:
         if self._thread.ident is not None:
             self._thread.join(5.0)
         self.migrations.end()
+        self._scalings.end()
 
     def scale(self, operator: str, parallelism: int) -> None:
         """As if a policy had decided it; policies that decide otherwise wait until it is done."""

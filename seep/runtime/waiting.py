@@ -49,6 +49,10 @@ class Room:
                 self._needs[operator] = needed
                 self.nodes.want(sum(self._needs.values()))
 
+    def missing(self, operator: str) -> int:
+        """New instances of an operator that have no node yet."""
+        return self._needs.get(operator, 0)
+
     def forget(self, operator: str) -> None:
         """Nothing is needed any more."""
         with self._lock:

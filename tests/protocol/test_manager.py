@@ -43,7 +43,7 @@ from seep.protocol.messages import (
     WarmUp,
 )
 from seep.protocol.plans import Accepted, Refusal, Refused
-from seep.protocol.view import Seat
+from seep.protocol.view import STORAGE, Seat
 from tests.protocol.staging import (
     ALL,
     GRAPH,
@@ -422,6 +422,22 @@ def test_a_lost_instance_that_nobody_backs_up_ends_the_query_once_upstream_has_f
     effects = desk.manager.node_lost(desk.current(SUM).node)
     assert letters(effects, FindBackup) == []
     assert of_kind(effects, StateLost) == [StateLost(SUM, 4)]
+
+
+def test_a_new_instance_of_an_operator_that_nobody_backs_up_begins_empty_and_again_until_its_state_has_come() -> None:
+    desk = Desk(spare=[SPARE, "another", "third"], unkept=frozenset({"sum"}), lead=0)
+    desk.tick(8)
+    desk.commit(6)
+    desk.tick(4)
+    effects = announced(desk)
+    assert started(effects) == StartInstance(life(SUM1), FromNothing(12), 12)
+    desk.acknowledge()
+    assert started(desk.manager.node_lost(desk.current(SUM1).node)) == StartInstance(life(SUM1, 1), FromNothing(12), 12)
+    desk.acknowledge()
+    desk.tick(4)
+    desk.commit(14)
+    desk.tick(4)
+    assert of_kind(desk.manager.node_lost(desk.current(SUM1).node), StateLost) == [StateLost(SUM1, 14)]
 
 
 def test_a_copy_older_than_what_upstream_has_forgotten_is_none() -> None:
@@ -832,6 +848,30 @@ def test_an_instance_without_backup_cannot_be_split() -> None:
     desk = backed_up()
     desk.manager.node_lost(KEEPER)
     assert split(SUM, PARTS)(desk.manager) == Refused(Refusal.NO_BACKUP)
+
+
+@pytest.mark.parametrize("unkept", [frozenset({"sum"}), frozenset[str]()])
+def test_what_no_node_keeps_cannot_be_split_and_never_will(unkept: frozenset[str]) -> None:
+    desk = Desk(spare=[SPARE], unkept=unkept)
+    if not unkept:
+        desk.manager.replicate({SUM: (STORAGE,)})
+    assert not desk.manager.has_backups_on_nodes("sum")
+    assert split(SUM, PARTS)(desk.manager) == Refused(Refusal.NOT_ON_A_NODE)
+
+
+def test_a_backup_from_before_the_last_change_of_its_operator_cannot_be_split() -> None:
+    desk = Desk(spare=[SPARE, "another"], lead=0)
+    for parts, concerned in (({1: HALF}, (SUM, SUM1)), ({2: SlotSet([3])}, (SUM1, SUM2))):
+        announced(desk, parts=parts)
+        desk.acknowledge()
+        desk.tick(2)
+        for instance in concerned:
+            desk.back_up(instance, desk.manager.ticked)
+        desk.tick()
+    assert desk.manager.moves == {}
+    assert split(SUM, {3: SlotSet([1])})(desk.manager) == Refused(Refusal.OLD_BACKUP)
+    desk.back_up(SUM, desk.manager.ticked)
+    assert split(SUM, {3: SlotSet([1])})(desk.manager) == Accepted(3)
 
 
 def test_an_instance_that_lost_all_its_slots_gets_no_new_ones() -> None:

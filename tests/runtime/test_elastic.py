@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import seep
+from policies.backup import BackupSection, BackupSettings, BackupStrategy
 from policies.decision import Decision
 from policies.observation import History
 from policies.settings import Bounds, DetectorSettings, Mechanism, ScalingSettings
@@ -23,6 +25,7 @@ from primitives.graph import InstanceId
 from seep.runtime.events import Happening
 from seep.runtime.run import Run
 from seep.spark.session import Host
+from seep.storage.settings import StorageSettings
 from tests.runtime.counting import (
     KEYS,
     RATE,
@@ -96,6 +99,25 @@ def test_an_overloaded_instance_is_split_from_its_backup(host: Host) -> None:
         run.scale("counter", 2)
         scaled(run)
         assert run.events.of("split effective")
+        end(run)
+
+
+@pytest.mark.parametrize("strategy", [BackupStrategy.STORAGE, BackupStrategy.NONE])
+def test_slots_are_handed_over_where_no_node_has_a_backup_to_split(
+    host: Host, tmp_path: Path, strategy: BackupStrategy
+) -> None:
+    options = {
+        "scaling": ScalingSettings(mechanism=Mechanism.BACKUP),
+        "backup": BackupSection(default=BackupSettings(strategy=strategy)),
+        "storage": StorageSettings(location=str(tmp_path)),
+    }
+    with start(host, counting(), rate=seep.Rate(RATE), spare=3, **options) as run:
+        committed(run, 30)
+        run.scale("counter", 2)
+        scaled(run)
+        assert instances(run, "counter") == 2
+        assert [event.operator for event in run.events.of("split not possible")] == ["counter"]
+        assert not run.events.of("split begun")
         end(run)
 
 
@@ -195,6 +217,18 @@ def by_policy(name: str) -> ScalingSettings:
     return ScalingSettings(
         policy=f"{__name__}:{name}", settings={"operator": "counter"}, detector=DetectorSettings(report=0.2)
     )
+
+
+def test_a_decision_for_which_no_vm_comes_is_given_up_and_the_next_one_is_taken(host: Host) -> None:
+    pool = PoolSettings(size=0, reserve=0, max_vms=4)
+    with start(host, counting(), rate=seep.Rate(RATE), pool=pool, scaling=ScalingSettings(timeout=1.0)) as run:
+        committed(run, 20)
+        for times in (1, 2):
+            run.scale("counter", 2)
+            scaled(run, "scaling given up", times)
+        assert run.events.of("scaling given up")[0].detail == "to 2: for 1 s it waited for 1 VM"
+        assert instances(run, "counter") == 1
+        end(run)
 
 
 def test_a_policy_of_the_users_own_decides(host: Host) -> None:

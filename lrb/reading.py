@@ -19,6 +19,7 @@ from lrb.checking import Checker, Problem
 from lrb.lines import parse
 from lrb.schema import INPUT
 from primitives.errors import EnvironmentFault, UserError
+from primitives.state.fixed import storage_type
 
 Ints = NDArray[np.int64]
 
@@ -162,6 +163,6 @@ def _numbers(batch: pa.RecordBatch) -> Ints:
 def _batch(numbers: Ints, problems: NDArray[np.uint8]) -> pa.RecordBatch:
     well = slice(None) if not problems.any() else problems == Problem.NONE
     columns = [
-        pa.array(numbers[row][well].astype(field.type.to_pandas_dtype(), copy=False)) for row, field in enumerate(INPUT)
+        pa.array(numbers[row][well].astype(storage_type(field.type), copy=False)) for row, field in enumerate(INPUT)
     ]
     return pa.record_batch(columns, schema=INPUT)

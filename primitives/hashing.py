@@ -263,10 +263,16 @@ _HASHERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array, Hashes]
 )
 
 
+#: Arrow's types of numbers -> NumPy's; what Arrow says of them itself takes pandas to import, before pyarrow 26.
+NUMBER_TYPES: dict[pa.DataType, np.dtype[Any]] = {
+    pa.from_numpy_dtype(code): np.dtype(code)
+    for code in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
+}
+
+
 def _numbers(array: pa.Array) -> NDArray[Any]:
     """The numbers in a fixed-width array, without a copy; where it is null, any number."""
-    dtype: Any = array.type.to_pandas_dtype()
-    return _view(array.buffers()[1], dtype, array.offset + len(array))[array.offset :]
+    return _view(array.buffers()[1], NUMBER_TYPES[array.type], array.offset + len(array))[array.offset :]
 
 
 def _offsets_and_bytes(array: pa.Array, dtype: type[np.signedinteger[Any]]) -> tuple[NDArray[Any], NDArray[np.uint8]]:

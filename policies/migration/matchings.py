@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -83,6 +82,8 @@ def _perfect_matching(there: Table) -> NDArray[np.int64]:
 
 def _matching(cells: NDArray[np.bool_]) -> Mapping[int, int]:
     """Partners of rows and of columns, which count on from the rows; as many as can be."""
+    import networkx as nx  # takes 0.3 s, which only migrations that are shared out over steps need to pay
+
     graph: nx.Graph[int] = nx.Graph()
     rows, columns = np.nonzero(cells)
     graph.add_edges_from(zip(rows.tolist(), (columns + len(cells)).tolist(), strict=True))
@@ -92,6 +93,8 @@ def _matching(cells: NDArray[np.bool_]) -> Mapping[int, int]:
 
 def _apart(pairs: list[Pair]) -> list[frozenset[Pair]]:
     """The pairs in groups in which nobody is twice. As nobody gives twice or receives twice, three groups will do."""
+    import networkx as nx
+
     partners: nx.MultiGraph[int] = nx.MultiGraph()
     partners.add_edges_from((*pair, pair) for pair in pairs)  # the pair is the key too: an edge forgets its direction
     groups = nx.greedy_color(nx.line_graph(partners), "connected_sequential")

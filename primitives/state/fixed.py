@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from primitives.hashing import NUMBER_TYPES
+
 #: Rows of a container: their numbers, or from one to another (as a slice with a start and a stop).
 Selection = NDArray[np.int64] | slice
 
@@ -18,14 +20,11 @@ def storage_type(kind: pa.DataType) -> np.dtype[Any] | None:
     >>> storage_type(pa.timestamp("us")), storage_type(pa.string())
     (dtype('int64'), None)
     """
-    name = None
     if pa.types.is_boolean(kind):
-        name = "?"
-    elif pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        name = kind.to_pandas_dtype()
-    elif pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
-        name = f"i{kind.bit_width // 8}"
-    return None if name is None else np.dtype(name)
+        return np.dtype(np.bool_)
+    if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
+        return np.dtype(f"i{kind.bit_width // 8}")
+    return NUMBER_TYPES.get(kind)
 
 
 def is_span(kind: pa.DataType) -> bool:

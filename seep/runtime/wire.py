@@ -30,7 +30,8 @@ _SMALL_MESSAGE = 1024
 _SMALL_BUFFER = 4096
 #: What stands for a tag in msgpack: an extension without content, first in the list of a tagged value's fields.
 _MARKS = [msgpack.ExtType(code, b"") for code in range(len(TYPES))]
-_READ = pa.ipc.IpcReadOptions(ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
+#: What the numbers in a batch that is read in place need: the widest has 8 bytes.
+_READ_ALIGNMENT = 8
 
 
 class WireError(EnvironmentFault):
@@ -230,7 +231,16 @@ def _stream_to(sink: Any, batch: pa.RecordBatch) -> None:
 
 
 def _read_batch(buffer: pa.Buffer) -> pa.RecordBatch:
-    with pa.ipc.open_stream(buffer, options=_READ) as stream:
+    with pa.ipc.open_stream(_readable_in_place(buffer)) as stream:
         (batch,) = stream
     batch.validate()
     return batch
+
+
+def _readable_in_place(buffer: pa.Buffer) -> pa.Buffer:
+    """The buffer where it is, or a copy of it if numbers in it could not be read in place."""
+    if buffer.address % _READ_ALIGNMENT == 0:
+        return buffer
+    copy = pa.allocate_buffer(buffer.size)
+    memoryview(copy)[:] = buffer
+    return copy

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: The project's packages, as far as they are installed here.
 PACKAGES = ("primitives", "policies", "vmpool", "seep", "lrb", "nexmark")
 #: What a node imports of others, whatever its query.
-REQUIRES = ("numpy", "pyarrow", "numba", "msgpack", "networkx")
+REQUIRES = ("numpy", "pyarrow", "numba", "msgpack")
 #: Every entry of the archive bears the same date, so that the same packages make the same archive.
 _DATE = (1980, 1, 1, 0, 0, 0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from hypothesis import given
@@ -108,3 +109,10 @@ def test_a_cycle_is_told_by_the_operators_on_it() -> None:
 def test_an_operator_has_2_to_the_power_of_0_to_20_slots(slot_bits: int) -> None:
     with pytest.raises(UserError, match=f"'sum': slot_bits is {slot_bits}"):
         Operator("sum", Kind.STATEFUL, slot_bits)
+
+
+def test_a_graph_that_was_sent_comes_in_order_and_needs_nobody_to_sort_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    backwards = QueryGraph([Operator("out", Kind.SINK), Operator("words", Kind.SOURCE)], [Edge("words", "out")])
+    assert backwards.order == ("words", "out")
+    monkeypatch.setitem(sys.modules, "networkx", None)
+    assert QueryGraph.from_json(backwards.to_json()).order == backwards.order

@@ -1,9 +1,10 @@
 """The language versions of an encyclopaedia that are read most, in every half minute: SEEP's open-loop top-k query.
 
-The views come by the clock, whether or not the query keeps up; those it is too late for are passed over and counted.
-Begin with too little, and watch it grow until nothing is shed any more:
+The views come by the clock, whether or not the query keeps up. When more of them are overdue than an epoch may have
+(524,288), the source passes the rest over, and counts these rows as `shed`. Here are 600,000 views, which is five
+seconds of them at this rate, so a query that is not much too slow sheds nothing:
 
-seep run examples.topk:query --rate 120k --seconds 90 --policy config/small-vms.yaml
+seep run examples.topk:query --rate 120k
 """
 
 import numpy as np

@@ -8,15 +8,21 @@ from pathlib import Path
 
 import pytest
 
+from lrb.query.linear_road import linear_road
+from lrb.schema import INPUT
 from policies.balance.registry import make_balancer
 from policies.balance.settings import BalanceSettings
 from policies.settings import ScalingSettings
 from seep.cli.flags import Flags
+from seep.cli.loading import load_query
 from seep.cli.settings import settings_of
 from seep.config.check import Verdict, verdict
 from seep.config.files import content_of, read_policy
 from seep.config.kinds import Kind, kind_of
 from seep.config.policy import PolicyFile
+from seep.sinks import collect
+from seep.sources import memory
+from seep.workloads.wordcount import wordcount
 
 FOLDER = Path(__file__).parents[2] / "config"
 FILES = sorted(FOLDER.glob("*.yaml"))
@@ -88,3 +94,39 @@ def test_the_commands_in_a_shipped_policy_name_files_that_are_there(file: Path) 
     named = re.findall(r"(?:config|examples)/[\w-]+\.\w+", file.read_text(encoding="utf-8"))
     assert f"config/{file.name}" in named
     assert [name for name in named if not (FOLDER.parent / name).exists()] == []
+
+
+def shown_with(file: Path) -> set[tuple[str, str]]:
+    """The commands by which the file itself, or an example, says that it is used: `run` or a workload, and a query."""
+    texts = [each.read_text(encoding="utf-8") for each in (file, *sorted((FOLDER.parent / "examples").glob("*.py")))]
+    shown = re.findall(rf"seep (\w+) (\S*).* --policy config/{file.name}", "\n".join(texts))
+    return {(command, query if command == "run" else "") for command, query in shown if query != "job.py:query"}
+
+
+def operators_of(command: str, query: str) -> set[str]:
+    match command:
+        case "wordcount":
+            return set(wordcount().vertices)
+        case "lrb":
+            return set(linear_road(memory(INPUT.empty_table(), time="time"), collect()).vertices)
+        case _:
+            return set(load_query(query.replace("examples/", "examples.").replace(".py:", ":")).vertices)
+
+
+def operators_named_in(file: Path) -> set[str]:
+    policy = read_policy(file)
+    steps = policy.scaling.settings.get("at", [])
+    return {
+        *policy.run.parallelism,
+        *policy.scaling.operators,
+        *policy.backup.operators,
+        *(policy.balance.operators or ()),
+        *(operator for step in steps for operator in step["operators"]),
+    }
+
+
+@pytest.mark.parametrize("file", POLICIES, ids=lambda file: file.stem)
+def test_the_operators_that_a_shipped_policy_names_are_those_of_the_queries_it_is_shown_with(file: Path) -> None:
+    shown = shown_with(file)
+    assert shown or file.stem == "durable"  # that one is shown with a query of the reader's
+    assert [each for each in shown if not operators_named_in(file) <= operators_of(*each)] == []

@@ -85,7 +85,11 @@ def main(arguments: list[str] | None = None) -> int:
                 failed = True
                 print(f"{name} failed: {reason}", file=sys.stderr)
     if "rescale_gap_ms" in measured:
-        print("Rescaling elsewhere, as measured on this machine (ms)\n" + table({}, rescaling.PEERS) + "\n")
+        print(
+            "Rescaling elsewhere, as given with the target, not measured here (ms)\n"
+            + table({}, rescaling.PEERS)
+            + "\n"
+        )
     tell(measured, targets(sizes), options.json)
     return int(failed)
 

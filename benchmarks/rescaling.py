@@ -17,7 +17,7 @@ APART = 2.0
 #: Of 256, those of a step.
 BATCH = 8
 
-#: What others take for the same on the same machine, in milliseconds (issue 6).
+#: What others are said to take for the same, in milliseconds: given with the target, and not measured by this project.
 PEERS: Mapping[str, float] = {
     "Flink, adaptive scheduler, at least": 1200,
     "Flink, adaptive scheduler, at most": 2300,

@@ -1,4 +1,4 @@
-"""merge_state: the inverse of partition, for scale in."""
+"""merge_state: the inverse of partition. Tests state the law with it; a scale-in merges live state, not checkpoints."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ def merge_state(owner: InstanceId, parts: Sequence[Checkpoint]) -> Checkpoint:
 
     Law: merge_state(o, partition_processing_state(c, …)) has the effect of c. Buffer state cannot be merged across
     senders, so only the owner's own part may carry any.
+
+    No plan needs it: an instance that is given slots restores what is handed over beside the state that it has.
     """
     first = parts[0]
     slots = SlotSet.empty()

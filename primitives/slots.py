@@ -249,7 +249,10 @@ def _as_int(slot: SupportsIndex) -> int:
 
 
 def owner_of_slot(slot: int, parallelism: int, slot_bits: int) -> int:
-    """The instance that owns a slot when `parallelism` instances share all slots contiguously (Heron's equations).
+    """The instance that owns a slot when `parallelism` instances share all slots in runs that are as equal as can be.
+
+    Runs of unequal length alternate. (Heron's equations give the longer runs to the first instances instead, so its
+    assignments differ from these where slots cannot be shared evenly.)
 
     >>> [owner_of_slot(slot, 3, 3) for slot in range(8)]
     [0, 0, 0, 1, 1, 1, 2, 2]

@@ -193,7 +193,7 @@ def test_a_run_that_is_none_is_refused(run: list[Any]) -> None:
         SlotSet.from_json([[0, 1], run])
 
 
-# --- Heron's equations ---
+# --- contiguous, nearly equal runs of slots ---
 
 shares = st.integers(0, 8).flatmap(lambda bits: st.tuples(st.integers(1, 2**bits), st.just(bits)))
 

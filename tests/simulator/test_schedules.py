@@ -21,7 +21,7 @@ def summary() -> Summary:
     return soak(range(1_000_000, 1_000_000 + SCHEDULES))
 
 
-def test_thousands_of_schedules_with_faults_are_exact(summary: Summary) -> None:
+def test_random_schedules_with_faults_are_exact(summary: Summary) -> None:
     assert summary.schedules == SCHEDULES
     assert not summary.violations, report(summary)
 

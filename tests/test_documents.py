@@ -6,6 +6,7 @@ import ast
 import re
 from functools import cache
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,10 +17,13 @@ from typer.main import get_command
 
 from seep.cli.app import app
 from seep.config.policy import PolicyFile
+from seep.config.schema import rows_of
 from seep.runtime.migration_handle import MigrationHandle
 from seep.runtime.options import RunOptions
-from seep.runtime.run import Run
+from seep.runtime.run import Run, launch
+from seep.storage.settings import StorageSettings
 from tests.documents import PAGES, ROOT, WITH_COMMANDS, anchors, blocks, commands, linked_anchors, name, spans, text
+from vmpool.settings import PoolSettings
 
 PACKAGES = ("primitives", "policies", "vmpool", "deploy", "seep", "lrb", "nexmark", "benchmarks", "tests")
 #: What stands for a name of the reader's own, or for something that was left out.
@@ -185,9 +189,27 @@ def test_every_policy_file_on_a_page_is_accepted(page: Path) -> None:
             PolicyFile.model_validate(policy)
 
 
+def first_column(page: str, after: str, until: str = "\n## ") -> list[str]:
+    """The names in the first column of the table below a heading."""
+    section = text(ROOT / "docs" / page).partition(after)[2].partition(until)[0]
+    cells = re.findall(r"^\| (`[^|]+`) \|", section, re.MULTILINE)
+    return [name for cell in cells for name in re.findall(r"`([\w.]+)`", cell)]
+
+
 def test_the_options_of_launch_on_the_page_are_those_that_it_takes() -> None:
-    table = text(ROOT / "docs" / "runtime.md").partition("## Options of `launch`")[2]
-    assert [each for each in re.findall(r"^\| `(\w+)`", table, re.MULTILINE) if each not in RunOptions.__slots__] == []
+    taken = {*signature(launch).parameters, *RunOptions.__slots__} - {"query", "spark", "options"}
+    assert sorted(first_column("runtime.md", "\n## Options of `launch`")) == sorted(taken)
+
+
+@pytest.mark.parametrize(("page", "settings"), [("pool.md", PoolSettings), ("storage.md", StorageSettings)])
+def test_the_settings_on_a_page_are_those_of_the_section(page: str, settings: type[BaseModel]) -> None:
+    fields = [row.path for row in rows_of(settings.model_json_schema())]
+    assert sorted(first_column(page, "\n## Settings")) == sorted(fields)
+
+
+def test_every_settings_file_of_the_project_is_on_the_page() -> None:
+    page = text(ROOT / "docs" / "configuration.md")
+    assert [file.name for file in ROOT.glob("config/*.yaml") if f"](../config/{file.name})" not in page] == []
 
 
 # -- names in code -----------------------------------------------------------------------------------------------------

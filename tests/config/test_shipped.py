@@ -17,7 +17,8 @@ from seep.cli.flags import Flags
 from seep.cli.loading import load_query
 from seep.cli.settings import settings_of
 from seep.config.check import Verdict, verdict
-from seep.config.files import content_of, read_policy
+from seep.config.clusters import Ec2File
+from seep.config.files import content_of, read_policy, read_settings
 from seep.config.kinds import Kind, kind_of
 from seep.config.policy import PolicyFile
 from seep.sinks import collect
@@ -81,6 +82,16 @@ def test_what_a_shipped_policy_says_of_a_balancer_are_its_defaults() -> None:
     balance = read_policy(FOLDER / "balance.yaml").balance
     assert make_balancer(balance) == make_balancer(BalanceSettings())
     assert (balance.window, balance.history) == (BalanceSettings().window, BalanceSettings().history)
+
+
+def test_the_cluster_file_of_ec2_says_all_settings_and_what_holds_without_them() -> None:
+    shipped, default = read_settings(FOLDER / "ec2.yaml")[1], Ec2File.model_validate({"ec2": {}}).ec2
+    assert isinstance(shipped, Ec2File)
+    assert content_of(FOLDER / "ec2.yaml")["ec2"].keys() == type(default).model_fields.keys()
+    for role in ("master", "worker"):
+        assert shipped.ec2.machine_type(role) == default.machine_type(role)
+    without = {"region": True, "machines": {"master", "worker"}}
+    assert shipped.ec2.model_dump(exclude=without) == default.model_dump(exclude=without)
 
 
 def test_the_paper_s_numbers_are_the_defaults_of_the_detector() -> None:

@@ -272,6 +272,19 @@ def _without_prompts(program: str) -> str:
     return "\n".join(line[4:] for line in program.splitlines() if line.startswith((">>> ", "... ", "...")))
 
 
+def test_every_primitive_on_the_page_is_in_the_module_that_it_says() -> None:
+    rows = [row.split("|")[1:3] for row in text(ROOT / "docs" / "primitives.md").splitlines() if ".py` |" in row]
+    named = [(re.findall(r"`(\w+)`", names), re.findall(r"`(\w+)\.py`", modules)) for names, modules in rows]
+    assert len([each for names, _ in named for each in names]) > 12
+    missing = [
+        each
+        for names, modules in named
+        for each in names
+        if not any(is_there(f"primitives.{module}.{each}") for module in modules)
+    ]
+    assert missing == []
+
+
 # -- files and anchors -------------------------------------------------------------------------------------------------
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from functools import cache
+from functools import cache, reduce
 from importlib import import_module
-from inspect import signature
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, get_args
 
@@ -270,6 +270,49 @@ def _without_prompts(program: str) -> str:
     if not program.startswith(">>>"):
         return program
     return "\n".join(line[4:] for line in program.splitlines() if line.startswith((">>> ", "... ", "...")))
+
+
+def calls_in(program: str) -> list[tuple[str, list[str]]]:
+    """The dotted name and the keywords of every call in a program; none if it is not one.
+
+    >>> calls_in("seep.launch(query, nodes=4)")
+    [('seep.launch', ['nodes'])]
+    """
+    try:
+        tree = ast.parse(_without_prompts(program).replace("…", "None"))
+    except SyntaxError:
+        return []
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return [(ast.unparse(call.func), [each.arg for each in call.keywords if each.arg]) for call in calls]
+
+
+def takes(function: str, keyword: str) -> bool:
+    """Whether a public function of seep, or a method of a run, takes a keyword; True for all that is neither."""
+    if function == "seep.launch":
+        return keyword in {*signature(launch).parameters, *RunOptions.__slots__}
+    of, _, name = function.rpartition(".")
+    if of == "run" and hasattr(Run, name):
+        found: Any = getattr(Run, name)
+    elif function.startswith("seep.") and is_there(function):
+        found = reduce(getattr, function.split(".")[1:], import_module("seep"))
+    else:
+        return True
+    parameters = signature(found).parameters
+    return keyword in parameters or any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_keyword_of_a_call_on_a_page_is_one_that_the_function_takes(page: Path) -> None:
+    programs = [*spans(page), *(block.text for block in blocks(page) if block.language == "python")]
+    calls = [call for program in programs for call in calls_in(program)]
+    assert [f"{name}({each}=)" for name, keywords in calls for each in keywords if not takes(name, each)] == []
+
+
+def test_a_keyword_that_is_not_there_is_noticed() -> None:
+    assert takes("seep.sinks.spark", "at_once")
+    assert not takes("seep.sinks.spark", "once")
+    assert takes("run.migrate", "batch")
+    assert not takes("seep.launch", "nods")
 
 
 def test_every_primitive_on_the_page_is_in_the_module_that_it_says() -> None:

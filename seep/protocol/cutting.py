@@ -69,6 +69,15 @@ class Cutting:
         underway = self.underway
         return underway is not None and instance in self._wanted(underway, topology) and instance not in underway.parts
 
+    def waits_for(self, topology: Topology) -> str | None:
+        """What the cut under way still lacks, in words; None if there is none."""
+        if self.underway is None:
+            return None
+        wanted = self._wanted(self.underway, topology)
+        missing = ", ".join(str(instance) for instance in wanted if instance not in self.underway.parts)
+        what = f"the state of {missing}" if missing else "the sinks to commit it"
+        return f"the cut after epoch {self.underway.cut.epoch} waits for {what}"
+
     def _wanted(self, underway: CutUnderWay, topology: Topology) -> list[InstanceId]:
         """Those that a cut has to have a part of."""
         epoch, only = underway.cut.epoch, underway.cut.only

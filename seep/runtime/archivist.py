@@ -5,37 +5,32 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
-from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 from primitives.compact import compact_state, stored_bytes
-from primitives.errors import EnvironmentFault, SeepError, UserError
+from primitives.errors import EnvironmentFault, InternalError, SeepError, UserError
 from primitives.manifest import Component, Manifest, Part, component_of
 from primitives.slots import SlotSet
 from seep.protocol.cuts import Cut, CutComplete
 from seep.protocol.manager import Manager
 from seep.runtime.driver import ManagerProcess
+from seep.runtime.requests import Requests
 from seep.storage.attempt import Attempt, Fenced, Writer
 from seep.storage.catalogue import Catalogue
 from seep.storage.location import store_of
 from seep.storage.settings import StorageSettings
 
+T = TypeVar("T")
+A = TypeVar("A")
+
 #: Seconds between two looks whether anything is to be done.
 _ROUND = 0.05
 #: Seconds for which the checkpoint that a run began from stays, from one time that the run says so to the next.
 _LEASE = 600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A checkpoint that somebody waits for."""
-
-    savepoint: bool
-    answer: Future[Manifest]
 
 
 class Archivist:
@@ -55,8 +50,10 @@ class Archivist:
         resume = process.program.resume
         self._pin = catalogue.pin(resume.checkpoint, f"run {run}", _LEASE) if catalogue and resume else None
         self._previous: Manifest | None = None
-        self._wanted: list[Wanted] = []
-        self._looks: SimpleQueue[tuple[str, Future[CutComplete]]] = SimpleQueue()
+        #: checkpoints that somebody waits for; of these True is a savepoint
+        self._wanted: Requests[bool, Manifest] = Requests()
+        #: operators whose state somebody wants to look at
+        self._looks: Requests[str, CutComplete] = Requests()
         self._looked = itertools.count(1)
         self._results: dict[int, CutComplete | str] = {}
         self._over = threading.Event()
@@ -92,23 +89,39 @@ class Archivist:
         self._over.set()
         if self._thread.ident is not None:
             self._thread.join(5.0)
+        self._refuse_requests()
         if self._pin is not None:
             with suppress(SeepError):  # its lease runs out by itself
                 self._pin.release()
 
     def request(self, savepoint: bool) -> Future[Manifest]:
-        """A checkpoint now; the answer comes when it is complete."""
+        """A checkpoint of all that was read until now; the answer comes when it is complete, or if it cannot be."""
         if self._writer is None:
             raise UserError("this run has no storage: give it one with storage=…, --storage, or in the policy file")
-        wanted = Wanted(savepoint, Future())
-        self._wanted.append(wanted)
-        return wanted.answer
+        return self._asked(self._wanted, savepoint)
 
     def look(self, operator: str) -> Future[CutComplete]:
         """The state of one operator after an epoch soon to come, in the driver's memory."""
-        answer: Future[CutComplete] = Future()
-        self._looks.put((operator, answer))
-        return answer
+        return self._asked(self._looks, operator)
+
+    def _asked(self, requests: Requests[T, A], of: T) -> Future[A]:
+        """Whoever asks when the run is over is not kept waiting."""
+        if self._process.ended.is_set():
+            self._refuse_requests()
+        return requests.add(of)
+
+    def _refuse_requests(self) -> None:
+        over = EnvironmentFault(
+            "the run is over, so its state cannot be asked for any more; its checkpoints in storage can be read with "
+            "`seep state`, and another run can begin from them"
+        )
+        self._wanted.close(over)
+        self._looks.close(over)
+
+    def waits_for(self) -> str:
+        """What whoever has asked for a checkpoint, or for state, is waiting for now."""
+        cut = self._process.ask(lambda manager: manager.cuts.waits_for(manager.topology))
+        return cut or "it waits for the storage, or for a checkpoint that was begun before"
 
     # -- on the manager's thread --------------------------------------------------------------------------------------
 
@@ -118,6 +131,12 @@ class Archivist:
     # -- on its own thread --------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        try:
+            self._work()
+        finally:
+            self._refuse_requests()
+
+    def _work(self) -> None:
         due, renewal = time.monotonic() + (self._every or 0.0), time.monotonic() + _LEASE / 2
         while not self._over.wait(_ROUND) and not self._process.ended.is_set():
             self._show()
@@ -128,9 +147,6 @@ class Archivist:
             if is_due or self._wanted:
                 due = time.monotonic() + (self._every or 0.0)
                 self._serve()
-        for wanted in self._wanted:
-            wanted.answer.set_exception(EnvironmentFault("the run has ended; no savepoint was taken"))
-        self._show()
 
     def _renew(self) -> None:
         """Nodes may still read what the run began from."""
@@ -140,24 +156,25 @@ class Archivist:
 
     def _show(self) -> None:
         """All who want to look at state; a cut for each."""
-        while not self._looks.empty():
-            operator, answer = self._looks.get()
+        for look in self._looks.take():
             number = -next(self._looked)
             try:
-                answer.set_result(self._cut(number, lambda manager: manager.persist(number, only=operator)))  # noqa: B023
-            except SeepError as reason:
-                answer.set_exception(reason)
+                cut = self._cut(number, lambda manager: manager.persist(number, only=look.of))  # noqa: B023
+                look.answer.set_result(cut)
+            except Exception as reason:
+                look.answer.set_exception(_told(reason))
 
     def _serve(self) -> None:
-        """One checkpoint for all who wait; one that fails is told to them, or is an event."""
-        served, self._wanted = self._wanted, []
+        """One checkpoint, begun now, for all who wait; one that fails is told to them, and is an event."""
+        served = self._wanted.take()
         try:
-            manifest = self._checkpoint(any(wanted.savepoint for wanted in served))
-        except SeepError as reason:
-            if not self._over.is_set() and not self._process.ended.is_set():
-                self._process.events.add("checkpoint failed", detail=str(reason))
+            manifest = self._checkpoint(any(wanted.of for wanted in served))
+        except Exception as raised:
+            reason = _told(raised)
             for wanted in served:
                 wanted.answer.set_exception(reason)
+            if not self._over.is_set() and not self._process.ended.is_set():
+                self._process.events.add("checkpoint failed", detail=str(reason))
             if isinstance(reason, Fenced):
                 self._process.fail(reason)
             return
@@ -268,3 +285,10 @@ class Archivist:
     def _component(self, parts: list[Part]) -> Component:
         before = self._previous.components.get(parts[0].operator) if self._previous else None
         return component_of(parts, before)
+
+
+def _told(reason: Exception) -> SeepError:
+    """What goes wrong in a way that nobody thought of must not end the thread, or nobody would be answered again."""
+    if isinstance(reason, SeepError):
+        return reason
+    return InternalError(f"the checkpoint failed; please report it with this trace:\n{traceback.format_exc()}")

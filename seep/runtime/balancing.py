@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,6 +26,7 @@ from primitives.slots import SlotSet
 from seep.protocol.manager import Manager
 from seep.runtime.courses import StepByStep
 from seep.runtime.driver import ManagerProcess
+from seep.runtime.failures import place_of
 from seep.runtime.goals import Parts, latest
 from seep.runtime.migration import Migration, State
 from seep.runtime.migrations import Migrations
@@ -63,7 +64,7 @@ class Balancing:
     _hot: dict[str, set[int]] = field(default_factory=dict)  #: slots that were too hot in the last window
     _asked: dict[str, int] = field(default_factory=dict)  #: by hand -> windows that may pass until it is given up
     _slow: int = 0  #: decisions in a row that took too long
-    _complaints: set[str] = field(default_factory=set)
+    _complaints: set[Hashable] = field(default_factory=set)  #: what was told once, or where it comes from
 
     def __post_init__(self) -> None:
         self._balancer = make_balancer(self.settings)
@@ -155,20 +156,19 @@ class Balancing:
         try:
             rebalance = asked(self._balancer, windows)
         except SeepError as reason:
-            self._complain(operator, str(reason))
+            self._complain(operator, str(reason), place_of(reason))
             self._asked.pop(operator, None)
             return None
         self._slow = self._slow + 1 if time.monotonic() - begun > self.settings.window else 0
         if self._slow == 2:  # the first time there may have been something to compile
             name = type(self._balancer).__name__
-            self._complain(
-                operator, f"balancer {name} takes longer than a window of {self.settings.window:g} s to decide"
-            )
+            text = f"balancer {name} takes longer than a window of {self.settings.window:g} s to decide"
+            self._complain(operator, text, "slow")
         return rebalance
 
-    def _complain(self, operator: str, text: str) -> None:
-        if text not in self._complaints:
-            self._complaints.add(text)
+    def _complain(self, operator: str, text: str, about: Hashable) -> None:
+        if about not in self._complaints:
+            self._complaints.add(about)
             self.process.events.add("balancing failed", operator=operator, detail=text)
 
     def _tell_hot(self, operator: str, found: Iterable[HotKey]) -> None:

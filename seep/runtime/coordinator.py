@@ -6,7 +6,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from policies.decision import Decision
@@ -20,15 +20,17 @@ from seep.runtime.balancing import Balancing
 from seep.runtime.drains import Drains
 from seep.runtime.driver import ManagerProcess
 from seep.runtime.events import Happening
+from seep.runtime.failures import place_of
 from seep.runtime.migrations import Migrations
 from seep.runtime.observer import Observer
 from seep.runtime.replicas import Replicas
+from seep.runtime.ring import Ring
 from seep.runtime.scaling import Scalings, at_once_unless_said
 from seep.runtime.waiting import Room, WarmNodes
 
 #: Seconds between two rounds.
 _ROUND = 0.05
-#: Observations that are remembered.
+#: Observations that are remembered, and recoveries.
 _REMEMBERED = 720
 
 
@@ -40,16 +42,24 @@ class VMs(WarmNodes, Protocol):
         ...
 
 
-def recoveries(events: Iterable[Happening]) -> Iterator[Change]:
-    """Each recovery as a change, from the moment it was begun; a replay is no load to scale for."""
-    begun: dict[str, Happening] = {}
-    for event in events:
+class RecoveryChanges:
+    """Each recovery as a change, from the moment it was begun; a replay is no load to scale for. For any thread."""
+
+    def __init__(self) -> None:
+        self._begun: dict[str, Happening] = {}
+        self._over = Ring[Change](_REMEMBERED)
+
+    def hear(self, event: Happening) -> None:
         if event.kind == "rebound" and event.instance and event.operator:
-            begun.setdefault(event.instance, event)
-        elif event.kind == "recovered" and (first := begun.pop(str(event.instance), None)):
-            yield Change(str(first.operator), first.at, 1, 1, event.at)
-    for first in begun.values():
-        yield Change(str(first.operator), first.at, 1, 1)
+            self._begun.setdefault(event.instance, event)
+        elif event.kind == "recovered" and (first := self._begun.pop(str(event.instance), None)):
+            self._over.append(Change(str(first.operator), first.at, 1, 1, event.at))
+
+    def __iter__(self) -> Iterator[Change]:
+        """The newest that are over, and all that are not."""
+        yield from self._over
+        for first in list(self._begun.values()):
+            yield Change(str(first.operator), first.at, 1, 1)
 
 
 class Coordinator:
@@ -75,7 +85,9 @@ class Coordinator:
         self.balancing = Balancing(process, balance, self.migrations, steps, lambda: self.history.changes)
         self._replicas = Replicas(process, process.options.backup)
         self._known: set[tuple[InstanceId, Cause]] = set()  #: bottlenecks that were told
-        self._complaints: set[str] = set()
+        self._complaints: set[tuple[str, str, int]] = set()  #: where what failed was told
+        self._recoveries = RecoveryChanges()
+        process.events.listen(self._recoveries.hear)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="seep coordinator", daemon=True)
 
@@ -104,7 +116,7 @@ class Coordinator:
     @property
     def history(self) -> History:
         """What policies are shown."""
-        found = (*self._scalings.changes, *self.migrations.changes, *recoveries(self._process.events))
+        found = (*self._scalings.changes, *self.migrations.changes, *self._recoveries)
         changes = sorted(found, key=lambda change: change.begun)
         return History(self._process.program.graph, tuple(self._observations), tuple(changes))
 
@@ -129,14 +141,15 @@ class Coordinator:
             self._tolerate(self.balancing.round)
 
     def _tolerate(self, step: Callable[[], None]) -> None:
-        """Rather a query that is not scaled than none; each failure is told once."""
+        """Rather a query that is not scaled than none; each failure is told once, by where it comes from."""
         try:
             step()
         except Exception as reason:
-            text = f"{type(reason).__name__}: {reason}"
-            if text not in self._complaints and not self._process.ended.is_set():
-                self._complaints.add(text)
-                self._process.events.add("scaling failed", detail=f"{text}\n{traceback.format_exc()}")
+            place = place_of(reason)
+            if place not in self._complaints and not self._process.ended.is_set():
+                self._complaints.add(place)
+                text = f"{type(reason).__name__}: {reason}\n{traceback.format_exc()}"
+                self._process.events.add("scaling failed", detail=text)
 
     def _look(self) -> None:
         """One report interval is over."""

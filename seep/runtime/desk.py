@@ -9,6 +9,8 @@ from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
+from primitives.errors import EnvironmentFault
+
 T = TypeVar("T")
 
 Work = Callable[[], None]
@@ -35,12 +37,23 @@ class Desk:
         self._queue.put(work)
 
     def ask(self, question: Callable[[], T], timeout: float) -> T:
-        """The answer, found on the desk's thread (or here, when this is it, or it has ended)."""
+        """The answer, found on the desk's thread (or here, when this is it, or it has ended).
+
+        EnvironmentFault if it does not come in time.
+        """
         if threading.current_thread() is self._thread or not self._thread.is_alive():
             return question()
         future: Future[T] = Future()
         self._queue.put(lambda: _answer(future, question))
-        return future.result(timeout)
+        try:
+            return future.result(timeout)
+        except TimeoutError:
+            if future.done():
+                return future.result()
+        raise EnvironmentFault(
+            f"the thread {self._thread.name!r} has not answered within {timeout:g} s: this process has too little CPU "
+            "time, or a callback of yours (a listener of events, a policy) holds it up"
+        )
 
     def close(self) -> None:
         """Does what is on it, and ends its thread."""

@@ -66,6 +66,8 @@ class Drains:
     def _end(self, node: str) -> None:
         with self._lock:
             self._nodes.pop(node)
+            if not self._nodes:
+                self._heirs.clear()
         if node in self._bare or self.process.ask(lambda manager: node in manager.nodes):
             self._bare.discard(node)
             self.process.events.add("drained", node=node)

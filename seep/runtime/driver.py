@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -45,6 +47,8 @@ T = TypeVar("T")
 _WATCH = 0.02
 #: Seconds between two rounds of trims: each is a letter to every node, and short epochs would drown in them.
 _TRIM = 0.1
+#: Nodes that were given up and are still known by name; the files of others are removed.
+_LOST = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +86,10 @@ class ManagerProcess:
         self.events = Events()
         self.metrics = Metrics(frozenset(program.sources), {n: o.slot_bits for n, o in program.graph.operators.items()})
         self.stores = DriverStores(program)
-        #: name -> every node that has ever registered
-        self.nodes: dict[str, NodeRecord] = {}
+        #: name -> the nodes that have registered, without those that are lost for long; replaced, and never changed
+        self.nodes: Mapping[str, NodeRecord] = {}
+        self._registering = threading.Lock()  #: held while `nodes` is replaced
+        self._lost: deque[str] = deque()  #: nodes that were given up, and that are still in `nodes`
         #: source operator -> partition -> position that the source log has
         read = self._beginning.positions if self._beginning else {}
         self.positions: dict[str, dict[int, Any]] = {o: dict(read.get(o, {})) for o in program.sources}
@@ -230,7 +236,7 @@ class ManagerProcess:
     def close(self) -> None:
         """Tells all nodes to end, those too that have not joined yet, and ends itself."""
         self.ended.set()
-        for name in list(self.nodes):
+        for name in self.nodes:
             self._tell_end(name)
         self._desk.close()
 
@@ -290,7 +296,8 @@ class ManagerProcess:
         name = f"n{next(self._names)}"
         address = Address(*body["address"])
         record = NodeRecord(name, body["order"], Process(*body["process"]), address, body["directory"])
-        self.nodes[name] = record
+        with self._registering:
+            self.nodes = {**self.nodes, name: record}
         self._peers.know(name, address)
         self.on_registered(record)
         if self.ended.is_set():
@@ -414,6 +421,18 @@ class ManagerProcess:
         if not silent:  # else it may be there still, and is told that it is fenced if it speaks
             self._peers.forget(name)
         self.on_lost(self.nodes[name], silent)
+        self._lost.append(name)
+        if len(self._lost) > _LOST:
+            self._forget(self._lost.popleft())
+
+    def _forget(self, name: str) -> None:
+        """So many were lost after it that nobody asks for it any more."""
+        record = self.nodes[name]
+        with self._registering:
+            self.nodes = {other: known for other, known in self.nodes.items() if other != name}
+        self._joined.discard(name)
+        if record.process.is_local:
+            threading.Thread(target=shutil.rmtree, args=(record.directory, True), daemon=True).start()
 
     def _note_commit(self) -> None:
         committed, before = self.committed(), self.commits.epoch

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from operator import itemgetter
 from typing import Any
+
+from seep.runtime.ring import Ring
+
+#: Events of one kind that are kept.
+_MOST = 1000
 
 Listener = Callable[["Happening"], None]
 
@@ -37,12 +45,18 @@ class Happening:
 
 
 class Events:
-    """All events so far, in order; listeners hear of each as it comes."""
+    """What happened so far, in order; listeners hear of each as it comes. For any thread.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    Of each kind the newest are kept, so that what happens often never drives out what happens once; `totals` counts
+    all of them.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, most: int = _MOST) -> None:
+        self._clock, self._most = clock, most
         self._start = clock()
-        self._all: list[Happening] = []
+        self._numbers = itertools.count()
+        self._kinds: dict[str, Ring[tuple[int, Happening]]] = {}
+        self._lock = threading.Lock()  #: held while an event gets its number and its place
         self._listeners: list[Listener] = []
 
     @property
@@ -54,12 +68,17 @@ class Events:
         """The query begins to run now: that is the time that all others are told by."""
         passed = self.now
         self._start += passed
-        self._all = [replace(happening, at=happening.at - passed) for happening in self._all]
+        with self._lock:
+            before, self._kinds = self._kinds, {}
+            for kind, ring in before.items():
+                for number, happening in ring:
+                    self._ring(kind).append((number, replace(happening, at=happening.at - passed)))
 
     def add(self, kind: str, **fields: Any) -> Happening:
         """Records an event; `at` is now unless given."""
         happening = Happening(kind, **({"at": self.now} | fields))
-        self._all.append(happening)
+        with self._lock:
+            self._ring(kind).append((next(self._numbers), happening))
         for listener in list(self._listeners):
             listener(happening)
         return happening
@@ -68,10 +87,27 @@ class Events:
         self._listeners.append(listener)
 
     def of(self, *kinds: str) -> list[Happening]:
-        return [happening for happening in self._all if happening.kind in kinds]
+        """Those of some kinds that are kept."""
+        with self._lock:
+            found = [numbered for kind in dict.fromkeys(kinds) for numbered in self._kinds.get(kind, ())]
+        return [happening for _, happening in sorted(found, key=itemgetter(0))]
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """By kind, how many there ever were."""
+        with self._lock:
+            return {kind: ring.total for kind, ring in self._kinds.items()}
 
     def __iter__(self) -> Iterator[Happening]:
-        return iter(list(self._all))
+        """All that are kept."""
+        with self._lock:
+            kinds = list(self._kinds)
+        return iter(self.of(*kinds))
 
     def __len__(self) -> int:
-        return len(self._all)
+        """How many are kept."""
+        with self._lock:
+            return sum(len(ring) for ring in self._kinds.values())
+
+    def _ring(self, kind: str) -> Ring[tuple[int, Happening]]:
+        return self._kinds.setdefault(kind, Ring(self._most))

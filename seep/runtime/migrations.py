@@ -29,10 +29,13 @@ from seep.runtime.goals import Parts, latest
 from seep.runtime.metrics import percentiles
 from seep.runtime.migration import OVER, Migration, MigrationProgress, State, Step
 from seep.runtime.migration_words import tell_begun, tell_over
+from seep.runtime.ring import Ring
 from seep.runtime.waiting import Room
 
 #: Refusals that pass by themselves.
 _PASSING = (Refusal.BUSY, Refusal.NOT_RUNNING, Refusal.NO_NODE, Refusal.TOO_SOON)
+#: Slots of migrations that are over and kept, for the report: one with more is kept if it is the last one.
+_KEPT = 100_000
 #: Seconds that the nodes' reports on what was handed over are waited for.
 _REPORTS = 2.0
 #: Seconds that the backup of one instance is waited for at the end of a migration.
@@ -54,8 +57,9 @@ class Migrations:
     def __init__(self, process: ManagerProcess, room: Room) -> None:
         self._process, self._room = process, room
         self._lock = threading.Lock()
-        self._all: list[Migration] = []
-        #: those that are not over
+        #: the newest of those that are over
+        self._over = Ring[Migration](_KEPT, lambda migration: 1 + migration.slots)
+        #: those that are not
         self._open: list[Migration] = []
         process.on_commit = self._on_commit
 
@@ -64,7 +68,6 @@ class Migrations:
     def open(self, *migrations: Migration) -> None:
         """They begin in the next round, all in the same one if nothing is in their way."""
         with self._lock:
-            self._all.extend(migrations)
             self._open.extend(migrations)
 
     def cancel(self, migration: Migration, why: str = "called off") -> None:
@@ -72,12 +75,12 @@ class Migrations:
         self._process.ask(lambda manager: self._call_off(manager, migration, why))
 
     def progress(self, *migrations: Migration) -> tuple[MigrationProgress, ...]:
-        """Of these; of all that there ever were, oldest first, if none is given."""
+        """Of these; of all that are kept, oldest first, if none is given."""
         now = self._process.events.now
         return self._process.ask(lambda _: tuple(each.progress(now) for each in self._up_to_date(migrations)))
 
     def to_json(self) -> list[dict[str, object]]:
-        """All of them with their timelines, for the report."""
+        """All that are kept, with their timelines, for the report."""
         now = self._process.events.now
         return self._process.ask(lambda _: [each.to_json(now) for each in self._up_to_date()])
 
@@ -94,9 +97,16 @@ class Migrations:
         """The run is over, and with it whatever is open."""
         self._process.ask(self._end_all)
 
-    def _listed(self) -> list[Migration]:
+    @property
+    def total(self) -> int:
+        """How many there ever were."""
         with self._lock:
-            return list(self._all)
+            return self._over.total + len(self._open)
+
+    def _listed(self) -> list[Migration]:
+        """The newest that are over, and all that are not, by when they were asked for."""
+        with self._lock:
+            return sorted((*self._over, *self._open), key=lambda migration: migration.opened)
 
     def _up_to_date(self, migrations: Sequence[Migration] = ()) -> Sequence[Migration]:
         """With what nodes have reported until now."""
@@ -291,6 +301,7 @@ class Migrations:
         migration.latency = percentiles(self._process.latencies(now if migration.begun is None else migration.begun))
         with self._lock:
             self._open.remove(migration)
+            self._over.append(migration)
         if migration.begun is None:
             self._room.forget(migration.operator)
         if migration.is_told:

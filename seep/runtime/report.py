@@ -9,10 +9,8 @@ from typing import Any
 
 from primitives.errors import EnvironmentFault, SeepError, UserError
 from seep.runtime.events import Happening
+from seep.runtime.fading_series import FadingSeries
 from seep.runtime.metrics import InstanceStatus, Status
-
-#: Samples that are kept; when there are more, every second one goes and they are taken half as often.
-_MOST = 2048
 
 #: Events after which a run does nothing more.
 _ENDS = ("finished", "failed", "halted")
@@ -21,13 +19,13 @@ _ENDS = ("finished", "failed", "halted")
 class Recorder:
     """Samples a run's status at even times, on a thread of its own. Close it before what it asks for the status.
 
-    Its memory is bounded: the longer a run, the farther apart its samples.
+    Its memory is bounded: the longer ago, the farther apart are the samples that are kept.
     """
 
     def __init__(self, status: Callable[[], Status], every: float = 0.5) -> None:
         self._status = status
         self._every = every
-        self._samples: list[Status] = []
+        self._samples = FadingSeries[Status]()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="seep recorder", daemon=True)
 
@@ -48,9 +46,6 @@ class Recorder:
     def sample(self) -> None:
         """Takes one now."""
         self._samples.append(self._status())
-        if len(self._samples) > _MOST:
-            self._samples = self._samples[::2]
-            self._every *= 2
 
     def _run(self) -> None:
         self.sample()
@@ -95,12 +90,14 @@ def make_report(
     counters: Mapping[str, int] | None = None,
     vm_seconds: Mapping[str, float] | None = None,
     migrations: Sequence[Mapping[str, Any]] = (),
+    totals: Mapping[str, Any] | None = None,
     failure: SeepError | None = None,
 ) -> dict[str, Any]:
     """The report as plain data for JSON. All times are seconds.
 
     It has `query`, `summary`, `latencies` (of epochs: their `histogram`, and a `timeline` by quarters of a second),
-    `migrations`, `events` and `series`.
+    `migrations`, `events` and `series`. Of what happens often in a long run the newest are there, and of samples fewer
+    the older they are; `totals` has how many events there ever were, by kind, and how many migrations.
 
     `rows` were read by the sources; `latency` is that of the whole run; `largest_gap` is between two commits; `epochs`
     were committed, those of the last sample if not given.
@@ -129,6 +126,7 @@ def make_report(
         },
         "latencies": dict(latencies or {}),
         "migrations": [dict(each) for each in migrations],
+        "totals": dict(totals or {}),
         "events": [happening.to_json() for happening in happened],
         "series": [_point(sample) for sample in during],
     }

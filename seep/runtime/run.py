@@ -45,7 +45,9 @@ from seep.runtime.options import RunOptions
 from seep.runtime.queryable import StateView
 from seep.runtime.replicas import check_backup
 from seep.runtime.report import Recorder, make_report
+from seep.runtime.requests import answer_of
 from seep.runtime.resume import catalogue_of, check_resume, resume_of
+from seep.runtime.ring import Ring
 from seep.runtime.security import Security
 from seep.runtime.showing import Showing
 from seep.sources.position import Position
@@ -69,6 +71,8 @@ Progress = Callable[[str], None]
 
 #: Seconds that a session has to come up with the task slots for all nodes: those of a cluster may be on their way.
 _LOCAL_WAIT, _CLUSTER_WAIT = 1.0, 30.0
+#: Migrations that were asked for from outside, of which can be asked how they get on.
+_ASKED = 100
 
 
 def launch(
@@ -137,7 +141,7 @@ class Run:
             self._manager.close_port()
             raise
         #: migrations that were asked for from outside
-        self._asked: list[MigrationHandle] = []
+        self._asked = Ring[MigrationHandle](_ASKED)
         self._finisher: threading.Timer | None = None
         self._stopped = False
         self._stopping = threading.Lock()
@@ -260,6 +264,7 @@ class Run:
             counters=counters,
             vm_seconds=self._crew.pool.vm_seconds(),
             migrations=self._coordinator.migrations.to_json(),
+            totals={"events": self.events.totals, "migrations": self._coordinator.migrations.total},
             failure=self.failure,
         )
 
@@ -334,17 +339,24 @@ class Run:
         self._manager.change(lambda manager: (None, manager.checkpoint(operator)))
 
     def savepoint(self, timeout: float = 120.0) -> int:
-        """Has the state of the whole query stored, for as long as nobody disposes of it; returns its number."""
-        return self._archivist.request(savepoint=True).result(timeout).id
+        """Has the state of the whole query stored, for as long as nobody disposes of it; returns its number.
+
+        It has all that was read before the call. EnvironmentFault if it takes too long, or the run is over.
+        """
+        answer = self._archivist.request(savepoint=True)
+        return answer_of(answer, timeout, "savepoint", self._archivist.waits_for).id
 
     def state(self, operator: str, timeout: float = 30.0) -> StateView:
-        """What an operator knows, all of it after one epoch that is a little ahead now."""
+        """What an operator knows, all of it after one epoch that is a little ahead now.
+
+        EnvironmentFault if it takes too long, or the run is over.
+        """
         return StateView.of(operator, self._look(operator, timeout))
 
     def _look(self, operator: str, timeout: float = 30.0) -> CutComplete:
         if operator not in self._stateful():
             raise UserError(f"{operator!r} keeps no state; those that do: {', '.join(self._stateful()) or 'none'}")
-        return self._archivist.look(operator).result(timeout)
+        return answer_of(self._archivist.look(operator), timeout, f"state of {operator}", self._archivist.waits_for)
 
     def _looked(self, operator: str) -> Mapping[str, Any]:
         """The same as plain data, for another process."""
@@ -448,9 +460,9 @@ class Run:
             case {"do": "migrate", "operator": operator, "to": parallelism, **chosen}:
                 handle = self.migrate(operator, int(parallelism), **chosen)
                 self._asked.append(handle)
-                return {"migration": len(self._asked) - 1}
+                return {"migration": self._asked.total - 1}
             case {"do": "migration", "migration": number}:
-                return dict(self._asked[number].progress.to_json())
+                return dict(self._asked_for(int(number)).progress.to_json())
             case {"do": "savepoint"}:
                 return {"id": self.savepoint()}
             case {"do": "operators"}:
@@ -461,6 +473,12 @@ class Run:
                 self._manager.halt()
                 return {}
         raise UserError(f"a run does not know what {body.get('do')!r} is")
+
+    def _asked_for(self, number: int) -> MigrationHandle:
+        handle = self._asked.numbered(number)
+        if handle is None:
+            raise UserError(f"no migration {number} was asked for from outside, or too many were since; see the events")
+        return handle
 
     # -- ending -------------------------------------------------------------------------------------------------------
 

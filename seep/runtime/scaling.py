@@ -24,6 +24,7 @@ from seep.runtime.driver import ManagerProcess
 from seep.runtime.goals import Parts, latest
 from seep.runtime.migration import OVER, Migration, State
 from seep.runtime.migrations import Migrations
+from seep.runtime.ring import Ring
 from seep.runtime.waiting import Room
 
 #: Refusals that pass by themselves, and those that pass with the next checkpoint.
@@ -31,6 +32,8 @@ _PASSING = (Refusal.BUSY, Refusal.NOT_RUNNING)
 _WANTS_BACKUP = (Refusal.NO_BACKUP, Refusal.OLD_BACKUP)
 #: Seconds that a backup to split is waited for, once a checkpoint was asked for; then slots are handed over.
 _BACKUP = 10.0
+#: Changes that are over and kept, for policies.
+_KEPT = 1000
 #: The event for a migration that ends before anything has moved.
 _WITHOUT_A_MOVE = {
     State.CANCELLED: "scaling called off",
@@ -92,12 +95,12 @@ class Scalings:
     steps: MigrationSettings  #: how slots move
     room: Room
     _open: dict[str, Scaling] = field(default_factory=dict)
-    _changes: list[Change] = field(default_factory=list)  #: that are over
+    _changes: Ring[Change] = field(default_factory=lambda: Ring[Change](_KEPT))  #: that are over
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """What was begun so far, done or not."""
+        """The newest that were done, and all that are begun."""
         with self._lock:
             return (*self._changes, *(each.change for each in self._open.values() if each.change is not None))
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from primitives.errors import EnvironmentFault
 from seep.runtime.desk import Desk
 
 HOUR = 3600.0
@@ -77,3 +78,14 @@ def test_a_closed_desk_has_done_all_and_answers_where_it_is_asked() -> None:
         desk.put(lambda: done.append(1))
     assert done == [1]
     assert desk.ask(threading.current_thread, 0.0) is threading.current_thread()
+
+
+def test_who_is_not_answered_in_time_is_told_whose_answer_it_was() -> None:
+    free = threading.Event()
+    with open_desk() as desk:
+        desk.put(lambda: free.wait(60) and None)  # type: ignore[func-returns-value]
+        try:
+            with pytest.raises(EnvironmentFault, match=r"the thread 'desk' has not answered within 0\.01 s"):
+                desk.ask(lambda: 7, 0.01)
+        finally:
+            free.set()

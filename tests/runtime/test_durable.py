@@ -7,8 +7,10 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,7 @@ from seep.runtime.run import Run
 from seep.spark.process import children
 from seep.spark.session import Host
 from seep.storage.settings import StorageSettings
-from tests.runtime.counting import KEYS, committed, start, wait_until
+from tests.runtime.counting import KEYS, committed, doubled, numbers, start, wait_until
 from tests.runtime.durable_driver import PARTITIONS, ROWS, durable, options
 
 ROOT = Path(__file__).parents[2]
@@ -187,6 +189,55 @@ def test_a_savepoint_stays_and_can_be_begun_from_by_its_number(host: Host, tmp_p
     with run_of(host, tmp_path, restore=str(number), rate=None) as run:
         assert run.wait(120)
     assert last_words(tmp_path) == expected()
+
+
+def test_savepoints_that_are_asked_for_while_checkpoints_are_written_are_checkpoints_of_their_own(
+    host: Host, tmp_path: Path
+) -> None:
+    def ask() -> tuple[int, int]:
+        committed = run.status().committed
+        return committed, run.savepoint()
+
+    with run_of(host, tmp_path, checkpoint=0.1) as run, ThreadPoolExecutor(4) as threads:
+        committed(run, 20)
+        answers = [each.result() for each in [threads.submit(ask) for _ in range(12)]]
+        stored = {each.id: each for each in checkpoints(str(tmp_path / "checkpoints"), "durable")}
+    for epoch, number in answers:
+        assert stored[number].savepoint
+        assert stored[number].epoch > epoch
+
+
+def test_when_a_run_is_over_it_says_so_at_once_to_whoever_asks_for_its_state(host: Host, tmp_path: Path) -> None:
+    with run_of(host, tmp_path, rows=100, rate=None) as run:
+        assert run.wait(120)
+        for ask in (run.savepoint, lambda: run.state("counter")):
+            with pytest.raises(EnvironmentFault, match="the run is over"):
+                ask()
+
+
+STUCK, FREE = threading.Event(), threading.Event()
+
+
+def hold(*_: Any) -> None:
+    """A sink that does not get on until it may."""
+    STUCK.set()
+    FREE.wait(120)
+
+
+def test_a_savepoint_that_takes_too_long_says_what_it_waits_for(host: Host, tmp_path: Path) -> None:
+    query = seep.Query("stuck")
+    schema = pa.schema([("n", pa.int64())])
+    source = query.source("numbers", seep.sources.generator(numbers, schema))
+    source.map("map", doubled).key_by("key").aggregate("counter", n=seep.count()).sink("out", seep.sinks.callback(hold))
+    with start(host, query, **options(tmp_path)) as run:
+        assert STUCK.wait(120)
+        try:
+            for ask, of in ((run.savepoint, "savepoint"), (lambda timeout: run.state("counter", timeout), "state of")):
+                with pytest.raises(EnvironmentFault, match=f"^no {of}.* within 2 s: .*the sinks to commit") as caught:
+                    ask(timeout=2.0)
+                assert "Allow more time with timeout=…" in str(caught.value)
+        finally:
+            FREE.set()
 
 
 def test_a_run_that_was_taken_over_adds_no_checkpoint_and_ends(host: Host, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primitives.errors import EnvironmentFault, InternalError, UserError
-from seep.runtime import report as module
 from seep.runtime.events import Happening
 from seep.runtime.metrics import InstanceStatus, Status
 from seep.runtime.report import Commits, Recorder, make_report
@@ -151,12 +150,15 @@ def test_a_recorder_samples_until_it_is_closed() -> None:
     assert len(asked) == count
 
 
-def test_a_long_run_is_sampled_ever_more_seldom() -> None:
-    times = iter(range(100_000))
-    recorder = Recorder(lambda: status(next(times)))
-    for _ in range(3 * module._MOST):
+def test_of_a_long_run_the_newest_samples_are_kept_and_of_older_ones_ever_fewer() -> None:
+    times = itertools.count()
+    recorder = Recorder(lambda: status(float(next(times))))
+    for _ in range(50_000):
         recorder.sample()
     samples = [sample.at for sample in recorder.samples]
-    assert len(samples) <= module._MOST
-    assert samples[0] == 0
+    assert len(samples) < 2100
     assert samples == sorted(samples)
+    assert samples[0] == 0
+    assert samples[-100:] == list(range(49_900, 50_000))
+    gaps = [later - earlier for earlier, later in itertools.pairwise(samples)]
+    assert all(gap <= max(1, (50_000 - at) / 8) for gap, at in zip(gaps, samples, strict=False))

@@ -73,6 +73,18 @@ class Shell:
         self.desk.commit(self.desk.manager.ticked)
         self.desk.tick(2)
 
+    def settle(self) -> None:
+        """Whatever is announced takes effect, is committed and backed up."""
+        for _ in range(3):
+            self.desk.acknowledge()
+            self.desk.tick(2)
+            ticked = self.desk.manager.ticked
+            for instance in [i for i in self.desk.manager.placement if i.operator == "sum"]:
+                self.desk.back_up(instance, ticked)
+            self.desk.commit(ticked)
+            self.desk.tick(1)
+            self.on_commit()
+
     def rounds(self, seconds: float, every: float = 0.05) -> None:
         """What the coordinator does in so many seconds."""
         for _ in range(round(seconds / every)):

@@ -1,0 +1,61 @@
+"""A ring keeps the newest of what happens as long as a run lasts, and counts all of it."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Ring(Generic[T]):
+    """Keeps the newest items, up to `most` in total size; at least the last one. For any thread.
+
+    >>> ring = Ring[str](3)
+    >>> for word in "abcde":
+    ...     ring.append(word)
+    >>> list(ring), ring.total, ring.dropped
+    (['c', 'd', 'e'], 5, 2)
+    """
+
+    def __init__(self, most: int, size: Callable[[T], int] = lambda _: 1) -> None:
+        self._most, self._size = most, size
+        self._items: deque[tuple[T, int]] = deque()
+        self._kept = 0  #: size of all items that are there
+        self._dropped = 0
+        self._lock = threading.Lock()
+
+    def append(self, item: T) -> None:
+        with self._lock:
+            self._items.append((item, self._size(item)))
+            self._kept += self._items[-1][1]
+            while self._kept > self._most and len(self._items) > 1:
+                self._kept -= self._items.popleft()[1]
+                self._dropped += 1
+
+    def numbered(self, number: int) -> T | None:
+        """Of all that there ever were, from 0 on; None if it is not kept any more."""
+        with self._lock:
+            at = number - self._dropped
+            return self._items[at][0] if 0 <= at < len(self._items) else None
+
+    @property
+    def total(self) -> int:
+        """How many there ever were."""
+        with self._lock:
+            return self._dropped + len(self._items)
+
+    @property
+    def dropped(self) -> int:
+        """How many of these are not kept any more."""
+        return self._dropped
+
+    def __iter__(self) -> Iterator[T]:
+        """Those that are kept now, oldest first."""
+        with self._lock:
+            return iter([item for item, _ in self._items])
+
+    def __len__(self) -> int:
+        return len(self._items)

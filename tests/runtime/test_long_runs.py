@@ -1,0 +1,210 @@
+"""Runs that last: what is remembered of them stays within bounds, and what others rely on stays right."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.decision import Decision
+from policies.settings import Mechanism
+from seep.runtime import driver
+from seep.runtime.coordinator import RecoveryChanges
+from seep.runtime.driver import ManagerProcess
+from seep.runtime.events import Events, Happening
+from seep.runtime.fading_series import FadingSeries
+from seep.runtime.options import RunOptions
+from seep.runtime.ring import Ring
+from seep.runtime.security import Security
+from seep.spark.process import Process
+from tests.runtime.counting import counting
+from tests.runtime.test_scaling import Shell
+from tests.waiting import eventually
+
+# -- rings ------------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 10), st.lists(st.integers(1, 20)))
+def test_a_ring_keeps_the_newest_that_fit_and_counts_all(most: int, sizes: list[int]) -> None:
+    ring = Ring[int](most, lambda size: size)
+    for size in sizes:
+        ring.append(size)
+    kept = list(ring)
+    assert kept == sizes[len(sizes) - len(kept) :]
+    assert sum(kept) <= most or len(kept) == 1
+    assert ring.total == len(sizes) == ring.dropped + len(ring)
+    left_out = sizes[: len(sizes) - len(kept)]
+    assert not left_out or sum(kept) + left_out[-1] > most, "and no fewer than fit"
+    found = [ring.numbered(number) for number in range(-1, len(sizes) + 1)]
+    assert found == [None, *(None for _ in left_out), *kept, None]
+
+
+@given(st.integers(2, 9), st.integers(2, 6), st.integers(0, 2000))
+def test_a_fading_series_keeps_its_ends_and_stays_small(room: int, levels: int, count: int) -> None:
+    series = FadingSeries[int](room, levels)
+    for number in range(count):
+        series.append(number)
+    kept = list(series)
+    assert kept == sorted(set(kept))
+    assert len(kept) <= room * levels + levels
+    if count:
+        assert kept[0] == 0
+        newest = min(count, room - 1)
+        assert kept[-newest:] == list(range(count - newest, count))
+
+
+# -- events -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_happens_often_does_not_drive_out_what_happens_once() -> None:
+    events = Events(most=100)
+    events.add("finished", detail="at epoch 1")
+    for number in range(50_000):
+        events.add(("move announced", "move complete")[number % 2], detail=str(number))
+    assert [event.detail for event in events.of("finished")] == ["at epoch 1"]
+    assert len(events) == 201
+    assert events.totals == {"finished": 1, "move announced": 25_000, "move complete": 25_000}
+    newest = [event.detail for event in events]
+    assert newest == ["at epoch 1", *map(str, range(49_800, 50_000))], "in the order in which they happened"
+    assert [event.detail for event in events.of("move complete")] == [str(n) for n in range(49_801, 50_000, 2)]
+
+
+def test_who_listens_hears_of_all_events_though_few_are_kept() -> None:
+    events, heard = Events(most=10), deque[Happening]()
+    events.listen(heard.append)
+    for _ in range(1000):
+        events.add("persisted")
+    assert len(heard) == 1000
+
+
+def test_events_of_many_threads_are_all_counted_while_others_read_them() -> None:
+    events, over = Events(most=50), threading.Event()
+
+    def read() -> int:
+        looks = 0
+        while not over.is_set():
+            assert len(list(events)) <= 100
+            events.of("a", "b")
+            looks += 1
+        return looks
+
+    with _switching_often(), ThreadPoolExecutor(4) as threads:
+        reader = threads.submit(read)
+        writers = [threads.submit(lambda kind=kind: [events.add(kind) for _ in range(3000)]) for kind in "aab"]  # type: ignore[misc]
+        for writer in writers:
+            writer.result(60)
+        over.set()
+        assert reader.result(60)
+    assert events.totals == {"a": 6000, "b": 3000}
+
+
+def test_the_recoveries_of_a_long_run_are_bounded_and_none_seems_to_go_on_for_ever() -> None:
+    recoveries = RecoveryChanges()
+    for number in range(20_000):
+        instance = f"counter[{number % 7}]"
+        recoveries.hear(Happening("rebound", float(number), "counter", instance))
+        recoveries.hear(Happening("recovered", number + 0.5, "counter", instance))
+    found = list(recoveries)
+    assert len(found) < 1000
+    assert found[-1].done == 19_999.5
+    assert all(change.done is not None for change in found)
+
+
+# -- migrations and scalings ------------------------------------------------------------------------------------------
+
+
+def test_of_thousands_of_scalings_the_newest_are_kept_and_all_are_counted() -> None:
+    shell = Shell(lead=0)
+    shell.scalings.settings = shell.scalings.settings.model_copy(update={"mechanism": Mechanism.HANDOVER})
+    shell.scalings._changes = Ring(100)
+    shell.migrations._over = Ring(200, lambda migration: 1 + migration.slots)
+    for number in range(400):
+        shell.scalings.open(Decision("pass", 2 - number % 2, "to and fro"))
+        shell.scalings.round()
+        shell.migrations.round()
+        shell.settle()
+        shell.clock += 3.0  # nobody reports what was handed over
+        shell.migrations.round()
+        shell.scalings.round()
+    assert shell.events.totals["scaled out"] == shell.events.totals["scaled in"] == 200
+    assert len(shell.events) < 3_000
+    assert len(shell.scalings.changes) == 100
+    assert all(change.done is not None for change in shell.scalings.changes)
+    assert shell.migrations.total == 400
+    progress = shell.migrations.progress()
+    assert 0 < len(progress) <= 200
+    assert len(shell.migrations.to_json()) == len(progress)
+
+
+# -- nodes ------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _switching_often() -> Iterator[None]:
+    """Threads take turns far more often, so that what is not safe fails soon."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+@contextmanager
+def managing() -> Iterator[ManagerProcess]:
+    process = ManagerProcess(counting().compile(), RunOptions(), "127.0.0.1", "127.0.0.1", Security.open(), "test")
+    try:
+        yield process
+    finally:
+        process.close()
+        process.close_port()
+
+
+def register(process: ManagerProcess, number: int) -> str:
+    here = Process.this()
+    body = {
+        "order": f"order {number}",
+        "process": [here.place, here.pid, here.started],
+        "address": ["127.0.0.1", 1],
+        "directory": f"/tmp/no such directory {number}",
+    }
+    return str(process.on_call("?", "register", body)["name"])
+
+
+def test_nodes_register_on_many_threads_while_others_go_through_those_that_are_there() -> None:
+    with managing() as process, _switching_often(), ThreadPoolExecutor(6) as threads:
+        over = threading.Event()
+
+        def look() -> int:
+            looks = 0
+            while not over.is_set():
+                process.knows("no such order")
+                process.task_ended("no such order", "nobody")
+                assert all(record.name == name for name, record in process.nodes.items())
+                looks += 1
+            return looks
+
+        looking = [threads.submit(look) for _ in range(2)]
+        names = list(threads.map(lambda number: register(process, number), range(400)))
+        over.set()
+        assert all(each.result(60) for each in looking)
+        assert len(set(names)) == 400
+        assert set(process.nodes) == set(names)
+
+
+def test_of_nodes_that_were_lost_only_the_last_ones_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "_LOST", 10)
+    with managing() as process:
+        names = [register(process, number) for number in range(30)]
+        for name in names:  # nobody listens at their addresses
+            process.ask(lambda _, name=name: process._join(name))  # type: ignore[misc]
+        assert eventually(lambda: process.events.totals.get("node lost") == 30 and len(process.nodes) == 10)
+        assert process.nodes.keys() == process._joined
+        assert process.nodes.keys() <= set(names)

@@ -108,7 +108,12 @@ def summary_lines(report: Mapping[str, Any]) -> Iterator[str]:
             f"latency up to {figures.time(scaling['latency_peak'])}"
         )
     yield f"{figures.of(len(summary['vms']), 'VM')} for {summary['vm_seconds']:,.0f} s together"
-    yield from (f"{name}: {count:,}" for name, count in summary["counters"].items() if count)
+    yield from (f"{name}: {_bound(summary)}{count:,}" for name, count in summary["counters"].items() if count)
+
+
+def _bound(summary: Mapping[str, Any]) -> str:
+    """Reports of earlier releases do not say what their counters are."""
+    return "" if summary.get("counters_exact", True) else "at least "
 
 
 def _breakdown(recovery: Mapping[str, Any]) -> str:

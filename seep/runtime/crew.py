@@ -95,7 +95,9 @@ class Crew:
 
     def _used(self) -> Set[str]:
         """While nothing runs yet, nodes are kept by being wanted; when all is over, none is used."""
-        return frozenset() if self._ending else self._process.ask(lambda manager: manager.used_nodes())
+        if self._ending:
+            return frozenset()
+        return self._process.ask(lambda manager: manager.used_nodes() | self._process.silent_nodes())
 
     def _tell(self, note: Note) -> None:
         if self._ending and not self._giving_back:

@@ -15,17 +15,18 @@ from typing import Any, TypeVar
 from policies.backup import BackupStrategy
 from primitives.errors import EnvironmentFault, InternalError, SeepError, UserError
 from primitives.graph import InstanceId, Kind
-from seep.protocol.core import ManagerSettings
+from seep.protocol.core import ManagerSettings, Phase
 from seep.protocol.courier import Frame
 from seep.protocol.cuts import Beginning, Cut, CutAbandoned, CutComplete
 from seep.protocol.effects import Effect, Event, Finished, LogOffsets, Post, StateLost
 from seep.protocol.manager import Manager
-from seep.protocol.messages import Committed, Data, Fenced, StateMoved
+from seep.protocol.messages import Committed, Data, Fenced, StateMoved, StopInstance
 from seep.protocol.view import MANAGER, STORAGE, Incarnation
 from seep.query.program import Program
 from seep.runtime.backups import StorageHolder, stored_backups
 from seep.runtime.checkpoint_clock import CheckpointClock
 from seep.runtime.chronicle import Chronicle
+from seep.runtime.comparison import identity_of
 from seep.runtime.desk import Desk
 from seep.runtime.detector import SILENT, Detector
 from seep.runtime.events import Events
@@ -39,6 +40,7 @@ from seep.runtime.readings import Readings
 from seep.runtime.report import Commits
 from seep.runtime.security import Security
 from seep.runtime.stores import DriverStores
+from seep.runtime.tally import LastWords
 from seep.spark.process import Process
 
 T = TypeVar("T")
@@ -95,6 +97,8 @@ class ManagerProcess:
         self.positions: dict[str, dict[int, Any]] = {o: dict(read.get(o, {})) for o in program.sources}
         self.counted: frozenset[str] = frozenset()  #: operators whose rows are counted by slot
         self.failure: SeepError | None = None
+        self._last_words = LastWords(options.patience)
+        self._is_ending = False  #: nothing more is begun: the last words of the nodes are awaited
         self.ended = threading.Event()
         #: told of a node that has registered, that has joined, and that was given up (for its silence: True)
         self.on_registered: Callable[[NodeRecord], None] = lambda _: None
@@ -176,13 +180,11 @@ class ManagerProcess:
 
     def halt(self) -> None:
         """Ends the run as it stands."""
-        if not self.ended.is_set():
-            self.events.add("halted", detail="as somebody asked for")
-            self.ended.set()
+        self.ask(lambda _: self._halt())
 
     def fail(self, failure: SeepError) -> None:
         """The run cannot go on."""
-        if self.failure is None and not self.ended.is_set():
+        if self.failure is None and not self._is_ending and not self.ended.is_set():
             self.failure = failure
             self.events.add("failed", detail=str(failure))
             self.ended.set()
@@ -223,6 +225,10 @@ class ManagerProcess:
     def sight(self, warm_nodes: int) -> Sight:
         """What an observer is shown."""
         return self.ask(lambda manager: self._readings.sight(manager, warm_nodes))
+
+    def silent_nodes(self) -> frozenset[str]:
+        """Nodes that still have to say the last word of something that has ended there."""
+        return self._last_words.nodes
 
     def committed(self) -> int:
         """All sinks have committed this epoch; for the manager's thread."""
@@ -343,7 +349,7 @@ class ManagerProcess:
 
     def _pulse(self, now: float) -> None:
         """Opens the next epoch; if the window does not allow it now, the next commit does."""
-        if self.ended.is_set():
+        if self._is_ending or self.ended.is_set():
             return
         before = self.manager.ticked
         self._perform(self.manager.pulse())
@@ -355,6 +361,9 @@ class ManagerProcess:
     def _watch(self, now: float) -> None:
         for node, why in self._detector.lost(now):
             self._lose(node, why)
+        if self._last_words.overdue(now):
+            self.metrics.tally.unheard()
+        self._end_when_heard()
 
     def _on_letter(self, peer: str, body: Any) -> None:
         self._detector.heard(peer, time.monotonic())
@@ -371,6 +380,16 @@ class ManagerProcess:
         match word:
             case {"ready": _}:
                 self._join(peer)
+            case {"left": last_word}:
+                if peer in self.manager.nodes:
+                    self.metrics.left(peer, last_word, time.monotonic())
+                self._last_words.heard(identity_of(last_word))
+                self._end_when_heard()
+            case {"last word": report}:
+                if peer in self.manager.nodes:
+                    self.metrics.take(peer, report, time.monotonic())
+                self._last_words.heard(peer)
+                self._end_when_heard()
             case {"failed": failure}:
                 if peer in self.manager.nodes:
                     self.fail(failure_from_json(failure))
@@ -413,7 +432,7 @@ class ManagerProcess:
 
     def _lose(self, name: str, why: str) -> None:
         self._chronicle.given_up(name, why, self.manager.placement, self.manager.ticked)
-        self.metrics.drop(name)
+        self._count_lost(name)
         self._perform(self.manager.node_lost(name))
         for node in self.manager.nodes:
             self._peers.post(node, 0, {"gone": [name]})
@@ -434,6 +453,48 @@ class ManagerProcess:
         if record.process.is_local:
             threading.Thread(target=shutil.rmtree, args=(record.directory, True), daemon=True).start()
 
+    def _count_lost(self, name: str) -> None:
+        """What the instances on a lost node have counted, as far as no other one counts it again."""
+        is_replayed = self.manager.phase is Phase.RUNNING
+        for instance in self.manager.roster.living_on(name):
+            up_to = self._kept_up_to(instance) if is_replayed else None
+            self.metrics.lost(self.manager.roster.incarnation(instance), up_to)
+        if self._last_words.lost(name):
+            self.metrics.tally.unheard()
+        self.metrics.drop(name)
+
+    def _kept_up_to(self, instance: InstanceId) -> int:
+        """The last epoch that whoever replaces an instance does not process again."""
+        safe = self.manager.safe
+        return min(safe.of(instance), safe.trimmed[instance])
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def _halt(self) -> None:
+        if not self._is_ending and not self.ended.is_set():
+            self.events.add("halted", detail="as somebody asked for")
+            self._await_last_words()
+
+    def _await_last_words(self) -> None:
+        """The run is over when all nodes that host anything have said what came of it, or are late with that."""
+        self._is_ending = True
+        for node in {seat.node for seat in self.manager.placement.values()} & self.manager.nodes.keys():
+            self._last_words.expect(node, node, time.monotonic())
+            self._peers.post(node, 0, {"last word": True})
+        self._end_when_heard()
+
+    def _end_when_heard(self) -> None:
+        if self._is_ending and not self._last_words.nodes:
+            self.ended.set()
+
+    def _note_stopped(self, node: str, identity: Incarnation) -> None:
+        """An instance is told to stop: it says its last word, or another one counts again what it has counted."""
+        seat = self.manager.placement.get(identity.instance)
+        if seat is not None and seat.incarnation > identity.number:
+            self.metrics.lost(identity, self._kept_up_to(identity.instance))
+        else:
+            self._last_words.expect(identity, node, time.monotonic())
+
     def _note_commit(self) -> None:
         committed, before = self.committed(), self.commits.epoch
         self.commits.note(committed, self.events.now)
@@ -449,6 +510,8 @@ class ManagerProcess:
                 case Post(to, body) if to == STORAGE:
                     self._ask_storage(body)
                 case Post(to, body):
+                    if isinstance(body, StopInstance):
+                        self._note_stopped(to, body.identity)
                     self._peers.post(to, 0, body)
                 case LogOffsets(source, _, positions):
                     self.positions[source.operator].update(positions)
@@ -456,7 +519,7 @@ class ManagerProcess:
                     self._chronicle.tell(effect, self.manager.placement)
                 case Finished(epoch):
                     self.events.add("finished", detail=f"at epoch {epoch}")
-                    self.ended.set()
+                    self._await_last_words()
                 case CutComplete(cut):
                     self.on_cut(cut, effect)
                 case CutAbandoned(cut, why):

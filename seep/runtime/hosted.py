@@ -68,6 +68,10 @@ class Surface(Protocol):
         """A machine cannot go on."""
         ...
 
+    def left(self, hosted: HostedInstance) -> None:
+        """An instance has come to its end, and does nothing any more."""
+        ...
+
 
 class HostedInstance:
     """An instance as its node calls it; answers nothing, for all that it has to say it does on its own thread.
@@ -138,12 +142,14 @@ class HostedInstance:
     def status(self) -> dict[str, Any]:
         """What is told of it to the manager, now and then; read without a lock, so approximate."""
         outbox, processed = self.instance.outbox, self.instance.processed  # before the meter: it knows of all up to it
-        return self.meter.to_json() | {
+        metered = self.meter.to_json()
+        return metered | {
             "operator": self.me.instance.operator,
             "index": self.me.instance.index,
             "incarnation": self.me.number,
             "phase": self.instance.phase.value,
             "epoch": processed,
+            "counted": self.instance.processed + 1,  # after the meter: it knows of nothing beyond
             "waiting": len(self._mailbox),
             "outbox_bytes": outbox.nbytes,
             "unsent": outbox.last - min(self._cursors(), default=outbox.last),
@@ -172,6 +178,7 @@ class HostedInstance:
             self._node.failed(self.me, self.instance.processed + 1, reason)
         finally:
             self._close()
+            self._node.left(self)
 
     def _look_closer(self, now: float) -> None:
         """Now and then: what costs more to know. State that takes long to be sized is sized less often."""

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from primitives.graph import InstanceId
+from seep.protocol.view import Incarnation
 from seep.runtime.comparison import NodeReport, compared, identity_of
 from seep.runtime.histogram import Histogram
 from seep.runtime.meter import Handed
 from seep.runtime.slot_counts import SlotCounts
+from seep.runtime.tally import Tally
 
 #: Seconds that the percentiles of "now" are taken from; or so many latencies, if there is none in that time.
 _RECENT, _FEW = 5.0, 10
@@ -95,9 +97,13 @@ class Metrics:
     slots: SlotCounts = field(init=False)
     #: node -> its last report
     nodes: dict[str, NodeReport] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
     #: node -> rows per second that go into each of its instances
     _rates: dict[str, dict[InstanceId, float]] = field(default_factory=dict)
-    _instances: dict[str, _Last] = field(default_factory=dict)
+    #: those that their nodes have last told of, and no others
+    _instances: dict[Incarnation, _Last] = field(default_factory=dict)
+    #: rows that sources have read which have left
+    _read_before: int = 0
     #: (operator, epoch) -> what was handed over
     _handed: dict[tuple[str, int], Handed] = field(default_factory=dict)
     #: (when heard, latency) of committed epochs
@@ -111,29 +117,54 @@ class Metrics:
         self.slots = SlotCounts(slot_bits)
 
     def take(self, node: str, report: Mapping[str, Any], now: float) -> None:
-        """A node's report."""
+        """A node's report: from now on it hosts the instances that are in it."""
         since = list(compared(node, self.nodes.get(node, {}), report))
         used = {each.instance: each.utilisation for each in since}
         before = self._rates.get(node, {})
         self._rates[node] = {each.instance: _smoothed(before.get(each.instance), each.rows_in) for each in since}
         self.nodes[node] = report
+        self._forget(node)
         for each in report["instances"]:
             identity = identity_of(each)
-            last = _Last(node, identity.instance, each, used.get(identity.instance, 0.0))
-            self._instances[str(identity)] = last
-            self._note_handed(each["operator"], each["handed"])
-            if "slots" in each:
-                self.slots.take(identity, each["slots"], report["cores"])
-            self._latencies.extend((now, latency) for latency in each["latencies"])
-            self.histogram.add(np.asarray(each["latencies"]))
+            if not self.tally.has_left(identity):
+                last = _Last(node, identity.instance, each, used.get(identity.instance, 0.0))
+                self._instances[identity] = last
+                self._note(identity, each, report["cores"], now)
         self._progress.append((now, self.rows_read))
 
+    def left(self, node: str, last_word: Mapping[str, Any], now: float) -> None:
+        """What an instance says that its node has ended as it was told to."""
+        identity = identity_of(last_word)
+        if self.tally.has_left(identity):
+            return
+        self._note(identity, last_word, self.nodes.get(node, {}).get("cores") or 1.0, now)
+        self.tally.left(identity)
+        self._instances.pop(identity, None)
+        self._read_before += last_word["rows_out"] if identity.instance.operator in self.sources else 0
+
+    def lost(self, identity: Incarnation, up_to: int | None) -> None:
+        """An instance is gone without a last word; epochs after `up_to` are processed again by another."""
+        self.tally.lost(identity, up_to)
+        self._instances.pop(identity, None)
+
     def drop(self, node: str) -> None:
-        """The node is gone; what its sources have read stays counted."""
+        """The node is gone."""
         self.nodes.pop(node, None)
         self._rates.pop(node, None)
-        for name in [name for name, last in self._instances.items() if last.node == node]:
-            self._instances.pop(name)
+        self._forget(node)
+
+    def _forget(self, node: str) -> None:
+        for identity in [identity for identity, last in self._instances.items() if last.node == node]:
+            self._instances.pop(identity)
+
+    def _note(self, identity: Incarnation, told: Mapping[str, Any], cores: float, now: float) -> None:
+        """What is told once, and what was counted so far."""
+        self.tally.note(identity, told["counted"], told["counters"])
+        self._note_handed(told["operator"], told["handed"])
+        if "slots" in told:
+            self.slots.take(identity, told["slots"], cores)
+        self._latencies.extend((now, latency) for latency in told["latencies"])
+        self.histogram.add(np.asarray(told["latencies"]))
 
     def _note_handed(self, operator: str, handed: list[list[int]]) -> None:
         for part in handed:
@@ -153,9 +184,8 @@ class Metrics:
 
     @property
     def rows_read(self) -> int:
-        return sum(
-            last.report["rows_out"] for last in self._instances.values() if last.report["operator"] in self.sources
-        )
+        read = (last.report["rows_out"] for last in self._instances.values() if last.instance.operator in self.sources)
+        return self._read_before + sum(map(int, read))
 
     def rate(self, now: float, seconds: float = 3.0) -> float:
         """Rows read per second, over the last seconds."""
@@ -193,15 +223,8 @@ class Metrics:
         return [{"at": n * every, "epochs": len(of), **percentiles(of)} for n, of in sorted(stretches.items())]
 
     def instances(self) -> tuple[InstanceStatus, ...]:
-        return tuple(_status(name, last) for name, last in sorted(self._instances.items()))
-
-    def counters(self) -> dict[str, int]:
-        """All that operators count, summed."""
-        total: dict[str, int] = {}
-        for last in self._instances.values():
-            for name, count in last.report["counters"].items():
-                total[name] = total.get(name, 0) + int(count)
-        return total
+        """Those that live."""
+        return tuple(sorted((_status(str(who), last) for who, last in self._instances.items()), key=lambda s: s.name))
 
 
 def _smoothed(before: float | None, now: float) -> float:

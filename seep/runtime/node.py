@@ -95,6 +95,7 @@ class NodeProcess:
         self._program = program
         self._settings = settings
         self._lock = threading.RLock()  #: guards the node machine
+        self._reporting = threading.Lock()  #: what meters tell once is told to one thread at a time
         self._meters: dict[Incarnation, Meter] = {}
         self._ended = threading.Event()
         self._alone_since: float | None = None
@@ -212,6 +213,8 @@ class NodeProcess:
             self._intake.on_news(*order["pushed"])
         for name in order.get("gone", ()):
             self._peers.forget(name)
+        if "last word" in order:
+            self._tell({"last word": self._report()})
         if "end" in order:
             self._ended.set()
 
@@ -286,6 +289,13 @@ class NodeProcess:
 
     def failed(self, instance: Incarnation | None, epoch: int, reason: BaseException) -> None:
         self._tell({"failed": failure_to_json(self.name, instance, epoch, reason)})
+
+    def left(self, hosted: HostedInstance) -> None:
+        """The last word of an instance that was told to stop; none of those that end with the node."""
+        if not self._ended.is_set():
+            with self._reporting:
+                last_word = hosted.status()
+            self._tell({"left": last_word})
 
     def _perform_all(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -364,13 +374,14 @@ class NodeProcess:
         self._tell({"notice": seconds})
 
     def _report(self) -> dict[str, Any]:
-        return {
-            "at": time.monotonic(),
-            "cpu": self._share.paid(),
-            "cores": self._share.cores,
-            "memory": self._settings.vm.memory,
-            "instances": [hosted.status() for hosted in self._hosted()],
-        }
+        with self._reporting:
+            return {
+                "at": time.monotonic(),
+                "cpu": self._share.paid(),
+                "cores": self._share.cores,
+                "memory": self._settings.vm.memory,
+                "instances": [hosted.status() for hosted in self._hosted()],
+            }
 
     def _leave_if_alone(self) -> None:
         """A node whose manager is gone is of no use to anybody."""

@@ -88,6 +88,7 @@ def make_report(
     latencies: Mapping[str, Any] | None = None,
     epochs: int | None = None,
     counters: Mapping[str, int] | None = None,
+    counters_exact: bool = False,
     vm_seconds: Mapping[str, float] | None = None,
     migrations: Sequence[Mapping[str, Any]] = (),
     totals: Mapping[str, Any] | None = None,
@@ -100,7 +101,7 @@ def make_report(
     the older they are; `totals` has how many events there ever were, by kind, and how many migrations.
 
     `rows` were read by the sources; `latency` is that of the whole run; `largest_gap` is between two commits; `epochs`
-    were committed, those of the last sample if not given.
+    were committed, those of the last sample if not given. `counters` are lower bounds unless they are said to be exact.
     """
     happened = list(events)
     last = samples[-1].at if samples else 0.0
@@ -122,6 +123,7 @@ def make_report(
             "vm_seconds": sum((vm_seconds or {}).values()),
             "vms": dict(vm_seconds or {}),
             "counters": dict(counters or {}),
+            "counters_exact": counters_exact,
             "failure": None if failure is None else {"kind": _kind(failure), "text": str(failure)},
         },
         "latencies": dict(latencies or {}),

@@ -247,7 +247,8 @@ class Run:
     def report(self) -> dict[str, Any]:
         """Events, time series and a summary, as plain data; while the run lasts and after it."""
         metrics = self._manager.metrics
-        latency, counters = self._manager.ask(lambda _: (percentiles(metrics.latencies()), metrics.counters()))
+        latency = self._manager.ask(lambda _: percentiles(metrics.latencies()))
+        counters, is_exact = self._manager.ask(lambda _: (metrics.tally.total(), metrics.tally.is_exact))
         begin = time.monotonic() - self.events.now
         latencies = self._manager.ask(
             lambda _: {"histogram": metrics.histogram.to_json(), "timeline": metrics.timeline(begin)}
@@ -262,6 +263,7 @@ class Run:
             largest_gap=self._manager.commits.largest_gap,
             epochs=self._manager.commits.epoch,
             counters=counters,
+            counters_exact=is_exact and self.finished and self._manager.ended.is_set(),
             vm_seconds=self._crew.pool.vm_seconds(),
             migrations=self._coordinator.migrations.to_json(),
             totals={"events": self.events.totals, "migrations": self._coordinator.migrations.total},

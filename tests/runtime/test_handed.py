@@ -14,7 +14,14 @@ from seep.runtime.metrics import Metrics
 
 def report(meter: Meter, index: int = 0, epoch: int = 0) -> dict[str, Any]:
     """What a node with one instance of `counter` reports."""
-    instance = {"operator": "counter", "index": index, "incarnation": 0, "phase": "running", "epoch": epoch}
+    instance = {
+        "operator": "counter",
+        "index": index,
+        "incarnation": 0,
+        "phase": "running",
+        "epoch": epoch,
+        "counted": epoch + 1,
+    }
     queues = {"waiting": 0, "outbox_bytes": 0, "unsent": 0}
     return {"at": 1.0, "cpu": 0.0, "cores": None, "memory": None, "instances": [meter.to_json() | instance | queues]}
 

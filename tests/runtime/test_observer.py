@@ -27,6 +27,7 @@ def instance(operator: str = "counter", incarnation: int = 0, **more: Any) -> di
         "state_bytes": 0,
         "phase": "running",
         "epoch": 0,
+        "counted": 1,
         "latencies": [],
         "handed": [],
         "counters": {},

@@ -41,6 +41,7 @@ def test_the_summary_counts_from_the_first_sample_to_the_end_of_the_run() -> Non
         "vm_seconds": 0,
         "vms": {},
         "counters": {},
+        "counters_exact": False,
         "failure": None,
     }
 

@@ -343,7 +343,15 @@ def test_the_heaviest_keys_are_known_by_slot() -> None:
 
 def report(at: float, *rows: int, **more: Any) -> dict[str, Any]:
     zero = {"cpu": 0.0, "busy": 0.0, "stolen": 0.0, "rows_out": 0, "waiting": 0, "unsent": 0, "incarnation": 0}
-    rest = {"outbox_bytes": 0, "state_bytes": 0, "epoch": 0, "latencies": [], "handed": [], "counters": {}}
+    rest = {
+        "outbox_bytes": 0,
+        "state_bytes": 0,
+        "epoch": 0,
+        "counted": 1,
+        "latencies": [],
+        "handed": [],
+        "counters": {},
+    }
     instances = [
         {"operator": "counter", "index": index, "rows_in": each} | zero | rest | more for index, each in enumerate(rows)
     ]

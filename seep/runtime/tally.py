@@ -1,0 +1,121 @@
+"""Tally: what the instances of a run have counted, those that are gone too, and whose last word is still to come."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from seep.protocol.view import Incarnation
+
+#: Of a live instance, how many of its latest different counts are kept.
+_HISTORY = 128
+#: Instances that have left are remembered so long that no report from before can still be on its way.
+_REMEMBERED = 1024
+
+
+@dataclass(slots=True)
+class Tally:
+    """Adds up counters by name, each row at most once; a lower bound from the first loss on.
+
+    An instance that leaves says how much it has counted. One that is lost does not, and another one counts again what
+    it processes again; so of the lost one only counts from before that are added.
+
+    >>> from primitives.graph import InstanceId
+    >>> tally, first = Tally(), Incarnation(InstanceId("counter", 0), 0)
+    >>> tally.note(first, 7, {"late": 2}), tally.note(first, 9, {"late": 5})
+    (None, None)
+    >>> tally.total(), tally.is_exact
+    ({'late': 5}, True)
+    >>> tally.lost(first, 8)  # its successor processes all epochs from 9 on
+    >>> tally.total(), tally.is_exact
+    ({'late': 2}, False)
+    """
+
+    is_exact: bool = True  #: no instance was lost, and none that left kept its last word to itself
+    _gone: Counter[str] = field(default_factory=Counter)
+    #: of live instances: up to which epoch was counted at most, and what; oldest first
+    _live: dict[Incarnation, list[tuple[int, dict[str, int]]]] = field(default_factory=dict)
+    _left: deque[Incarnation] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+
+    def has_left(self, who: Incarnation) -> bool:
+        """Whether it was heard for the last time."""
+        return who in self._left
+
+    def note(self, who: Incarnation, epoch: int, counters: Mapping[str, int]) -> None:
+        """What a live instance has counted, all of it in epochs up to this one."""
+        history = self._live.setdefault(who, [])
+        if history and history[-1][1] == counters:
+            return
+        history.append((epoch, {name: int(count) for name, count in counters.items()}))
+        if len(history) > _HISTORY:
+            history[: _HISTORY // 2] = history[: _HISTORY // 2 : 2]
+
+    def left(self, who: Incarnation) -> None:
+        """What was noted of it last was its last word."""
+        self._leave(who, None)
+
+    def lost(self, who: Incarnation, up_to: int | None) -> None:
+        """It is gone without a last word; epochs after `up_to`, if that is given, are processed again by another."""
+        if not self.has_left(who):
+            self.is_exact = False
+            self._leave(who, up_to)
+
+    def unheard(self) -> None:
+        """The last word of somebody has not come in time."""
+        self.is_exact = False
+
+    def total(self) -> dict[str, int]:
+        """All counters, added up."""
+        total = Counter(self._gone)
+        for history in self._live.values():
+            total.update(history[-1][1])
+        return dict(total)
+
+    def _leave(self, who: Incarnation, up_to: int | None) -> None:
+        known = [counts for epoch, counts in self._live.pop(who, ()) if up_to is None or epoch <= up_to]
+        if known:
+            self._gone.update(known[-1])
+        self._left.append(who)
+
+
+@dataclass(slots=True)
+class LastWords:
+    """Who has yet to say its last word: instances that were told to stop, and at the end all nodes; until a deadline.
+
+    >>> words = LastWords(patience=3.0)
+    >>> words.expect("n1", "n1", 10.0), words.expect("n2", "n2", 11.0)
+    (None, None)
+    >>> words.heard("n1"), words.overdue(12.0), words.overdue(14.5), words.nodes
+    (None, [], ['n2'], frozenset())
+    """
+
+    patience: float  #: seconds
+    #: who -> the node that it is on, and when it is too late
+    _awaited: dict[str | Incarnation, tuple[str, float]] = field(default_factory=dict)
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """Nodes that have something to say."""
+        return frozenset(node for node, _ in self._awaited.values())
+
+    def expect(self, who: str | Incarnation, node: str, now: float) -> None:
+        """A node, or an instance on it, was asked for its last word."""
+        self._awaited[who] = (node, now + self.patience)
+
+    def heard(self, who: str | Incarnation) -> None:
+        """It has said it."""
+        self._awaited.pop(who, None)
+
+    def lost(self, node: str) -> list[str | Incarnation]:
+        """The node is gone: whose last word will not come any more."""
+        return self._drop([who for who, (where, _) in self._awaited.items() if where == node])
+
+    def overdue(self, now: float) -> list[str | Incarnation]:
+        """Who has let the deadline pass, and is not awaited any more."""
+        return self._drop([who for who, (_, deadline) in self._awaited.items() if now > deadline])
+
+    def _drop(self, those: list[str | Incarnation]) -> list[str | Incarnation]:
+        for who in those:
+            del self._awaited[who]
+        return those

@@ -15,7 +15,7 @@ class InstanceReport:
     instance: InstanceId
     node: str
     #: user + system CPU time of its part of its node's process, over what the node could have had: its CPU share, or
-    #: less where other processes held the cores (stolen time); 1 is all of it
+    #: less where other processes held the cores (stolen time); 1 is all of it, or more than that, as on credit
     utilisation: float
     busy: float  #: part of the interval that its thread was at work, on the CPU or waiting for disk, sink or lock
     rows_in: float  #: per second

@@ -320,14 +320,7 @@ class Pool:
             f"{missing} more VMs are needed, and max_vms is {self._settings.max_vms} ({states}): "
             "raise pool.max_vms, or lower pool.reserve or the bounds of operators"
         )
-        free = len(self.available(used))
-        short = (
-            f"{self._want} nodes are needed now, and {free} are free ({states}): the plan waits; "
-            "raise pool.size to have more of them warm"
-        )
         self._once("bound", is_bound, Note("pool exhausted", None, bound))
-        waits = self._has_been_used and self._want > free
-        self._once("waiting", waits and not is_bound, Note("pool exhausted", None, short))
 
     # -- sizes --------------------------------------------------------------------------------------------------------
 

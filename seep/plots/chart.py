@@ -13,10 +13,14 @@ Points = Sequence[tuple[float, float]]
 
 #: Colours that most people can tell apart.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f3c8d", "#666666")
+#: Dashes and gaps of one line after another: what lies below is seen through the gaps.
+DASHES = ("", "9 5", "3 4", "14 4 3 4", "5 9")
 
 _WIDTH, _HEIGHT = 880, 210
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 170, 12, 26
 _LEGEND_LINE = 16
+#: Names that the legend has room for.
+_NAMES = (_HEIGHT - _TOP) // _LEGEND_LINE
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,10 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """What is to be seen: lines by name, their points by time. `steps`: a value holds until the next one."""
+    """What is to be seen: lines by name, their points by time. `steps`: a value holds until the next one.
+
+    Lines that are the same are drawn once, and named together.
+    """
 
     title: str
     lines: Mapping[str, Points]
@@ -48,11 +55,19 @@ class Chart:
                 *self._time_ticks(),
                 *self._value_ticks(),
                 *map(self._mark, self.marks),
-                *(self._line(at, name) for at, name in enumerate(self.lines)),
-                *(self._name(at, name) for at, name in enumerate(self.lines)),
+                *(self._line(number, names) for number, names in enumerate(self._groups)),
+                *self._legend(),
                 "</svg>",
             ]
         )
+
+    @property
+    def _groups(self) -> list[list[str]]:
+        """Names of lines, those together that are the same line."""
+        groups: dict[tuple[tuple[float, float], ...], list[str]] = {}
+        for name, points in self.lines.items():
+            groups.setdefault(tuple(points), []).append(name)
+        return list(groups.values())
 
     @property
     def _time(self) -> Axis:
@@ -78,23 +93,40 @@ class Chart:
 
     def _mark(self, mark: Mark) -> str:
         x = self._time.at(mark.at)
-        line = _segment(x, _TOP, x, _HEIGHT - _BOTTOM, "mark", mark.colour)
+        line = _segment(x, _TOP, x, _HEIGHT - _BOTTOM, "mark", f' stroke="{mark.colour}"')
         return f"<g><title>{escape(mark.text)}</title>{line}</g>"
 
-    def _line(self, number: int, name: str) -> str:
+    def _line(self, number: int, names: Sequence[str]) -> str:
         time, values = self._time, self._values
-        places = [(time.at(at), values.at(value)) for at, value in self.lines[name]]
+        places = [(time.at(at), values.at(value)) for at, value in self.lines[names[0]]]
         points = " ".join(f"{x:.1f},{y:.1f}" for x, y in (_stepped(places) if self.steps else places))
-        title = f"<title>{escape(name)}</title>"
-        return f'<polyline class="line" stroke="{_colour(number)}" points="{points}">{title}</polyline>'
+        title = f"<title>{escape(', '.join(names))}</title>"
+        return f'<polyline class="line"{_stroke(number)} points="{points}">{title}</polyline>'
 
-    def _name(self, number: int, name: str) -> str:
-        x, y = _WIDTH - _RIGHT + 12, _TOP + 8 + number * _LEGEND_LINE
-        return _segment(x, y - 4, x + 14, y - 4, "line", _colour(number)) + _text(x + 20, y, name, "start")
+    def _legend(self) -> Iterator[str]:
+        """All names, those of one line below each other, as far as there is room."""
+        named = [(number, name) for number, names in enumerate(self._groups) for name in names]
+        shown = named if len(named) <= _NAMES else named[: _NAMES - 1]
+        for at, (number, name) in enumerate(shown):
+            yield from self._name(at, name, number)
+        if len(named) > len(shown):
+            yield from self._name(len(shown), f"and {len(named) - len(shown)} more", None)
+
+    def _name(self, at: int, name: str, number: int | None) -> Iterator[str]:
+        x, y = _WIDTH - _RIGHT + 12, _TOP + 8 + at * _LEGEND_LINE
+        if number is not None:
+            yield _segment(x, y - 4, x + 26, y - 4, "line", _stroke(number))
+        yield _text(x + 32, y, name, "start")
 
 
-def _colour(number: int) -> str:
-    return COLOURS[number % len(COLOURS)]
+def _stroke(number: int) -> str:
+    """What tells a line from others: its colour, and its dashes.
+
+    >>> _stroke(0), _stroke(1)
+    (' stroke="#0072b2"', ' stroke="#d55e00" stroke-dasharray="9 5"')
+    """
+    dashes = DASHES[number % len(DASHES)]
+    return f' stroke="{COLOURS[number % len(COLOURS)]}"' + (f' stroke-dasharray="{dashes}"' if dashes else "")
 
 
 def _stepped(places: Points) -> Iterator[tuple[float, float]]:
@@ -109,8 +141,7 @@ def _stepped(places: Points) -> Iterator[tuple[float, float]]:
         yield x, y
 
 
-def _segment(x1: float, y1: float, x2: float, y2: float, kind: str, colour: str = "") -> str:
-    stroke = f' stroke="{colour}"' if colour else ""
+def _segment(x1: float, y1: float, x2: float, y2: float, kind: str, stroke: str = "") -> str:
     return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"{stroke}/>'
 
 

@@ -31,8 +31,8 @@ def latency(samples: Samples) -> Lines:
 
 
 def instances(samples: Samples) -> Lines:
-    """How many each operator has; of those whose number changed, if any did."""
-    counts = [(each["at"], Counter(map(operator_of, each["instances"]))) for each in samples]
+    """How many each operator has, since instances were first heard of; of those whose number changed, if any did."""
+    counts = [(each["at"], Counter(map(operator_of, each["instances"]))) for each in samples if each["instances"]]
     lines: Lines = {name: [(at, count[name]) for at, count in counts] for name in _operators(samples)}
     changed = {name: points for name, points in lines.items() if len({value for _, value in points}) > 1}
     return changed or lines

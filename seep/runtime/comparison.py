@@ -16,7 +16,11 @@ NodeReport = Mapping[str, Any]
 def compared(
     name: str, before: NodeReport, now: NodeReport, slots: Mapping[InstanceId, int] | None = None
 ) -> Iterator[InstanceReport]:
-    """Of all instances that were there both times; each counts for its thread's part of what the process has used."""
+    """Of all instances that were there both times; each counts for its thread's part of what the process has used.
+
+    Utilisation is 1 at most: what a process had beyond its share (credit, or cores that nobody else wanted) is no part
+    of what the share can give.
+    """
     seconds = now["at"] - before.get("at", now["at"])
     if seconds <= 0:
         return
@@ -33,7 +37,7 @@ def compared(
         yield InstanceReport(
             instance=instance,
             node=name,
-            utilisation=whole / (could_have * seconds),
+            utilisation=min(1.0, whole / (could_have * seconds)),
             busy=(late["busy"] - early["busy"]) / seconds,
             rows_in=(late["rows_in"] - early["rows_in"]) / seconds,
             rows_out=(late["rows_out"] - early["rows_out"]) / seconds,

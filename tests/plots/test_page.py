@@ -84,7 +84,7 @@ def test_a_page_has_a_drawing_for_each_thing_that_changes_and_a_table_of_what_ha
         "VMs",
     ]
     assert list(lines(drawn["Rows per second"])) == ["read", "due"]
-    assert list(lines(drawn["Instances"])) == ["words", "counter"]
+    assert list(lines(drawn["Instances"])) == ["counter"], "the number of the others has not changed"
     assert list(lines(drawn["VMs"])) == ["used", "warm"]
     assert "<h1>words &amp; more: a run of 10.0 s</h1>" in html
     assert "<p>all answers are right</p>" in html
@@ -105,6 +105,33 @@ def test_what_happened_is_marked_at_its_time_in_every_drawing() -> None:
         assert [str(mark.findtext("title")).split(" s: ")[0] for mark in marks] == ["4.0", "4.5", "6.0"]
         at = [float(line.attrib["x1"]) for mark in marks for line in mark.iter("line")]
         assert at == sorted(at)
+
+
+def test_lines_that_are_the_same_are_drawn_once_with_all_their_names() -> None:
+    same = [(0.0, 1.0), (5.0, 2.0)]
+    drawing = ElementTree.fromstring(Chart("t", {"a": same, "b": [(0.0, 3.0)], "c": list(same)}, str).svg())
+    assert list(lines(drawing)) == ["a, c", "b"]
+    assert [text.text for text in drawing.iter("text")][-3:] == ["a", "c", "b"]
+    drawn, legend = look_of(drawing.iter("polyline")), look_of(drawing.iter("line"))
+    assert legend == [drawn[0], drawn[0], drawn[1]]
+
+
+def look_of(elements: Iterator[ElementTree.Element]) -> list[tuple[str | None, str | None]]:
+    """Colours and dashes of what is drawn as a line."""
+    lines = [each for each in elements if each.attrib["class"] == "line"]
+    return [(each.get("stroke"), each.get("stroke-dasharray")) for each in lines]
+
+
+@given(st.integers(1, 40))
+def test_no_two_lines_look_alike_and_the_legend_names_as_many_as_have_room(count: int) -> None:
+    drawing = ElementTree.fromstring(Chart("t", {f"line {n}": [(0.0, n)] for n in range(count)}, str).svg())
+    looks = look_of(drawing.iter("polyline"))
+    assert len(set(looks)) == count
+    names = [each for each in drawing.iter("text") if each.attrib["text-anchor"] == "start"]
+    left = count - sum(str(each.text).startswith("line") for each in names)
+    assert left == 0 or names[-1].text == f"and {left} more"
+    height = float(drawing.attrib["viewBox"].split()[3])
+    assert all(float(each.attrib["y"]) <= height for each in names)
 
 
 @given(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import seep
 from policies.observation import Change
@@ -16,6 +19,7 @@ from seep.runtime.events import Happening
 from seep.runtime.metrics import Metrics
 from seep.runtime.observer import Observer, Sight
 from seep.sources.position import Position
+from tests.runtime.test_share import Machine
 
 COUNTER, MAP = InstanceId("counter", 0), InstanceId("map", 0)
 
@@ -72,6 +76,27 @@ def test_a_small_share_could_be_had_though_others_were_busy() -> None:
     before = node(0.0, instance(), cores=0.2)
     (report,) = compared("n1", before, node(1.0, instance(cpu=0.1, stolen=0.5), cpu=0.1, cores=0.2))
     assert report.utilisation == pytest.approx(0.5)
+
+
+def test_credit_that_is_used_up_reads_as_all_of_the_share_and_not_as_many_times_as_much() -> None:
+    machine = Machine()
+    share = machine.share(0.1, credit=5.0)
+    reports = []
+    for seconds in (1.0, 1.0, 0.05):  # two seconds of hard work on credit, and a quiet one
+        reports.append(node(machine.now, instance(cpu=machine.used), cpu=share.paid(), cores=share.cores))
+        machine.work(seconds)
+        machine.sleep(1.0 - seconds)
+    reports.append(node(machine.now, instance(cpu=machine.used), cpu=share.paid(), cores=share.cores))
+    used = [next(compared("n1", before, now)).utilisation for before, now in pairwise(reports)]
+    assert used == [pytest.approx(1.0), pytest.approx(1.0), pytest.approx(0.5)]
+
+
+@given(st.floats(0, 9), st.floats(0, 9), st.floats(0, 9), st.floats(0.05, 4.0))
+def test_utilisation_is_between_nothing_and_all(cpu: float, of_process: float, stolen: float, cores: float) -> None:
+    before = node(0.0, instance(), cores=cores)
+    after = node(1.0, instance(cpu=cpu, stolen=stolen), cpu=cpu + of_process, cores=cores)
+    (report,) = compared("n1", before, after)
+    assert 0.0 <= report.utilisation <= 1.0
 
 
 def test_another_incarnation_is_not_compared_with_the_one_before() -> None:

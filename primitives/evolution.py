@@ -273,6 +273,8 @@ def _promotes(stored: pa.DataType, declared: pa.DataType, *, exact: bool) -> boo
         return True
     if pa.types.is_floating(declared):
         return _fits_float(stored, declared, exact=exact)
+    if pa.types.is_decimal128(declared):
+        return _fits_decimal(stored, declared)
     if not (pa.types.is_integer(stored) and pa.types.is_integer(declared)):
         return False
     return _range(declared)[0] <= _range(stored)[0] and _range(stored)[1] <= _range(declared)[1]
@@ -290,6 +292,14 @@ def _fits_float(stored: pa.DataType, declared: pa.DataType, *, exact: bool) -> b
     if not pa.types.is_integer(stored):
         return False
     return not exact or stored.bit_width <= _FLOAT_DIGITS[declared.bit_width]
+
+
+def _fits_decimal(stored: pa.DataType, declared: pa.DataType) -> bool:
+    """Decimals of the same value hash alike, whatever their digits, and as integers do, so keys may become longer."""
+    before_point = declared.precision - declared.scale
+    if pa.types.is_decimal128(stored):
+        return bool(stored.precision - stored.scale <= before_point and stored.scale <= declared.scale)
+    return bool(pa.types.is_integer(stored) and max(map(abs, _range(stored))) < 10**before_point)
 
 
 def _range(kind: pa.DataType) -> tuple[int, int]:

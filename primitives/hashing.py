@@ -4,6 +4,9 @@ The rules never change, since slots in storage depend on them:
 
 - Keys that Python holds equal hash alike: integers by value whatever their width, bools as 0 and 1, and floats that are
   whole numbers of 64 bits as that integer, so -0.0 as 0. Other floats hash by their float64 bits, all NaNs alike.
+- A decimal that is a whole number of 64 bits hashes as that integer. Others hash by their value: the number without its
+  point and without zeros at its end, in 128 bits, and how many digits are after the point. So 1.5 hashes as
+  1.50, though not as the float.
 - Text hashes as its UTF-8 bytes, and like binary of the same bytes, whatever the Arrow layout or dictionary.
 - A timestamp hashes as its instant, whatever its unit and zone (none means UTC); a date as its midnight in UTC.
 - A null hashes to NULL_HASH, so null keys have slot 0. NaN is not a null.
@@ -15,6 +18,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from functools import singledispatch
 from typing import Any, TypeAlias
 
@@ -42,6 +46,7 @@ _FRACTION = 0x13198A2E03707344
 _BYTES = 0xA4093822299F31D0
 _INSTANT = 0x082EFA98EC4E6C89
 _COMPOSITE = 0x452821E638D01377
+_DECIMAL = 0xBE5466CF34E90C6C
 
 _NAN_BITS = 0x7FF8000000000000
 _EIGHT = np.uint64(8)
@@ -84,7 +89,8 @@ def hash_key(*values: object) -> int:
 @singledispatch
 def _hash_value(value: object) -> int:
     raise UserError(
-        f"{value!r} of type {type(value).__name__} cannot be a key; use a number, bool, string, bytes, datetime or date"
+        f"{value!r} of type {type(value).__name__} cannot be a key; use a number, Decimal, bool, string, bytes, "
+        "datetime or date"
     )
 
 
@@ -106,6 +112,23 @@ def _(value: float) -> int:
         return absorb(_NUMBER, int(value) & _WORD)
     bits: int = struct.unpack("<Q", struct.pack("<d", value))[0] if value == value else _NAN_BITS
     return absorb(_FRACTION, bits)
+
+
+@_hash_value.register
+def _(value: Decimal) -> int:
+    if not value.is_finite():
+        raise UserError(f"{value!r} cannot be a key; use a finite number, or null")
+    sign, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    number = (-1 if sign else 1) * int("".join(map(str, digits))) * 10 ** max(exponent, 0)
+    scale = max(-exponent, 0)
+    while scale and number % 10 == 0:
+        number, scale = number // 10, scale - 1
+    if not scale and -(2**63) <= number < 2**64:
+        return absorb(_NUMBER, number & _WORD)
+    if not -(2**127) <= number < 2**127:
+        raise UserError(f"{value!r} does not fit into 128 bits and cannot be a key; make it a string")
+    return absorb(absorb(absorb(_DECIMAL, number & _WORD), number >> 64 & _WORD), scale)
 
 
 @_hash_value.register
@@ -193,7 +216,7 @@ def _hasher(kind: pa.DataType, position: int) -> Callable[[pa.Array, Hashes], No
             return hasher
     raise UserError(
         f"key column {position} has type {kind}, which cannot be hashed; "
-        "cast it to integer, float, bool, string, binary, timestamp or date"
+        "cast it to integer, float, decimal128 of scale 0 or more, bool, string, binary, timestamp or date"
     )
 
 
@@ -208,6 +231,11 @@ def _hash_bools(array: pa.Array, hashes: Hashes) -> None:
 def _hash_floats(array: pa.Array, hashes: Hashes) -> None:
     values = _numbers(array).astype(np.float64, copy=False)
     _hash_doubles(values, values.view(np.uint64), hashes)
+
+
+def _hash_decimals(array: pa.Array, hashes: Hashes) -> None:
+    words = _view(array.buffers()[1], np.uint64, 2 * (array.offset + len(array)))[2 * array.offset :]
+    _hash_wide(words, array.type.scale, hashes)
 
 
 def _hash_timestamps(array: pa.Array, hashes: Hashes) -> None:
@@ -240,6 +268,10 @@ def _hash_dictionary(array: pa.Array, hashes: Hashes) -> None:
     hashes[:] = of_entries[array.indices.fill_null(0).to_numpy()]
 
 
+def _is_plain_decimal(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_decimal128(kind) and kind.scale >= 0)
+
+
 def _hash_nothing(_array: pa.Array, _hashes: Hashes) -> None:
     """For columns of type null, which hold nothing else."""
 
@@ -259,6 +291,7 @@ _HASHERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array, Hashes]
     (pa.types.is_fixed_size_binary, _hash_other_layout),
     (pa.types.is_date32, _hash_days),
     (pa.types.is_date64, _hash_milliseconds),
+    (_is_plain_decimal, _hash_decimals),
     (pa.types.is_null, _hash_nothing),
 )
 
@@ -322,6 +355,45 @@ def _hash_doubles(values: NDArray[np.float64], bits: Hashes, hashes: Hashes) -> 
             hashes[row] = _absorb(np.uint64(_NUMBER), np.uint64(value))
         else:
             hashes[row] = _absorb(np.uint64(_FRACTION), bits[row] if value == value else np.uint64(_NAN_BITS))
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _hash_wide(words: NDArray[np.uint64], scale: int, hashes: Hashes) -> None:
+    """For 128-bit numbers as two words, the lower one first."""
+    for row in range(len(hashes)):
+        low, high, digits = words[2 * row], words[2 * row + 1], scale
+        negative = high >> np.uint64(63) != 0
+        if negative:
+            low, high = _negated(low, high)
+        while digits > 0:
+            quotient_low, quotient_high, rest = _by_ten(low, high)
+            if rest:
+                break
+            low, high, digits = quotient_low, quotient_high, digits - 1
+        fits = digits == 0 and high == 0 and (not negative or low <= np.uint64(1 << 63))
+        if negative:
+            low, high = _negated(low, high)
+        if fits:
+            hashes[row] = _absorb(np.uint64(_NUMBER), low)
+        else:
+            state = _absorb(_absorb(np.uint64(_DECIMAL), low), high)
+            hashes[row] = _absorb(state, np.uint64(digits))
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _negated(low: np.uint64, high: np.uint64) -> tuple[np.uint64, np.uint64]:
+    flipped = ~low + np.uint64(1)
+    return flipped, ~high + (np.uint64(1) if flipped == 0 else np.uint64(0))
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _by_ten(low: np.uint64, high: np.uint64) -> tuple[np.uint64, np.uint64, np.uint64]:
+    """A tenth of an unsigned 128-bit number, and the rest; by digits of 32 bits."""
+    ten, half, mask = np.uint64(10), np.uint64(32), np.uint64(0xFFFFFFFF)
+    upper, rest = high // ten, high % ten
+    middle = rest << half | low >> half
+    lower = middle % ten << half | low & mask
+    return middle // ten << half | lower // ten, upper, lower % ten
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]

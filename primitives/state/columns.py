@@ -71,8 +71,8 @@ class DeclaredColumns:
     def _check_type(self, name: str, kind: pa.DataType) -> None:
         if storage_type(kind) is None and not is_span(kind):
             raise UserError(
-                f"{self._label(name)} has type {kind}; declare an integer, float, bool, timestamp, date, time, "
-                "duration, string or binary"
+                f"{self._label(name)} has type {kind}; declare an integer, float, decimal128, bool, timestamp, date, "
+                "time, duration, string or binary"
             )
 
     def _check_key_type(self, name: str, kind: pa.DataType) -> None:
@@ -143,7 +143,8 @@ def _default_of(kind: pa.DataType) -> pa.Scalar:
     """What a column holds in a new row unless told otherwise: zero, false, or else null."""
     if pa.types.is_boolean(kind):
         return pa.scalar(False)
-    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_duration(kind)
+    kinds = pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_duration
+    is_number = any(is_kind(kind) for is_kind in kinds)
     return pa.scalar(0 if is_number else None, kind)
 
 

@@ -14,12 +14,18 @@ from primitives.hashing import NUMBER_TYPES
 Selection = NDArray[np.int64] | slice
 
 
+#: A decimal of 128 bits, as Arrow has it.
+WIDE: np.dtype[Any] = np.dtype([("low", "<u8"), ("high", "<u8")])
+
+
 def storage_type(kind: pa.DataType) -> np.dtype[Any] | None:
-    """The NumPy type of the numbers in arrays of an Arrow type; None if it is not of a fixed width up to 64 bits.
+    """The NumPy type of the numbers in arrays of an Arrow type; None if they are neither of up to 64 bits nor decimals.
 
     >>> storage_type(pa.timestamp("us")), storage_type(pa.string())
     (dtype('int64'), None)
     """
+    if pa.types.is_decimal128(kind):
+        return WIDE
     if pa.types.is_boolean(kind):
         return np.dtype(np.bool_)
     if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
@@ -40,6 +46,18 @@ def to_numbers(array: pa.Array) -> NDArray[Any]:
     data = array.buffers()[1]
     numbers = np.zeros(len(array), kind) if data is None else np.frombuffer(data, kind)[array.offset :][: len(array)]
     return read_only(numbers)
+
+
+def as_words(numbers: NDArray[Any]) -> NDArray[np.uint64]:
+    """Decimals as two words each, the lower one first."""
+    return numbers.view(np.uint64).reshape(-1, 2)
+
+
+def zeroed(numbers: NDArray[Any], where: NDArray[np.bool_]) -> NDArray[Any]:
+    """A copy of numbers, with zeros in some places."""
+    copy = numbers.copy()
+    copy[where] = np.zeros((), numbers.dtype)
+    return copy
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:

@@ -20,6 +20,7 @@ from primitives.state.changes import Changes, Tracked
 from primitives.state.columns import DeclaredColumns
 from primitives.state.container import check_fits
 from primitives.state.fixed import Selection, row_numbers
+from primitives.state.folds import Overflow
 from primitives.state.index import Index, Located
 from primitives.state.probe import Probe
 from primitives.state.row_slots import RowSlots
@@ -71,9 +72,9 @@ class _Log:
 class Frame(Tracked[_Log]):
     """A table of rows by key, read and written in batches; knows slots, and what changed since a marked epoch.
 
-    Keys and values are columns of numbers, bools, times, dates, strings or binaries; null is a key like any other. A
-    new row holds the `defaults` of its columns: if none is given, zero in a column of numbers or durations, false, or
-    else null.
+    Keys and values are columns of numbers, decimals, bools, times, dates, strings or binaries; null is a key like any
+    other. A new row holds the `defaults` of its columns: if none is given, zero in a column of numbers or durations,
+    false, or else null.
 
     Every method that takes keys takes a RecordBatch, Table or mapping with the key columns by name (others are left
     alone), or the key column itself if there is only one. A value column is an Arrow or NumPy array, a sequence, or one
@@ -171,13 +172,14 @@ class Frame(Tracked[_Log]):
     def add(self, keys: Keys, /, **values: Any) -> Rows:
         """Adds to columns of the rows of keys, which are created if need be; returns their numbers.
 
-        Only 64-bit columns can be added to, where integers wrap around. A null that is added changes nothing, and null
+        Only columns of 64 bits and decimals can be added to. A sum that is beyond its type raises `Overflow`, with the
+        key; then all has been added, and such sums have wrapped around. A null that is added changes nothing, and null
         plus a number is that number; so it is with `min` and `max`.
         """
         return self._fold("add", keys, values)
 
     def min(self, keys: Keys, /, **values: Any) -> Rows:
-        """Lowers columns to the given values, where these are less; as `add` otherwise.
+        """Lowers columns to the given values, where these are less; NaN is greater than any number.
 
         Columns kept like this want None as their default, so that the first value stands whatever it is.
 
@@ -438,7 +440,7 @@ class Frame(Tracked[_Log]):
             self._declared.check_fold(name, fold)
         rows, columns = self._open(keys, values)
         for name, column in columns.items():
-            self._table.fold(self._columns[name], fold, rows, column)
+            self._combine(fold, name, rows, column)
         return rows
 
     def _fold_rows(self, fold: str, name: str, rows: Rows, values: Any) -> None:
@@ -446,7 +448,13 @@ class Frame(Tracked[_Log]):
         checked = self._checked(rows)
         column = self._declared.value_from(name, values, len(checked))
         self._touch(checked)
-        self._table.fold(self._columns[name], fold, checked, column)
+        self._combine(fold, name, checked, column)
+
+    def _combine(self, fold: str, name: str, rows: Rows, values: pa.Array) -> None:
+        beyond = self._table.fold(self._columns[name], fold, rows, values)
+        if len(beyond):
+            key = self._key(self._batch(rows[beyond[:1]]), 0)
+            raise Overflow(self.name, self._declared.values.field(name), key, beyond)
 
     def _assign(self, name: str, rows: Rows, values: pa.Array) -> None:
         self._table.assign(self._columns[name], rows, values)
@@ -578,6 +586,8 @@ class ColumnView:
 
     def fold(self, fold: str, rows: Rows, values: Any) -> None:
         """Combines the values of rows, in order, with others: `add`, `min` or `max`, as the frame's methods do.
+
+        Or `add_wrapping`, where sums of integers wrap around at 64 bits.
 
         >>> prices = Frame("prices", keys={"id": pa.int64()}, values={"low": pa.int64()}, defaults={"low": None})
         >>> low, rows = prices.column("low"), prices.locate([7, 9, 7])

@@ -170,16 +170,21 @@ def _comparable(column: pa.Array) -> pa.Array:
 def _check_column(container: str, name: str, kind: pa.DataType, reserved: Collection[str]) -> None:
     if name in reserved:
         raise UserError(f"key column '{name}' of state '{container}': this name is taken by the container; rename it")
-    if not (kind in _KEY_TYPES or pa.types.is_fixed_size_binary(kind) or pa.types.is_timestamp(kind)):
+    others = pa.types.is_fixed_size_binary(kind) or pa.types.is_timestamp(kind) or _is_decimal(kind)
+    if not (kind in _KEY_TYPES or others):
         raise UserError(
-            f"key column '{name}' of state '{container}' has type {kind}; declare an integer, float32, float64, bool, "
-            "string, binary, date or timestamp"
+            f"key column '{name}' of state '{container}' has type {kind}; declare an integer, float32, float64, "
+            "decimal128 of scale 0 or more, bool, string, binary, date or timestamp"
         )
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
         raise UserError(
             f"key column '{name}' of state '{container}' has type {kind}, finer than Python's datetime; "
             "declare timestamp('us'), or int64"
         )
+
+
+def _is_decimal(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_decimal128(kind) and kind.scale >= 0)
 
 
 def _range_of(kind: pa.DataType) -> range:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from primitives.state.fixed import from_numbers, is_span, null_mask, storage_type, to_numbers, validity
+from primitives.state.fixed import from_numbers, is_span, null_mask, storage_type, to_numbers, validity, zeroed
 
 Bytes = NDArray[np.uint8]
 
@@ -119,7 +119,7 @@ def _storage(kind: pa.DataType) -> np.dtype[Any]:
 
 def _numbers(column: pa.Array) -> NDArray[Any]:
     numbers = to_numbers(column)
-    return np.where(null_mask(column), numbers.dtype.type(0), numbers) if column.null_count else numbers
+    return zeroed(numbers, null_mask(column)) if column.null_count else numbers
 
 
 def _as_bytes(numbers: NDArray[Any]) -> Bytes:

@@ -16,8 +16,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 from primitives.hashing import hash_keys
+from primitives.state.adding import AHEAD, add, add_signed, add_unsigned, add_wide, beyond, extreme_wide, overflowed
 from primitives.state.fixed import (
+    WIDE,
     Selection,
+    as_words,
     from_numbers,
     is_span,
     null_mask,
@@ -26,6 +29,7 @@ from primitives.state.fixed import (
     storage_type,
     to_numbers,
     validity,
+    zeroed,
 )
 from primitives.state.folds import FOLDS
 from primitives.state.intrinsics import pointer, prefetch
@@ -39,9 +43,6 @@ Ints = NDArray[np.int64]
 
 #: Bits in a row's mask of nulls.
 MAX_COLUMNS = 64
-
-#: How many rows ahead compiled loops ask for memory.
-_AHEAD = 128
 
 #: Rows whose words are taken apart at a time; they fit into the first-level cache.
 _BLOCK = 512
@@ -59,12 +60,22 @@ class Column:
     def is_span(self) -> bool:
         return is_span(self.kind)
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether it is of numbers of two words, the lower one first."""
+        return _is_wide(self.kind)
+
+    @property
+    def words(self) -> list[int]:
+        """Those that its numbers are in."""
+        return [self.head, self.head + 1] if self.is_wide else [self.head]
+
 
 class Table:
     """Rows of key columns and value columns.
 
-    In a row's words, the key comes first. A key that is a single fixed-width column is one word. Any other key is its
-    hash, then a word for each fixed-width column, then two for each span. Value columns follow, of one or two words. A
+    In a row's words, the key comes first. A key that is a single column of up to 64 bits is one word. Any other key is
+    its hash, then a word for each such column or two for a decimal, then two for each span. Value columns follow. A
     null is zero, and a bit in a mask beside the words that takes no memory before the first null. Rows that are not in
     use are all zeros.
 
@@ -80,8 +91,8 @@ class Table:
         slot_keys: int | None = None,
     ) -> None:
         self._slot_keys = len(keys) if slot_keys is None else slot_keys
-        self._hashed = len(keys) > 1 or is_span(keys[0])
-        self._plain = self._hashed + sum(not is_span(kind) for kind in keys)
+        self._hashed = len(keys) > 1 or _words_of(keys[0]) > 1
+        self._plain = self._hashed + sum(_words_of(kind) for kind in keys if not is_span(kind))
         self._key_width = self._plain + 2 * sum(map(is_span, keys))
         columns, self._width = _lay_out(keys, values, int(self._hashed))
         self.keys, self.values = columns[: len(keys)], columns[len(keys) :]
@@ -113,7 +124,7 @@ class Table:
             if column.is_span:
                 data.append(_encode_spans(array, words, column.head, shift=sum(map(len, data))))
             else:
-                words[:, column.head] = _to_words(array)
+                words[:, column.words] = _to_words(array).reshape(-1, len(column.words))
         return Probe(hashes, read_only(words.reshape(-1)), nulls, _joined(data), self._null_keys)
 
     def _hash(self, keys: Sequence[pa.Array]) -> Words:
@@ -202,7 +213,7 @@ class Table:
 
     def to_arrow(self, columns: Sequence[Column], rows: Selection) -> list[pa.Array]:
         """A copy of the given columns of rows."""
-        words = iter(self._gather([column.head for column in columns if not column.is_span], rows))
+        words = iter(self._gather([word for column in columns if not column.is_span for word in column.words], rows))
         masks = self._nulls.array[rows] if self._nullable else None
         arrays = []
         for column in columns:
@@ -210,15 +221,18 @@ class Table:
             if column.is_span:
                 arrays.append(spans_to_arrow(column.kind, self._spans(column), row_numbers(rows), self._heap, valid))
             else:
-                arrays.append(from_numbers(column.kind, _from_words(column.kind, next(words)), valid))
+                numbers = _from_words(column.kind, [next(words) for _ in column.words])
+                arrays.append(from_numbers(column.kind, numbers, valid))
         return arrays
 
     def assign(self, column: Column, rows: Selection, values: pa.Array) -> None:
         """Writes values, in order, so the last one for a row stays."""
         if column.is_span:
             self._assign_spans(column, row_numbers(rows), values)
+        elif column.is_wide:
+            self._matrix()[rows, column.head : column.head + 2] = as_words(_numbers_of(values))
         else:
-            self._numbers(column)[rows] = _zero_where_null(to_numbers(values), values)
+            self._numbers(column)[rows] = _numbers_of(values)
         self._nullable = self._nullable or values.null_count > 0
         if self._nullable:
             masks = self._nulls.array[rows]
@@ -233,27 +247,61 @@ class Table:
     def _store_spans(self, column: Column, rows: Ints, words: NDArray[np.uint64], data: Bytes) -> None:
         store(self._spans(column), rows, words.reshape(-1), data, self._heap.region.array, self._heap.counts)
 
-    def fold(self, column: Column, name: str, rows: Ints, values: pa.Array) -> None:
+    def fold(self, column: Column, name: str, rows: Ints, values: pa.Array) -> Ints:
         """Combines, in order, what is there with values, by one of FOLDS that accepts the type.
 
-        A null among the values changes nothing; a null that is there gives way to any value.
+        A null among the values changes nothing; a null that is there gives way to any value. Returns positions in
+        `rows`, one for each row whose sum is beyond its type, and has wrapped around.
         """
-        numbers = to_numbers(values)
+        numbers, valid = to_numbers(values), None
         if values.null_count:
-            valid = ~null_mask(values)
+            valid = np.flatnonzero(~null_mask(values))
             rows, numbers = rows[valid], read_only(numbers[valid])
         if self._nullable:
-            empty = rows[self._nulls.array[rows] & column.bit != 0]
-            self._numbers(column)[empty] = FOLDS[name].identity(numbers.dtype)
-            self._nulls.array[empty] &= ~column.bit
-        if name == "add":
-            self._add(column, rows, numbers)  # as NumPy below, but several times as fast
-        else:
-            FOLDS[name].combine.at(self._numbers(column), rows, numbers)
+            self._begin(column, name, rows[self._nulls.array[rows] & column.bit != 0])
+        positions = self._combine(column, name, rows, numbers)
+        return positions if valid is None else valid[positions]
 
-    def _add(self, column: Column, rows: Ints, addends: NDArray[Any]) -> None:
-        kind = np.float64 if addends.dtype == np.float64 else np.int64  # unsigned integers add like signed ones
-        _add(self._words.array.view(kind), self._width, column.head, rows, addends.view(kind))
+    def _begin(self, column: Column, name: str, empty: Ints) -> None:
+        """Gives rows that are null what changes no value."""
+        identity = FOLDS[name].identity(_storage(column.kind))
+        if column.is_wide:
+            self._matrix()[empty, column.head : column.head + 2] = as_words(identity.reshape(1))
+        else:
+            self._numbers(column)[empty] = identity
+        self._nulls.array[empty] &= ~column.bit
+
+    def _combine(self, column: Column, name: str, rows: Ints, numbers: NDArray[Any]) -> Ints:
+        if column.is_wide:
+            return self._combine_wide(column, name, rows, as_words(numbers))
+        if name == "add" and numbers.dtype.kind != "f":
+            return self._add(column, rows, numbers)
+        if name in ("add", "add_wrapping"):  # as NumPy below, but several times as fast
+            kind = numbers.dtype if numbers.dtype == np.float64 else np.dtype(np.int64)
+            add(self._words.array.view(kind), self._width, column.head, rows, numbers.view(kind))
+        else:
+            with np.errstate(invalid="ignore"):  # NaN is a number like any other
+                FOLDS[name].combine.at(self._numbers(column), rows, numbers)
+        return _NONE
+
+    def _add(self, column: Column, rows: Ints, addends: NDArray[Any]) -> Ints:
+        noted = np.empty(len(rows), np.int64)  # takes no memory before it is written
+        unsigned = addends.dtype.kind == "u"
+        words = self._words.array if unsigned else self._words.array.view(np.int64)
+        count = (add_unsigned if unsigned else add_signed)(words, self._width, column.head, rows, addends, noted)
+        return overflowed(rows, noted[:count]) if count else _NONE
+
+    def _combine_wide(self, column: Column, name: str, rows: Ints, words: Words) -> Ints:
+        place = self._words.array, self._width, column.head, rows
+        if name != "add":
+            extreme_wide(*place, words.reshape(-1), name == "max")
+            return _NONE
+        noted = np.empty(len(rows), np.int64)
+        count = add_wide(*place, words.reshape(-1), noted)
+        wrapped = overflowed(rows, noted[:count]) if count else _NONE
+        limit = 10**column.kind.precision
+        found = np.concatenate([wrapped, beyond(*place, np.uint64(limit & _WORD), np.uint64(limit >> 64))])
+        return found[np.sort(np.unique(rows[found], return_index=True)[1])] if len(found) else found
 
     # --- words --------------------------------------------------------------------------------------------------------
 
@@ -291,6 +339,8 @@ class Table:
 
 
 _UPPER = np.uint64(32)
+_WORD = 2**64 - 1
+_NONE = np.empty(0, np.int64)
 _NO_BYTES = read_only(np.empty(0, np.uint8))
 
 
@@ -301,8 +351,16 @@ def _lay_out(keys: Sequence[pa.DataType], values: Sequence[pa.DataType], first: 
     heads = {}
     for at in [*key_order, *range(len(keys), len(kinds))]:
         heads[at] = first
-        first += 2 if is_span(kinds[at]) else 1
+        first += _words_of(kinds[at])
     return tuple(Column(kind, heads[at], np.uint64(1 << at)) for at, kind in enumerate(kinds)), first
+
+
+def _is_wide(kind: pa.DataType) -> bool:
+    return storage_type(kind) == WIDE
+
+
+def _words_of(kind: pa.DataType) -> int:
+    return 2 if is_span(kind) or _is_wide(kind) else 1
 
 
 def _storage(kind: pa.DataType) -> np.dtype[Any]:
@@ -317,20 +375,25 @@ def _is_zero(value: pa.Scalar) -> bool:
 
 def _to_words(array: pa.Array) -> Words:
     """The values of a fixed-width key column, zero for null; floats normalised, so that equal keys are equal words."""
-    numbers = to_numbers(array)
+    numbers = _numbers_of(array)
+    if numbers.dtype == WIDE:
+        return read_only(as_words(numbers))
     if numbers.dtype.kind == "f":
         numbers = np.where(np.isnan(numbers), numbers.dtype.type(np.nan), numbers + numbers.dtype.type(0))
-    words = numbers.view(f"u{numbers.itemsize}").astype(np.uint64, copy=False)
-    return read_only(_zero_where_null(words, array))
+    return read_only(numbers.view(f"u{numbers.itemsize}").astype(np.uint64, copy=False))
 
 
-def _zero_where_null(numbers: NDArray[Any], array: pa.Array) -> NDArray[Any]:
-    return np.where(null_mask(array), numbers.dtype.type(0), numbers) if array.null_count else numbers
+def _numbers_of(array: pa.Array) -> NDArray[Any]:
+    """The values of a fixed-width column, zero for null."""
+    numbers = to_numbers(array)
+    return zeroed(numbers, null_mask(array)) if array.null_count else numbers
 
 
-def _from_words(kind: pa.DataType, words: Words) -> NDArray[Any]:
+def _from_words(kind: pa.DataType, words: Sequence[Words]) -> NDArray[Any]:
     storage = _storage(kind)
-    return words.astype(f"u{storage.itemsize}", copy=False).view(storage)
+    if storage == WIDE:
+        return np.stack(words, axis=1).view(WIDE).reshape(-1)
+    return words[0].astype(f"u{storage.itemsize}", copy=False).view(storage)
 
 
 def _encode_spans(array: pa.Array, words: NDArray[np.uint64], head: int, shift: int) -> Bytes:
@@ -350,18 +413,10 @@ def _joined(data: Sequence[Bytes]) -> Bytes:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _add(values: NDArray[Any], width: int, head: int, rows: Ints, addends: NDArray[Any]) -> None:
-    there = pointer(values)
-    for at in range(len(rows)):
-        prefetch(there, rows[min(at + _AHEAD, len(rows) - 1)] * width + head)
-        there[rows[at] * width + head] += addends[at]
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _clear_rows(words: Words, width: int, rows: Ints) -> None:
     there = pointer(words)
     for at in range(len(rows)):
-        prefetch(there, rows[min(at + _AHEAD, len(rows) - 1)] * width)
+        prefetch(there, rows[min(at + AHEAD, len(rows) - 1)] * width)
         for word in range(rows[at] * width, (rows[at] + 1) * width):
             there[word] = 0
 
@@ -370,7 +425,7 @@ def _clear_rows(words: Words, width: int, rows: Ints) -> None:
 def _copy_rows(words: Words, width: int, heads: Ints, rows: Ints, copies: NDArray[np.uint64]) -> None:
     there, out, count = pointer(words), pointer(copies), len(rows)
     for at in range(count):
-        ahead = rows[min(at + _AHEAD, count - 1)] * width
+        ahead = rows[min(at + AHEAD, count - 1)] * width
         for head in heads:
             prefetch(there, ahead + head)
         for column in range(len(heads)):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from primitives.errors import UserError
+from primitives.evolution import Evolution, Hint
 from primitives.state.disk import Disk
 from primitives.state.fixed import is_span, null_mask, storage_type
+from primitives.state.folds import Overflow
 from primitives.state.frame import Frame
 from seep.operators.agg import Agg
 from seep.operators.definition import Input
@@ -25,6 +28,9 @@ from seep.query.times import event_times
 Rows = NDArray[np.int64]
 Kinds = Mapping[str, pa.DataType]
 
+#: Digits of the longest decimal, and of the greatest count.
+_DIGITS, _DIGITS_OF_COUNTS = 38, 19
+
 # --- what is kept -----------------------------------------------------------------------------------------------------
 
 
@@ -32,6 +38,7 @@ class Kept(ABC):
     """Columns of state that several rows are folded into, or several parts of what was folded before."""
 
     kinds: Kinds  #: of the columns; a new row of them is null, except a count, which is 0
+    hints: Mapping[str, Hint] = MappingProxyType({})  #: what the columns were in state stored earlier
 
     @abstractmethod
     def of_rows(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
@@ -65,6 +72,60 @@ class Folded(Kept):
         if self._fold == "add" and pa.types.is_floating(self._kind):
             rows, values = _by_value(rows, values)
         frame.column(self._name).fold(self._fold, rows, values)
+
+
+class Extreme(Folded):
+    """The least or greatest value; there is one zero, so that it does not depend on the order of rows which it is."""
+
+    def _values(self, batch: pa.RecordBatch) -> pa.Array:
+        values = super()._values(batch)
+        return pc.add(values, pa.scalar(0, self._kind)) if pa.types.is_floating(self._kind) else values
+
+
+class CheckedSum(Folded):
+    """A sum of which it is told if it is beyond its type, at any time until now."""
+
+    def __init__(self, agg: Agg, kind: pa.DataType) -> None:
+        super().__init__(agg.state, kind, "add", agg.column)
+        self._beyond = f"beyond {agg.state}"
+        self.kinds = {**self.kinds, self._beyond: pa.bool_()}
+        self.hints = {self._name: Hint(aliases=(str(agg),)), self._beyond: Hint(default=None)}
+
+    def of_rows(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
+        return {**super().of_rows(batch), self._beyond: pa.nulls(len(batch), pa.bool_())}
+
+    def fold(self, frame: Frame | Disk, rows: Rows, given: Mapping[str, pa.Array]) -> None:
+        earlier = given[self._beyond].fill_null(False)
+        self._note(frame, rows[earlier.to_numpy(zero_copy_only=False)])
+        try:
+            super().fold(frame, rows, given)
+        except Overflow as overflow:
+            self._note(frame, rows[overflow.positions])
+
+    def _note(self, frame: Frame | Disk, rows: Rows) -> None:
+        if len(rows):
+            frame.column(self._beyond)[rows] = True
+
+    def result(self, state: pa.RecordBatch) -> pa.Array:
+        """The sums, null where they are beyond the type."""
+        beyond = state.column(self._beyond).fill_null(False)
+        return pc.if_else(beyond, pa.scalar(None, self._kind), state.column(self._name))
+
+
+class WidenedSum(Folded):
+    """A sum of more digits than there will be."""
+
+    def __init__(self, agg: Agg, kind: pa.DataType) -> None:
+        super().__init__(agg.state, kind, "add", agg.column)
+        self.hints = {agg.state: Hint(aliases=(str(agg),))}
+
+
+class WrappingSum(Folded):
+    """A sum that wraps around."""
+
+    def __init__(self, agg: Agg, kind: pa.DataType) -> None:
+        super().__init__(agg.state, kind, "add_wrapping", agg.column)
+        self.hints = {agg.state: Hint(aliases=(str(agg),))}
 
 
 class Valid(Folded):
@@ -104,8 +165,16 @@ class AtTime(Kept):
 
     def _is_better(self, time: Any, old_time: pa.Array, value: Any, old_value: pa.Array) -> pa.Array:
         beyond = pc.greater if self._latest else pc.less
-        tied = pc.and_(pc.equal(time, old_time), beyond(value, old_value))
+        tied = pc.and_(pc.equal(time, old_time), self._is_beyond(value, old_value))
         return pc.or_(beyond(time, old_time), tied).fill_null(True).combine_chunks()
+
+    def _is_beyond(self, value: Any, old_value: pa.Array) -> pa.Array:
+        """Whether a value wins over one of the same time; NaN is greater than any number, as sorting has it."""
+        greater, less = (value, old_value) if self._latest else (old_value, value)
+        beyond = pc.greater(greater, less)
+        if not pa.types.is_floating(self._kind):
+            return beyond
+        return pc.or_(beyond, pc.and_not(pc.is_nan(greater), pc.is_nan(less)))
 
 
 def _by_value(rows: Rows, values: pa.Array) -> tuple[Rows, pa.Array]:
@@ -115,6 +184,28 @@ def _by_value(rows: Rows, values: pa.Array) -> tuple[Rows, pa.Array]:
         rows, values = rows[valid], values.drop_null()
     order = np.argsort(values.to_numpy())
     return rows[order], pa.array(values.to_numpy()[order])
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal128(kind))
+
+
+def _longer(kind: pa.DataType, digits: int, after_point: int = 0) -> pa.DataType:
+    """A decimal of more digits, some of them after the point; of 38 at most, as in Spark."""
+    return pa.decimal128(min(kind.precision + digits, _DIGITS), min(kind.scale + after_point, _DIGITS))
+
+
+def _of_most_digits(kind: pa.DataType) -> pa.DataType:
+    """The widest decimal for sums of integers or decimals."""
+    return pa.decimal128(_DIGITS, kind.scale if pa.types.is_decimal(kind) else 0)
+
+
+def _mean_of_decimals(total: pa.Array, rows: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Quotients with many more digits than are kept, which are rounded half up; null where there are no rows."""
+    counts = pc.if_else(pc.equal(rows, 0), pa.scalar(None, pa.int64()), rows)
+    sums = total.cast(pa.decimal256(_DIGITS, total.type.scale))
+    exact = pc.divide(sums, counts.cast(pa.decimal256(_DIGITS_OF_COUNTS, 0)))
+    return pc.round(exact, ndigits=kind.scale, round_mode="half_towards_infinity").cast(kind)
 
 
 def _one_of_each(offered: pa.Table, latest: bool) -> pa.Table:
@@ -175,10 +266,27 @@ class Aggregates:
         """What each input row counts for, as columns of state."""
         return {name: column for kept in self._kept.values() for name, column in kept.of_rows(batch).items()}
 
-    def fold(self, frame: Frame | Disk, rows: Rows, given: Mapping[str, pa.Array]) -> None:
-        """Folds columns of state, of input rows or of what was folded before, into rows of a frame."""
-        for kept in self._kept.values():
-            kept.fold(frame, rows, given)
+    def fold(
+        self,
+        frame: Frame | Disk,
+        rows: Rows,
+        given: Mapping[str, pa.Array],
+        key_at: Callable[[int], Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Folds columns of state, of input rows or of what was folded before, into rows of a frame.
+
+        UserError if a sum may not be beyond its type and is; `key_at` names its key where the frame has others.
+        """
+        for name, kept in self._kept.items():
+            try:
+                kept.fold(frame, rows, given)
+            except Overflow as overflow:
+                key = overflow.key if key_at is None else key_at(int(overflow.positions[0]))
+                raise self._beyond(name, key) from overflow
+
+    def evolution(self, container: str) -> Evolution:
+        """What the columns of a container were in stored state where sums could not be beyond their type."""
+        return Evolution({container: {name: hint for kept in self._kept.values() for name, hint in kept.hints.items()}})
 
     def results(self, state: pa.RecordBatch) -> list[pa.Array]:
         """The aggregates of each row of state."""
@@ -187,10 +295,16 @@ class Aggregates:
     def _keep(self, agg: Agg) -> None:
         if agg.function == "mean":
             self._check_number(agg)
-            self._keep(Agg("sum", agg.column))
+            self._keep(self._total_for(agg))
             self._keep(Agg("count", agg.column))
-        elif str(agg) not in self._kept:
-            self._kept[str(agg)] = self._kept_for(agg)
+        elif agg.state not in self._kept:
+            self._kept[agg.state] = self._kept_for(agg)
+
+    def _total_for(self, mean: Agg) -> Agg:
+        """The sum that a mean is made from; one that is never beyond its type."""
+        kind = self._type(mean)
+        narrow = pa.types.is_floating(kind) or (pa.types.is_integer(kind) and kind.bit_width < 64)
+        return Agg("sum", mean.column, "error" if narrow else "widen")
 
     def _kept_for(self, agg: Agg) -> Kept:
         name = str(agg)
@@ -203,14 +317,36 @@ class Aggregates:
             case "count":
                 return Valid(name, agg.column)
             case "sum":
-                return Folded(name, self._sum_type(agg), "add", agg.column)
+                return self._sum(agg)
             case "min" | "max" if storage_type(kind) is not None:
-                return Folded(name, kind, agg.function, agg.column)
+                return Extreme(name, kind, agg.function, agg.column)
             case "first" | "last" if storage_type(kind) is not None or is_span(kind):
                 return AtTime(name, kind, agg.column, self._time(agg), agg.function == "last")
             case "min" | "max" | "first" | "last":
-                raise self._unfit(agg, "a number, bool, date or time; or for first and last, text")
+                raise self._unfit(agg, "a number, decimal128, bool, date or time; or for first and last, text")
         raise self._unknown(agg)
+
+    def _sum(self, agg: Agg) -> Kept:
+        kind, total = self._type(agg), self._sum_type(agg)
+        others = {
+            "null": not pa.types.is_floating(kind),
+            "wrap": pa.types.is_integer(total) or pa.types.is_duration(total),
+            "widen": pa.types.is_integer(total) or pa.types.is_decimal(total),
+        }
+        if not others.get(agg.overflow, True):
+            fit = [setting for setting, fits in others.items() if fits]
+            raise UserError(
+                f"operator '{self._operator}': {agg} has overflow={agg.overflow!r}, and column '{agg.column}' is "
+                f"{kind}; " + (f"use error, {' or '.join(fit)}" if fit else "leave it out: floats become infinite")
+            )
+        match agg.overflow:
+            case "null":
+                return CheckedSum(agg, total)
+            case "wrap":
+                return WrappingSum(agg, total)
+            case "widen":
+                return WidenedSum(agg, _of_most_digits(total))
+        return Folded(agg.state, total, "add", agg.column)
 
     def _sum_type(self, agg: Agg) -> pa.DataType:
         kind = self._type(agg)
@@ -219,12 +355,21 @@ class Aggregates:
         self._check_number(agg)
         if pa.types.is_floating(kind):
             return pa.float64()
+        if pa.types.is_decimal(kind):
+            return _longer(kind, 10)
         return pa.uint64() if kind == pa.uint64() else pa.int64()
 
     def _check_number(self, agg: Agg) -> None:
-        kind = self._type(agg)
-        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-            raise self._unfit(agg, "integers or floats")
+        if not _is_number(self._type(agg)):
+            raise self._unfit(agg, "integers, floats or decimal128")
+
+    def _beyond(self, name: str, key: Mapping[str, Any]) -> UserError:
+        """The error of a sum, kept under this name, that is beyond its type."""
+        column = name.removeprefix("sum(").rpartition(")")[0]
+        return UserError(
+            f"operator '{self._operator}': the sum of column '{column}' for key {key} is beyond {self.kinds[name]}; "
+            'ask for it with overflow="widen" (a decimal of 38 digits), "null" or "wrap", or leave such rows out before'
+        )
 
     def _type(self, agg: Agg) -> pa.DataType:
         """The type of the column that is aggregated, and of its minimum."""
@@ -252,10 +397,18 @@ class Aggregates:
         )
 
     def _result_type(self, agg: Agg) -> pa.DataType:
-        return pa.float64() if agg.function == "mean" else self.kinds[str(agg)]
+        if agg.function != "mean":
+            return self.kinds[agg.state]
+        return _longer(self._type(agg), 4, 4) if pa.types.is_decimal(self._type(agg)) else pa.float64()
 
     def _result(self, agg: Agg, state: pa.RecordBatch) -> pa.Array:
-        if agg.function != "mean":
-            return state.column(str(agg))
-        total, rows = state.column(f"sum({agg.column})"), state.column(f"count({agg.column})")
+        if agg.function == "mean":
+            return self._mean(agg, state)
+        kept = self._kept[agg.state]
+        return kept.result(state) if isinstance(kept, CheckedSum) else state.column(agg.state)
+
+    def _mean(self, agg: Agg, state: pa.RecordBatch) -> pa.Array:
+        total, rows = state.column(self._total_for(agg).state), state.column(f"count({agg.column})")
+        if pa.types.is_decimal(self._type(agg)):
+            return _mean_of_decimals(total, rows, self._result_type(agg))
         return pc.divide(total.cast(pa.float64(), safe=False), rows.cast(pa.float64()))

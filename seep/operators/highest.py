@@ -151,11 +151,12 @@ def _of_highest(windows: Ints, count: int, values: NDArray[Any]) -> Ints:
     highest, seen = np.zeros(count, values.dtype), np.zeros(count, np.bool_)
     for at in range(len(values)):
         window = windows[at]
-        if not seen[window] or values[at] > highest[window]:
+        if not seen[window] or values[at] > highest[window] or values[at] != values[at]:
             highest[window], seen[window] = values[at], True
     found, number = np.empty(len(values), np.int64), 0
     for at in range(len(values)):
-        if values[at] == highest[windows[at]]:
+        best = highest[windows[at]]
+        if values[at] == best or (values[at] != values[at] and best != best):
             found[number] = at
             number += 1
     return found[:number].copy()
@@ -190,6 +191,11 @@ class HighestKeys(Definition):
                 f"operator '{operator}' looks for the highest {self.aggregate}, and can do so for counts and sums of "
                 "integers; for the rows with the highest value of a column, name the column"
             )
+        if self.aggregate.overflow != "error":
+            raise UserError(
+                f"operator '{operator}' looks for the highest {self.aggregate}, which cannot be beyond int64; "
+                f"leave out overflow={self.aggregate.overflow!r}"
+            )
         return pa.schema([*keys.fields, *_bounds(operator, inputs[0]), field])
 
     def logic(self, setting: Setting) -> Logic[pa.RecordBatch]:
@@ -210,6 +216,7 @@ class _HighestKeys(Base):
 
     def __init__(self, setting: Setting, definition: HighestKeys) -> None:
         (self._given,) = setting.inputs
+        self._aggregate = definition.aggregate
         self._keys = Keys(setting.operator, self._given)
         aggregates = Aggregates(setting.operator, {definition.name: definition.aggregate}, self._given)
         self._amounts: Callable[[pa.RecordBatch], pa.Array] = lambda rows: next(iter(aggregates.of_rows(rows).values()))
@@ -283,7 +290,17 @@ class _HighestKeys(Base):
         first = int(self._grid.next_end(np.array([begin]))[0])
         windows = first, last, self._grid.slide
         mine = self._mine(piece.slots, place.end)
-        return Found(*slide(steps, place.words, place.width, place.first, mine, windows))
+        *found, beyond = slide(steps, place.words, place.width, place.first, mine, windows)
+        if beyond >= 0:
+            raise self._beyond(beyond)
+        return Found(*found)
+
+    def _beyond(self, row: np.int64) -> UserError:
+        key = self._totals.take(np.array([row])).select(list(self._keys.kinds)).to_pylist()[0]
+        return UserError(
+            f"operator '{self.setting.operator}': the {self._aggregate} in a window for key {key} is beyond int64; "
+            "leave rows out before, or make their numbers smaller"
+        )
 
     def _mine(self, slots: SlotSet, end: int) -> NDArray[np.bool_]:
         """Which rows of the frame belong to some slots: mostly all."""
@@ -330,8 +347,8 @@ def _check_comparable(operator: str, schema: pa.Schema, column: str) -> None:
     if schema.get_field_index(column) < 0:
         raise no_column(operator, column, schema)
     kind = schema.field(column).type
-    if storage_type(kind) is None or pa.types.is_dictionary(kind):
+    if storage_type(kind) is None or pa.types.is_dictionary(kind) or pa.types.is_decimal(kind):
         raise UserError(
             f"operator '{operator}' looks for the highest '{column}', which is {kind}; "
-            "it must be a number, a date or a time"
+            "it must be an integer, a float, a date or a time"
         )

@@ -43,6 +43,7 @@ class Panes(Base):
         self.progress = Progress(bits)
         self.containers = (self._panes, self._timers, self.progress.state)
         super().__init__(setting, *self.containers)
+        self.evolution = aggregates.evolution(self._panes.name)
 
     def compute(self, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch | None:
         previous = self.progress.reached(piece.slots)

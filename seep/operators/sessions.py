@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -81,6 +81,7 @@ class SessionWindows(Base):
         self._progress = Progress(bits)
         self.containers = (self._sessions, self._alarms, self._progress.state)
         super().__init__(setting, *self.containers)
+        self.evolution = aggregates.evolution(self._sessions.name)
 
     def compute(self, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch | None:
         batch, due = self.rows(piece), self._alarms.pop(piece.watermark, piece.slots)
@@ -93,7 +94,7 @@ class SessionWindows(Base):
         concerned.locate(self._keys.due(due))
         keys = self._keys.of(concerned.to_arrow())
         stored = self._stored(keys, len(concerned), piece.watermark)
-        sessions = self._without_late(self._merged(rows, stored.sessions), previous)
+        sessions = self._without_late(self._merged(keys, rows, stored.sessions), previous)
         ends = self._ends(sessions)
         out = (ends <= piece.watermark) & ((ends > previous) | (sessions.rows > 0))
         self._store(keys, sessions.at(np.flatnonzero(ends + self._lateness > piece.watermark)), stored, piece.watermark)
@@ -132,7 +133,7 @@ class SessionWindows(Base):
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
-    def _merged(self, rows: Sessions, stored: Sessions) -> Sessions:
+    def _merged(self, keys: Columns, rows: Sessions, stored: Sessions) -> Sessions:
         """What is less than the gap apart becomes one; ordered by key and time."""
         key, first, last, count = (np.concatenate([rows[at], stored[at]]) for at in range(4))
         parts = Sessions(key, first, last, count, pa.concat_batches([rows.state, stored.state]))
@@ -144,14 +145,19 @@ class SessionWindows(Base):
             parts.first[starts],
             np.maximum.reduceat(parts.last, starts),
             np.add.reduceat(parts.rows, starts),
-            self._folded(parts.state, session, len(starts)),
+            self._folded(keys, parts, session, len(starts)),
         )
 
-    def _folded(self, state: pa.RecordBatch, session: Ints, count: int) -> pa.RecordBatch:
+    def _folded(self, keys: Columns, parts: Sessions, session: Ints, count: int) -> pa.RecordBatch:
         """The state of each of so many sessions from that of their parts."""
+        state = parts.state
+
+        def key_at(part: int) -> dict[str, Any]:
+            return {name: column[int(parts.key[part])].as_py() for name, column in keys.items()}
+
         folded = self._aggregates.frame("folded", {"session": pa.int64()}, slot_bits=0)
         folded.locate(np.arange(count))
-        self._aggregates.fold(folded, session, dict(zip(state.schema.names, state.columns, strict=True)))
+        self._aggregates.fold(folded, session, dict(zip(state.schema.names, state.columns, strict=True)), key_at)
         return folded.to_arrow().select(state.schema.names)
 
     def _without_late(self, sessions: Sessions, previous: int) -> Sessions:

@@ -33,14 +33,20 @@ def slide(
     first: int,
     mine: NDArray[np.bool_],
     windows: tuple[int, int, int],
-) -> tuple[Ints, Ints, Ints]:
-    """Takes all steps; the highest totals at each end of a window, from the first to the last."""
+) -> tuple[Ints, Ints, Ints, np.int64]:
+    """Takes all steps; the highest totals at each end of a window, from the first to the last.
+
+    And a row whose total is beyond 64 bits at such an end, or after all steps; -1 if there is none.
+    """
     found, count, done = np.empty((64, 3), np.int64), 0, 0
+    wraps, wrapped, beyond = np.empty(len(steps.times), np.int64), 0, np.int64(-1)
     end, last, step = windows
-    while end <= last:
+    while end <= last and beyond < 0:
         while done < len(steps.times) and steps.times[done] <= end:
-            take(steps, done, words, width, first)
+            wrapped += take(steps, done, words, width, first, wraps, wrapped)
             done += 1
+        if wrapped:
+            beyond, wrapped = _beyond(wraps[:wrapped]), 0
         highest = _highest_total(words, width, first, mine)
         if highest > _LEAST:
             rows = _rows_with(highest, words, width, first, mine)
@@ -55,8 +61,22 @@ def slide(
         else:
             break
     for at in range(done, len(steps.times)):
-        take(steps, at, words, width, first)
-    return found[:count, 0].copy(), found[:count, 1].copy(), found[:count, 2].copy()
+        wrapped += take(steps, at, words, width, first, wraps, wrapped)
+    if wrapped and beyond < 0:
+        beyond = _beyond(wraps[:wrapped])
+    return found[:count, 0].copy(), found[:count, 1].copy(), found[:count, 2].copy(), beyond
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _beyond(wraps: Ints) -> np.int64:
+    """A row that has wrapped around, and not back, or -1; there are few, if any."""
+    for at in range(len(wraps)):
+        row, net = max(wraps[at], ~wraps[at]), 0
+        for other in wraps:
+            net += 1 if other == row else -1 if other == ~row else 0
+        if net != 0:
+            return row  # type: ignore[no-any-return]
+    return np.int64(-1)
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -97,7 +117,14 @@ def _all_rows_with(highest: int, words: Ints, width: int, first: int, mine: NDAr
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def take(steps: Steps, at: int, words: Ints, width: int, first: int) -> None:
-    place = steps.rows[at] * width + first
-    words[place] += steps.amounts[at]
+def take(steps: Steps, at: int, words: Ints, width: int, first: int, wraps: Ints, count: int) -> int:
+    """Takes one step; if the total wraps around, notes the row, or its complement if downwards, and returns 1."""
+    place, amount = steps.rows[at] * width + first, steps.amounts[at]
+    before = words[place]
+    after = before + amount
+    words[place] = after
     words[place + 1] += steps.parts[at]
+    if (before ^ after) & (amount ^ after) < 0:
+        wraps[count] = steps.rows[at] if amount > 0 else ~steps.rows[at]
+        return 1
+    return 0

@@ -32,6 +32,7 @@ class Totals(Base):
         else:
             self._totals = aggregates.frame("totals", keys.kinds, slot_bits=setting.slot_bits)
         super().__init__(setting, self._totals)
+        self.evolution = aggregates.evolution(self._totals.name)
 
     def compute(self, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch | None:
         batch = self.rows(piece)

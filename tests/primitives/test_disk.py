@@ -28,7 +28,7 @@ from primitives.state.disk import Disk
 from primitives.state.row_files import read_pieces
 from seep.runtime.wire import decode, encode, pack
 from tests.primitives import test_frame
-from tests.primitives.test_frame import FULL, SLOT_BITS, TYPES, Row, slot_sets, texts
+from tests.primitives.test_frame import FULL, SLOT_BITS, TYPES, Row, decimals, slot_sets, texts
 
 AnyChunk = Chunk | FileChunk
 ALL = SlotSet.full(8)
@@ -165,9 +165,9 @@ class WithNumbers(DisksOfTwoInstances):
 
 
 class WithSubkeysAndTexts(DisksOfTwoInstances):
-    keys = (("word", pa.string()), ("yes", pa.bool_()), ("at", pa.int64()))
+    keys = (("word", pa.string()), ("price", pa.decimal128(38, 2)), ("at", pa.int64()))
     subkeys = ("at",)
-    key_values = (texts, st.sampled_from([None, False, True]), st.integers(-2, 8))
+    key_values = (texts, decimals, st.integers(-2, 8))
 
 
 short_runs = settings(max_examples=6, stateful_step_count=15, deadline=None)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -23,6 +24,7 @@ from primitives.hashing import hash_keys
 from primitives.slots import SlotSet, slots_of
 from primitives.state import index, table
 from primitives.state.container import State
+from primitives.state.folds import Overflow
 from primitives.state.frame import Frame, warm_up
 from tests.primitives.frame_machine import FramesOfTwoInstances, content, texts
 from tests.primitives.frame_machine import Row as Row
@@ -38,6 +40,9 @@ def weak_hash() -> Iterator[None]:
     with mock.patch.object(table, "hash_keys", lambda columns: hash_keys(columns) & few):
         yield
 
+
+decimals = st.none() | st.sampled_from([Decimal("1.50"), Decimal(-1), Decimal("1E+30"), Decimal("1E+30") + 1])
+decimals_or_none = st.none() | st.decimals(-1, 1, places=2)
 
 # --- next to a dictionary ---------------------------------------------------------------------------------------------
 
@@ -63,6 +68,17 @@ class WithSubkeys(FramesOfTwoInstances):
     key_values = (st.one_of(st.none(), st.integers(-2, 8)), texts, st.integers(-2, 8))
 
 
+class WithDecimals(FramesOfTwoInstances):
+    keys = (("price", pa.decimal128(38, 2)),)
+    key_values = (decimals,)
+
+
+class WithDecimalsAmongOthers(FramesOfTwoInstances):
+    keys = (("word", pa.string()), ("price", pa.decimal128(38, 2)), ("id", pa.int16()), ("at", pa.decimal128(5, 2)))
+    subkeys = ("at",)
+    key_values = (texts, decimals, st.none() | st.integers(-1, 1), decimals_or_none)
+
+
 class WithAWeakHash(WithSeveralColumns):
     def __init__(self) -> None:
         self.patch = weak_hash()
@@ -85,6 +101,10 @@ TestWithSeveralColumns = WithSeveralColumns.TestCase
 TestWithSeveralColumns.settings = short_runs
 TestWithSubkeys = WithSubkeys.TestCase
 TestWithSubkeys.settings = short_runs
+TestWithDecimals = WithDecimals.TestCase
+TestWithDecimals.settings = short_runs
+TestWithDecimalsAmongOthers = WithDecimalsAmongOthers.TestCase
+TestWithDecimalsAmongOthers.settings = short_runs
 TestWithAWeakHash = WithAWeakHash.TestCase
 TestWithAWeakHash.settings = short_runs
 
@@ -96,6 +116,7 @@ TYPES: list[tuple[pa.DataType, Any, Any]] = [
     *((kind, 7, 2**8 - 1) for kind in (pa.uint8(), pa.uint16(), pa.uint32())),
     (pa.uint64(), 7, 2**64 - 1),
     *((kind, 0.5, math.inf) for kind in (pa.float32(), pa.float64())),
+    (pa.decimal128(38, 2), Decimal("99999999999999999999.50"), Decimal("-0.01")),
     (pa.bool_(), True, False),
     (pa.date32(), date(2026, 1, 31), date(1969, 7, 20)),
     (pa.date64(), date(2026, 1, 31), date(1969, 7, 20)),
@@ -114,6 +135,9 @@ VALUE_TYPES: list[tuple[pa.DataType, Any, Any]] = [
 ]
 
 
+NONE_YET = {"low": None, "high": None}
+
+
 @pytest.mark.parametrize(("kind", "one", "other"), TYPES, ids=lambda value: str(value)[:20])
 def test_a_key_can_be_of_any_type_that_can_be_hashed(kind: pa.DataType, one: Any, other: Any) -> None:
     for keys in ({"k": kind}, {"k": kind, "more": pa.int64()}):
@@ -128,7 +152,7 @@ def test_a_key_can_be_of_any_type_that_can_be_hashed(kind: pa.DataType, one: Any
 
 
 @pytest.mark.parametrize(("kind", "one", "other"), VALUE_TYPES, ids=lambda value: str(value)[:20])
-def test_a_value_can_be_of_any_type_of_up_to_64_bits_or_text(kind: pa.DataType, one: Any, other: Any) -> None:
+def test_a_value_can_be_a_decimal_or_text_or_of_any_type_of_64_bits(kind: pa.DataType, one: Any, other: Any) -> None:
     frame = Frame("seen", {"id": pa.int64()}, {"v": kind})
     frame.put([1, 2, 3, 1], v=pa.array([one, None, other, other], kind))
     assert frame.to_arrow().to_pydict() == {"id": [1, 2, 3], "v": [other, None, other]}
@@ -170,6 +194,79 @@ def test_sums_are_exact_in_64_bits_and_of_one_type_each() -> None:
     assert row["u"].to_pylist() == [2**63 + 2**62]
     assert row["f"].to_pylist() == [0.75]
     assert row["d"].cast(pa.int64()).to_pylist() == [1]
+
+
+LIMITS: list[tuple[pa.DataType, Any, Any, Any]] = [
+    (pa.int64(), -(2**63), 2**63 - 1, 1),
+    (pa.uint64(), 0, 2**64 - 1, 1),
+    (pa.decimal128(4, 2), Decimal("-99.99"), Decimal("99.99"), Decimal("0.01")),
+    (pa.decimal128(38, 0), Decimal(1 - 10**38), Decimal(10**38 - 1), Decimal(1)),
+    (pa.duration("us"), timedelta(microseconds=-999), timedelta(microseconds=2**63 - 1 - 10**14), timedelta(10**4)),
+]
+
+
+@pytest.mark.parametrize(("kind", "least", "greatest", "step"), LIMITS, ids=str)
+def test_a_sum_beyond_its_type_names_state_column_and_key(kind: Any, least: Any, greatest: Any, step: Any) -> None:
+    for keys in ({"id": pa.int64()}, {"id": pa.int64(), "word": pa.string()}):
+        frame = Frame("sums", keys, {"x": kind}, defaults={"x": None})
+        batch = {"id": [7, 8, 9], "word": ["a"] * 3}
+        frame.add(batch, x=pa.array([greatest, step, least], kind))
+        with pytest.raises(Overflow, match=r"column 'x' of state 'sums' for key {'id': 7.* is beyond") as caught:
+            frame.add(batch, x=pa.array([step] * 3, kind))
+        assert caught.value.positions.tolist() == [0]
+        assert caught.value.key["id"] == 7
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.one_of(st.none(), st.sampled_from([2**63 - 1, -(2**63), 2**62, 1, -1]))),
+        max_size=12,
+    ),
+    st.sampled_from([pa.int64(), pa.decimal128(19, 0), pa.decimal128(38, 0)]),
+    st.randoms(),
+)
+@settings(deadline=None)
+def test_only_what_a_batch_adds_up_to_is_beyond_a_type_and_not_what_it_passes_on_the_way(
+    added: list[tuple[int, int | None]], kind: pa.DataType, random: Any
+) -> None:
+    unit = 10**19 if kind == pa.decimal128(38, 0) else 1
+    limit = 2**63 if kind == pa.int64() else 10**kind.precision
+    if kind == pa.decimal128(19, 0):
+        added = [(key, number if number is None else number // 2) for key, number in added]
+    random.shuffle(added)
+    total = {key: sum(number * unit for at, number in added if at == key and number is not None) for key in range(3)}
+    least = -limit if kind == pa.int64() else 1 - limit
+    beyond = {key for key, number in total.items() if not least <= number < limit}
+    numbers = [None if number is None else Decimal(number * unit) if unit > 1 else number for _, number in added]
+    keys = pa.array([key for key, _ in added], pa.int64())
+    frame = Frame("sums", {"id": pa.int64()}, {"x": kind}, defaults={"x": None})
+    with pytest.raises(Overflow) if beyond else nullcontext() as caught:
+        frame.add(keys, x=pa.array(numbers, kind))
+    positions = caught.value.positions if caught else []
+    assert sorted(added[at][0] for at in positions) == sorted(beyond)
+    rows = {row["id"]: row["x"] for row in frame.to_arrow().to_pylist()}
+    assert all((rows.get(key) or 0) == total[key] for key in total.keys() - beyond)
+
+
+def test_sums_wrap_around_where_that_is_asked_for() -> None:
+    frame = Frame("sums", {"id": pa.int64()}, {"i": pa.int64(), "u": pa.uint64()})
+    rows = frame.put([1], i=2**63 - 1, u=2**64 - 1)
+    for column in ("i", "u"):
+        frame.column(column).fold("add_wrapping", rows, [1])
+    assert frame.to_arrow().to_pylist() == [{"id": 1, "i": -(2**63), "u": 0}]
+
+
+@given(st.permutations([math.nan, -math.inf, 2.5, None]), st.integers(1, 4))
+def test_nan_is_greater_than_any_number_in_whatever_order_values_come(values: list[float | None], cut: int) -> None:
+    frame = Frame("seen", {"id": pa.int64()}, {"low": pa.float64(), "high": pa.float64()}, defaults=NONE_YET)
+    for part in (values[:cut], values[cut:]):
+        frame.min([1] * len(part), low=pa.array(part, pa.float64()))
+        frame.max([1] * len(part), high=pa.array(part, pa.float64()))
+    (row,) = frame.to_arrow().to_pylist()
+    assert row["low"] == -math.inf
+    assert math.isnan(row["high"])
+    frame.min([2], low=math.nan)
+    assert math.isnan(frame.get([2])[0]["low"][0].as_py())
 
 
 def test_new_rows_hold_the_defaults_also_where_a_row_was_deleted() -> None:

@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,8 @@ GOLDEN: dict[tuple[object, ...], int] = {
     (datetime(2024, 2, 29, 12, 30, 15, 250000),): 0x96310D1857CE36ED,
     (date(1969, 12, 31),): 0xC8E658D8F2850AE8,
     (None, None): 0xE436F2AD07BB59CC,
+    (Decimal("0.10"),): 0xAE482CF5E848D15C,
+    (Decimal("-12345678901234567890123.456"),): 0x417F8EE5DAC31029,
     ("a", 1): 0x9EB7E8934B167D90,
     (1, "a"): 0xF9A5280F50075111,
 }
@@ -60,6 +63,9 @@ COLUMNS: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.float16(): st.floats(width=16),
     pa.bool_(): st.booleans(),
     pa.binary(5): st.binary(min_size=5, max_size=5),
+    pa.decimal128(38, 0): st.integers(1 - 10**38, 10**38 - 1).map(Decimal),
+    pa.decimal128(38, 19): st.integers(1 - 10**37, 10**37 - 1).map(lambda number: Decimal(f"{number}E-18")),
+    pa.decimal128(5, 2): st.decimals(-99, 99, places=1),
     pa.timestamp("s"): INSTANTS.map(lambda instant: instant.replace(microsecond=0)),
     pa.timestamp("us"): INSTANTS,
     pa.date32(): st.dates(),
@@ -240,19 +246,34 @@ def test_columns_cannot_change_places(pair: tuple[float, float]) -> None:
     assert hash_key(*pair) != hash_key(*reversed(pair))
 
 
+@given(st.integers(1 - 10**30, 10**30 - 1), st.integers(0, 8), st.integers(0, 8))
+def test_a_decimal_hashes_by_its_value_whatever_its_scale(number: int, scale: int, zeros: int) -> None:
+    value, same = Decimal(f"{number}E-{scale}"), Decimal(f"{number * 10**zeros}E-{scale + zeros}")
+    arrays = [pa.array([value], pa.decimal128(38, scale)), pa.array([same], pa.decimal128(38, scale + zeros))]
+    assert {hash_key(value), hash_key(same), *(int(hash_keys([array])[0]) for array in arrays)} == {hash_key(value)}
+    if value == int(value) and -(2**63) <= value < 2**64:
+        assert hash_key(value) == hash_key(int(value))
+
+
 def test_a_key_of_one_column_is_not_one_of_two() -> None:
     assert len({hash_key("a"), hash_key("a", None), hash_key(None, "a"), hash_key("a", ""), hash_key("a", "a")}) == 5
 
 
 @pytest.mark.parametrize(
-    "bad", [1 + 2j, (1, 2), 2**64, -(2**63) - 1, object(), timedelta(1)], ids=lambda value: type(value).__name__
+    "bad",
+    [1 + 2j, (1, 2), 2**64, -(2**63) - 1, object(), timedelta(1), Decimal("NaN"), Decimal("1E+39")],
+    ids=lambda value: type(value).__name__,
 )
 def test_a_value_that_cannot_be_a_key_is_refused(bad: object) -> None:
     with pytest.raises(UserError, match="cannot be a key"):
         hash_key(bad)
 
 
-@pytest.mark.parametrize("kind", [pa.list_(pa.int8()), pa.decimal128(5, 2), pa.struct([]), pa.duration("s")], ids=str)
+@pytest.mark.parametrize(
+    "kind",
+    [pa.list_(pa.int8()), pa.decimal128(5, -2), pa.decimal256(5, 2), pa.struct([]), pa.duration("s")],
+    ids=str,
+)
 def test_a_column_that_cannot_be_hashed_is_refused_even_without_rows(kind: pa.DataType) -> None:
     with pytest.raises(UserError, match=r"key column 1 has type .* cast it to"):
         hash_keys([pa.array([], pa.int8()), pa.array([], kind)])

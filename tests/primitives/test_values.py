@@ -111,6 +111,8 @@ def test_composite_keys_are_tuples() -> None:
         (pa.string(), "a", np.str_("a")),
         (pa.binary(), b"a", np.bytes_(b"a")),
         (pa.date32(), date(2026, 1, 31), datetime(2026, 1, 31)),
+        (pa.decimal128(5, 2), Decimal("1.5"), Decimal("1.50")),
+        (pa.decimal128(38, 0), Decimal(7), 7),
         (pa.timestamp("us"), datetime(2026, 1, 31, 7), np.datetime64("2026-01-31T07", "us")),
         (
             pa.timestamp("ms", "UTC"),
@@ -141,6 +143,7 @@ def test_equal_keys_are_one_key_before_and_after_a_restore(kind: pa.DataType, wr
         (pa.string(), ("a",)),
         (pa.bool_(), 1),
         (pa.date32(), "2026-01-31"),
+        (pa.decimal128(5, 2), Decimal("1.125")),
     ],
 )
 def test_a_key_of_the_wrong_type_is_refused_by_column(kind: pa.DataType, key: Any) -> None:
@@ -160,7 +163,7 @@ def test_a_key_that_is_not_unicode_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [pa.list_(pa.int64()), pa.float16(), pa.string_view(), pa.timestamp("ns"), pa.decimal128(5)]
+    "kind", [pa.list_(pa.int64()), pa.float16(), pa.string_view(), pa.timestamp("ns"), pa.decimal128(5, -2)]
 )
 def test_key_columns_of_other_types_are_refused(kind: pa.DataType) -> None:
     with pytest.raises(UserError, match=r"key column 'id' of state 'sums' has type .*declare"):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from policies.observation import History
-from primitives.graph import InstanceId
+from primitives.graph import InstanceId, QueryGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +23,12 @@ class Policy(Protocol):
     """Decides by the history alone: no clock, no chance, no memory of its own."""
 
     def decide(self, history: History) -> list[Decision]: ...
+
+
+@runtime_checkable
+class NamesOperators(Protocol):
+    """A policy whose settings name operators; yours may be one, too."""
+
+    def check(self, graph: QueryGraph) -> None:
+        """UserError, before the query begins, if it does not have one of them."""
+        ...

@@ -9,9 +9,10 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from policies.decision import Decision
+from policies.names import check_names
 from policies.observation import History
 from primitives.durations import seconds
-from primitives.errors import UserError
+from primitives.graph import QueryGraph
 from primitives.settings import OptionalSeconds, Section
 
 
@@ -72,18 +73,13 @@ class Schedule:
     settings: ScheduleSettings
 
     def decide(self, history: History) -> list[Decision]:
-        self._check_names(history)
         now = history.now
         return [
             Decision(operator, parallelism, f"{operator}: {parallelism} by the schedule at {now:.0f} s")
             for operator, parallelism in self.settings.wanted(now).items()
         ]
 
-    def _check_names(self, history: History) -> None:
-        """A wrong name is told at the first report, not when its time comes."""
+    def check(self, graph: QueryGraph) -> None:
+        """UserError for a wrong name, before its time comes."""
         named = {operator for step in self.settings.at for operator in step.operators}
-        if unknown := sorted(named - set(history.graph.operators)):
-            raise UserError(
-                f"scaling.settings.at names {', '.join(unknown)}, which the query does not have; "
-                f"its operators are {', '.join(history.graph.order)}"
-            )
+        check_names("scaling.settings.at", named, graph.order)

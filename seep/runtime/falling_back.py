@@ -29,8 +29,9 @@ def falling_back(launch: F) -> F:
     @wraps(launch)
     def launched(query: Any, *given: Any, **options: Any) -> Run:
         run: Run = launch(query, *given, **options)
+        compiled = {name: value for name, value in options.items() if name not in ("parallelism", "rate")}
         while (earlier := _earlier(run)) is not None:
-            run = launch(earlier, *given, **options)
+            run = launch(earlier, *given, **compiled)
         return run
 
     return cast(F, launched)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from policies.backup import BackupSection, BackupSettings, BackupStrategy
+from policies.names import check_names
 from policies.replicas import Group, replica_groups
 from primitives.errors import UserError
 from primitives.graph import InstanceId, Kind, QueryGraph
@@ -24,10 +25,7 @@ _PLACED = (BackupStrategy.REPLICAS, BackupStrategy.STORAGE)
 def check_backup(settings: BackupSection, graph: QueryGraph, has_storage: bool) -> None:
     """UserError if the settings name what is not there."""
     stateful = graph.of_kind(Kind.STATEFUL)
-    if unknown := sorted(settings.operators.keys() - set(stateful)):
-        raise UserError(
-            f"backup.operators names {', '.join(unknown)}; operators with state are {', '.join(stateful) or 'none'}"
-        )
+    check_names("backup.operators", settings.operators, stateful, "operators with state")
     wanted = [o for o in stateful if settings.of(o).strategy is BackupStrategy.STORAGE]
     if wanted and not has_storage:
         raise UserError(

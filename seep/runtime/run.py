@@ -48,6 +48,7 @@ from seep.runtime.report import Recorder, make_report
 from seep.runtime.requests import answer_of
 from seep.runtime.resume import catalogue_of, check_resume, resume_of
 from seep.runtime.ring import Ring
+from seep.runtime.scaling import check_scaling
 from seep.runtime.security import Security
 from seep.runtime.showing import Showing
 from seep.sources.position import Position
@@ -100,10 +101,11 @@ def launch(
     check_resume(program, chosen)
     check_balance(program.graph, chosen.balance)
     check_backup(chosen.backup, program.graph, chosen.storage.location is not None)
+    policy = make_policy(chosen.scaling)
+    check_scaling(chosen.scaling, policy, program.graph)
     tell = progress or (lambda _: None)
     wanted = chosen.nodes or _instances(program)
     check_feeds(program, chosen.storage.location is not None, wanted)
-    policy = make_policy(chosen.scaling)
     slots = wanted + chosen.whole_pool.size + bool(spark_sources(program))  # Spark's own tasks need one at least
     spark = spark if spark is not None else session_of(program)
     tell("starting Spark" if spark is None else "using the given Spark session")
@@ -533,6 +535,8 @@ def _program(
     query: Query | Program, parallelism: Mapping[str, int] | None, options: RunOptions, rate: Rate | None
 ) -> Program:
     if isinstance(query, Program):
+        if parallelism or rate:
+            raise UserError("the query is compiled already, so give its parallelism and rate to query.compile(…)")
         return query
     resume = resume_of(options, query.name)
     return query.compile(parallelism=parallelism or {}, epoch_seconds=options.epoch, rate=rate, resume=resume)

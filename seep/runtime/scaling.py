@@ -11,11 +11,12 @@ import threading
 from dataclasses import dataclass, field, replace
 
 from policies.assignment import rescaled
-from policies.decision import Decision
+from policies.decision import Decision, NamesOperators, Policy
 from policies.migration.settings import MigrationSettings, Strategy
+from policies.names import check_names
 from policies.observation import Change
 from policies.settings import Mechanism, ScalingSettings
-from primitives.graph import InstanceId, Kind
+from primitives.graph import InstanceId, Kind, QueryGraph
 from seep.protocol.effects import Effect
 from seep.protocol.manager import Manager
 from seep.protocol.plans import Accepted, Refusal, Refused
@@ -46,6 +47,13 @@ def at_once_unless_said(settings: MigrationSettings) -> MigrationSettings:
     if "strategy" in settings.model_fields_set:
         return settings
     return settings.model_copy(update={"strategy": Strategy.ALL_AT_ONCE})
+
+
+def check_scaling(settings: ScalingSettings, policy: Policy, graph: QueryGraph) -> None:
+    """UserError if the settings, or those of the policy, name operators that the query does not have."""
+    check_names("scaling.operators", settings.operators, graph.order)
+    if isinstance(policy, NamesOperators):
+        policy.check(graph)
 
 
 @dataclass(slots=True)

@@ -45,8 +45,8 @@ def test_the_policy_goes_by_the_time_of_the_latest_observation() -> None:
 
 def test_an_operator_that_the_query_does_not_have_is_told_before_its_time_comes() -> None:
     settings = schedule(at=[{"time": "1h", "operators": {"countr": 2}}])
-    with pytest.raises(UserError, match="names countr, which the query does not have; its operators are words, spl"):
-        Schedule(settings).decide(repeated(1))
+    with pytest.raises(UserError, match=r"scaling\.settings\.at names countr; the query's operators are words, spl"):
+        Schedule(settings).check(repeated(1).graph)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ import pytest
 
 import seep
 from policies.backup import BackupSection, BackupSettings, BackupStrategy
+from policies.balance.settings import BalanceSettings
 from policies.decision import Decision
 from policies.observation import History
 from policies.settings import Bounds, DetectorSettings, Mechanism, ScalingSettings
@@ -142,6 +144,37 @@ def test_an_instance_that_does_not_exist_or_has_too_few_slots_is_refused_by_name
         with pytest.raises(UserError, match=r"there is no live node 'n77'"):
             run.drain("n77")
         assert run.wait(120)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"scaling": ScalingSettings(operators={"countr": Bounds(max=3)})}, "scaling.operators names countr; the"),
+        (
+            {
+                "scaling": ScalingSettings(
+                    policy="schedule", settings={"at": [{"time": "1h", "operators": {"mapp": 2, "out": 1}}]}
+                )
+            },
+            "scaling.settings.at names mapp; the",
+        ),
+        ({"backup": BackupSection(operators={"map": BackupSettings()})}, "backup.operators names map; operators with"),
+        ({"balance": BalanceSettings(operators=("countr",))}, "balance.operators: 'countr' cannot be balanced"),
+        ({"parallelism": {"countr": 2}}, "parallelism is given for 'countr'"),
+        ({"rate": {"numbrs": seep.Rate(1)}}, "a rate is given for 'numbrs'"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_settings_that_name_an_operator_that_is_not_there_are_refused(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(UserError, match=f"^{re.escape(problem)}") as refused:
+        seep.launch(counting(), **options)  # before it would start Spark
+    assert "counter" in str(refused.value) or "numbers" in str(refused.value)
+
+
+def test_a_compiled_query_does_not_ignore_parallelism_or_rate() -> None:
+    for options in ({"parallelism": {"counter": 2}}, {"rate": seep.Rate(1)}):
+        with pytest.raises(UserError, match=r"give its parallelism and rate to query\.compile"):
+            seep.launch(counting().compile(), **options)
 
 
 # -- by policy --------------------------------------------------------------------------------------------------------

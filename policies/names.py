@@ -1,0 +1,19 @@
+"""Names of operators in settings: each must be one that the query has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from primitives.errors import UserError
+
+
+def check_names(setting: str, named: Iterable[str], there: Sequence[str], what: str = "the query's operators") -> None:
+    """UserError, with the setting and what there is, for names that are none of `there`.
+
+    >>> check_names("scaling.operators", ["countr"], ["words", "counter"])
+    Traceback (most recent call last):
+    ...
+    primitives.errors.UserError: scaling.operators names countr; the query's operators are words, counter
+    """
+    if unknown := [name for name in dict.fromkeys(named) if name not in there]:
+        raise UserError(f"{setting} names {', '.join(unknown)}; {what} are {', '.join(there) or 'none'}")

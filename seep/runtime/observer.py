@@ -79,12 +79,22 @@ class Observer:
         rate, partitions = self._rate(source), self.program.sources[source][0].partitions
         if rate is None:
             return float(sum(position.passed for position in _positions(source, sight)))
+        if self.program.sources[source][0].by_time:
+            return _due_in_all(rate, list(_positions(source, sight)), sight.clock)
         begun = [p for p in _positions(source, sight) if p.start and not p.ended]
         ended = sum(p.passed for p in _positions(source, sight) if p.ended)
         return ended + sum(rate.rows_due(sight.clock - p.start) for p in begun) / partitions
 
     def _rate(self, source: str) -> Rate | None:
         return self.program.sources[source][1].rate
+
+
+def _due_in_all(rate: Rate, positions: list[Position], now: float) -> float:
+    """Where partitions are read one after the other the rate is that of all of them, until all have ended."""
+    starts = [position.start for position in positions if position.start]
+    if not starts or all(position.ended for position in positions):
+        return float(sum(position.passed for position in positions))
+    return rate.rows_due(now - min(starts))
 
 
 def _positions(source: str, sight: Sight) -> Iterable[Position]:

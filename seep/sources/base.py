@@ -44,7 +44,7 @@ class ReaderDefinition(SourceDefinition):
 
     def logic(self, setting: SourceSetting, clock: Clock = clocks.time) -> PartitionedLogic:
         with naming(setting.operator):
-            rows = Rows(self.schema, self.partitions, self.time, self._lag(), self.stamp, self.shed)
+            rows = Rows(self.schema, self.partitions, self.time, self._lag(), self.stamp, self.shed, self.by_time)
         return PartitionedLogic(setting, rows, self.reader(), clock)
 
     def _lag(self) -> int:

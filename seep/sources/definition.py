@@ -31,6 +31,9 @@ class SourceSetting:
 class SourceDefinition(ABC):
     """A source. It travels to the nodes with the query, so it holds no open resources."""
 
+    #: Whether its partitions are read in the order of their event time, and not side by side.
+    by_time = False
+
     @property
     @abstractmethod
     def schema(self) -> pa.Schema:

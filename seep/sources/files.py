@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from glob import glob, has_magic
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -55,6 +55,35 @@ def _matches(path: Path, suffixes: Sequence[str]) -> list[str]:
 
 def _is_hidden(file: Path) -> bool:
     return file.name.startswith((".", "_"))
+
+
+class Parts(NamedTuple, Generic[Item]):
+    """Items shared out over partitions, in either of two ways; both have the same number of partitions."""
+
+    neighbours: list[list[Item]]  #: each partition has items that follow each other
+    by_time: list[list[Item]]  #: each partition has items of all times: see `deal_out`
+
+    @classmethod
+    def of(cls, items: Sequence[Item], weights: Sequence[int], most: int, by_time: Sequence[Item]) -> Parts[Item]:
+        """Of items, which are given in the order of their time too."""
+        neighbours = share_out(items, weights, most)
+        return cls(neighbours, deal_out(by_time, len(neighbours)))
+
+
+def deal_out(items: Sequence[Item], parts: int) -> list[list[Item]]:
+    """Items one by one to one part after the other, in turns; neighbouring parts are far apart in a turn.
+
+    So instances that have any neighbouring partitions each get through all of the time together.
+
+    >>> deal_out("abcdef", 4)
+    [['a', 'e'], ['c'], ['b', 'f'], ['d']]
+    """
+    width = max(parts - 1, 0).bit_length()
+    turn = sorted(range(parts), key=lambda part: f"{part:0{width}b}"[::-1])
+    dealt: list[list[Item]] = [[] for _ in range(parts)]
+    for at, item in enumerate(items):
+        dealt[turn[at % parts]].append(item)
+    return dealt
 
 
 def share_out(items: Sequence[Item], weights: Sequence[int], most: int) -> list[list[Item]]:

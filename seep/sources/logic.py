@@ -25,6 +25,7 @@ from seep.sources.pace import Adaptive, Pace, Paced, Portion
 from seep.sources.position import MIN_WATERMARK, Position, watermark_of
 from seep.sources.rate import Rate
 from seep.sources.reader import SourceReader
+from seep.sources.time_order import Taken, take_in_time_order
 
 Clock = Callable[[], float]
 
@@ -41,14 +42,7 @@ class Rows(NamedTuple):
     lag: int = 0  #: by how much a row may be older than an earlier one of its partition, in units of the watermark
     stamp: str | None = None  #: a column that the reader leaves out: when the row was due, in microseconds
     shed: bool = False
-
-
-class Taken(NamedTuple):
-    """What was read of one partition, and the positions of the first of these rows and of the one after the last."""
-
-    batches: list[pa.RecordBatch]
-    first: Position
-    after: Position
+    by_time: bool = False  #: whether partitions are read in the order of their event time, and not side by side
 
 
 class PartitionedLogic:
@@ -75,22 +69,26 @@ class PartitionedLogic:
         """See `SourceLogic`. How much is a matter of pace."""
         now = self._clock()
         is_over = self._setting.until is not None and now >= self._setting.until
-        live = {slot: p for slot in slots if not (p := self._position(slot)).ended and not is_over}
+        before = {slot: self._position(slot) for slot in slots}
+        live = {} if is_over else {slot: _begun(p, now) for slot, p in before.items() if not p.ended}
+        evened = self._evened(before | live)
         share = sum(slot < self._rows.partitions for slot in slots) / self._rows.partitions
-        portions = self._pace.portions(epoch, now, share, list(live.values()))
-        taken = [
-            self._take(slot, position._replace(start=position.start or now, at=now), portion)
-            for (slot, position), portion in zip(live.items(), portions, strict=True)
-        ]
+        if self._rows.by_time:
+            portions = self._pace.portions(epoch, now, share, [evened] * round(share * self._rows.partitions))
+            taken = take_in_time_order(live, sum(portion.take for portion in portions), self._take_rows)
+        else:
+            portions = self._pace.portions(epoch, now, share, list(live.values()))
+            taken = [self._take(*each, portion) for each, portion in zip(live.items(), portions, strict=True)]
         self.counters["shed"] += sum(each.after.shed - live[slot].shed for slot, each in zip(live, taken, strict=True))
         self._positions |= {slot: each.after for slot, each in zip(live, taken, strict=True)}
-        return self._reading(slots, taken, is_over)
+        return self._reading(slots, taken, is_over, evened)
 
     def reread(self, epoch: int, slots: SlotSet, positions: Positions) -> Reading[pa.RecordBatch]:  # noqa: ARG002
         """See `SourceLogic`. EnvironmentFault if the same rows are not there any more."""
         taken = [self._retake(slot, Position(*positions[slot])) for slot in slots]
+        evened = self._evened({slot: each.first for slot, each in zip(slots, taken, strict=True)})
         self.seek({slot: positions[slot] for slot in slots})
-        return self._reading(slots, taken, is_over=False)
+        return self._reading(slots, taken, is_over=False, evened=evened)
 
     # -- state of its own ---------------------------------------------------------------------------------------------
 
@@ -116,8 +114,12 @@ class PartitionedLogic:
         position = self._positions.get(slot)
         if position is None:
             with _naming(self._setting.operator, slot, "its start"):
-                position = Position(self._reader.start(slot))
+                latest = self._reader.earliest(slot) if self._rows.by_time else None
+                position = Position(self._reader.start(slot), latest=MIN_WATERMARK if latest is None else latest)
         return position
+
+    def _take_rows(self, slot: int, position: Position, rows: int) -> Taken:
+        return self._take(slot, position, Portion(0, rows))
 
     def _take(self, slot: int, position: Position, portion: Portion) -> Taken:
         """Reads on; one block, which may be shorter than the portion."""
@@ -195,17 +197,31 @@ class PartitionedLogic:
 
     # -- all partitions -----------------------------------------------------------------------------------------------
 
-    def _reading(self, slots: SlotSet, taken: Sequence[Taken], is_over: bool) -> Reading[pa.RecordBatch]:
+    def _evened(self, positions: Mapping[int, Position]) -> Position:
+        """As if all partitions here were read equally far: what a rate counts from where they are read by time."""
+        there = [position for slot, position in positions.items() if slot < self._rows.partitions]
+        rows = sum(position.rows for position in there) // max(len(there), 1)
+        start = min((position.start for position in there if position.start), default=0.0)
+        return Position(None, rows=rows, start=start, at=max((position.at for position in there), default=0.0))
+
+    def _reading(
+        self, slots: SlotSet, taken: Sequence[Taken], is_over: bool, evened: Position
+    ) -> Reading[pa.RecordBatch]:
         positions = {slot: self._position(slot) for slot in slots}
         batches = [batch for each in taken for batch in each.batches]
         rows = concat(batches, self._rows.schema)
+        firsts = [evened if self._rows.by_time else each.first for each in taken if each.batches]
         return Reading(
             dict.fromkeys(self._setting.outputs, rows) if batches else {},
             {slot: list(position) for slot, position in positions.items()},
             watermark_of(positions.values(), self._rows.lag),
             is_over or all(position.ended for position in positions.values()),
-            min((float(self._due(each.first, 1)[0]) for each in taken if each.batches), default=0.0),
+            min((float(self._due(first, 1)[0]) for first in firsts), default=0.0),
         )
+
+
+def _begun(position: Position, now: float) -> Position:
+    return position._replace(start=position.start or now, at=now)
 
 
 def _pace(setting: SourceSetting, rows: Rows) -> Pace:

@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from primitives.errors import EnvironmentFault, UserError
 from seep.operators.batches import concat
-from seep.query.times import Duration
+from seep.query.times import Duration, event_times, is_event_time
 from seep.sources.base import ReaderDefinition, check_partitions
-from seep.sources.files import PARTITIONS, absolute, resolve, share_out
+from seep.sources.files import PARTITIONS, Parts, absolute, resolve
 from seep.sources.reader import Block, SourceReader
 
 #: Rows that are decoded at a time, so that memory does not depend on the size of row groups.
@@ -32,8 +32,8 @@ def parquet(
 ) -> Parquet:
     """The rows of a Parquet file, of the files that match a pattern, or of those in a directory.
 
-    With `columns`, only these are read. Row groups, in the order of file names, are shared out over at most
-    `partitions` partitions: neighbours stay together.
+    With `columns`, only these are read. Row groups are shared out over at most `partitions` partitions: neighbours in
+    the order of file names stay together; with `time` they are dealt out in the order of their time instead.
     """
     return Parquet(path, columns, time, out_of_order, check_partitions(partitions))
 
@@ -44,6 +44,7 @@ class RowGroup(NamedTuple):
     path: str
     number: int
     rows: int
+    earliest: int | None = None  #: of its event times, where the file says so
 
 
 class Parquet(ReaderDefinition):
@@ -58,18 +59,19 @@ class Parquet(ReaderDefinition):
         partitions: int,
     ) -> None:
         super().__init__(time, out_of_order)
+        self.by_time = time is not None
         self._path = absolute(path)
         self._columns = columns
         self._most = partitions
 
     @cached_property
     def _files(self) -> list[tuple[str, pa.Schema, list[RowGroup]]]:
-        return [_describe(file.path) for file in resolve(self._path, (".parquet", ".pq"))]
+        return [_describe(file.path, self._time) for file in resolve(self._path, (".parquet", ".pq"))]
 
     @cached_property
-    def _groups(self) -> list[list[RowGroup]]:
+    def _groups(self) -> Parts[RowGroup]:
         groups = [group for _, _, groups in self._files for group in groups if group.rows]
-        return share_out(groups, [group.rows for group in groups], self._most)
+        return Parts.of(groups, [group.rows for group in groups], self._most, by_time=_by_time(groups))
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -78,7 +80,7 @@ class Parquet(ReaderDefinition):
 
     @property
     def partitions(self) -> int:
-        return len(self._groups)
+        return len(self._groups.neighbours)
 
     def check_data(self) -> None:
         for path, schema, _ in self._files:
@@ -91,26 +93,41 @@ class Parquet(ReaderDefinition):
                     )
 
     def reader(self) -> SourceReader:
-        return ParquetReader(self._groups, self.schema)
+        return ParquetReader(self._groups, self.schema, self.by_time)
 
 
 class ParquetReader(SourceReader):
-    """Offsets count the rows of a partition. Each partition is decoded as a stream, opened again after a jump."""
+    """Offsets count the rows of a partition; in a list of one where partitions are by time, which they were not in
+    earlier versions. Each partition is decoded as a stream, opened again after a jump.
+    """
 
-    def __init__(self, groups: list[list[RowGroup]], schema: pa.Schema) -> None:
+    def __init__(self, groups: Parts[RowGroup], schema: pa.Schema, by_time: bool = False) -> None:
         self._groups = groups
         self._schema = schema
+        self._by_time = by_time
         self._streams: dict[int, _Stream] = {}
 
-    def read(self, partition: int, offset: int, limit: int) -> Block:
+    def start(self, partition: int) -> int | list[int]:  # noqa: ARG002
         """See `SourceReader`."""
+        return [0] if self._by_time else 0
+
+    def earliest(self, partition: int) -> int | None:
+        """See `SourceReader`."""
+        known = [group.earliest for group in self._groups.by_time[partition] if group.earliest is not None]
+        return min(known, default=None) if len(known) == len(self._groups.by_time[partition]) else None
+
+    def read(self, partition: int, offset: int | list[int], limit: int) -> Block:
+        """See `SourceReader`."""
+        row, groups = (
+            (offset, self._groups.neighbours) if isinstance(offset, int) else (offset[0], self._groups.by_time)
+        )
         stream = self._streams.get(partition)
-        if stream is None or stream.offset != offset:
-            stream = self._streams[partition] = _Stream(self._groups[partition], self._schema, offset)
+        if stream is None or stream.offset != row:
+            stream = self._streams[partition] = _Stream(groups[partition], self._schema, row)
         rows = concat(stream.take(limit), self._schema)
         if stream.ended:
             self.release(partition)
-        return Block(rows, stream.offset, stream.ended)
+        return Block(rows, stream.offset if isinstance(offset, int) else [stream.offset], stream.ended)
 
     def release(self, partition: int) -> None:
         """See `SourceReader`."""
@@ -163,13 +180,38 @@ def _check_unchanged(file: pq.ParquetFile, group: RowGroup) -> None:
         raise EnvironmentFault(f"{group.path} is not the file any more that it was at the start: its row groups differ")
 
 
-def _describe(path: str) -> tuple[str, pa.Schema, list[RowGroup]]:
+def _describe(path: str, time: str | None) -> tuple[str, pa.Schema, list[RowGroup]]:
     try:
         with pq.ParquetFile(path) as file:
-            rows = [file.metadata.row_group(index).num_rows for index in range(file.metadata.num_row_groups)]
-            return path, file.schema_arrow, [RowGroup(path, number, count) for number, count in enumerate(rows)]
+            kind = _type_of(file.schema_arrow, time)
+            groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
+            found = [RowGroup(path, i, group.num_rows, _earliest(group, time, kind)) for i, group in enumerate(groups)]
+            return path, file.schema_arrow, found
     except pa.ArrowException as error:
         raise UserError(f"{path} is not a Parquet file that can be read: {error}") from error
+
+
+def _type_of(schema: pa.Schema, time: str | None) -> pa.DataType | None:
+    """The type of the event time, if there is such a column."""
+    index = -1 if time is None else schema.get_field_index(time)
+    return schema.field(index).type if index >= 0 and is_event_time(schema.field(index).type) else None
+
+
+def _earliest(group: Any, time: str | None, kind: pa.DataType | None) -> int | None:
+    """The earliest event time in a row group by its statistics, if it has them."""
+    columns = map(group.column, range(group.num_columns)) if kind is not None else ()
+    for statistics in (column.statistics for column in columns if column.path_in_schema == time):
+        if statistics is not None and statistics.has_min_max:
+            if "nanoseconds" in statistics.logical_type.to_json():  # for which Python has no datetime
+                return int(statistics.min_raw) // 1_000
+            return int(event_times(pa.array([statistics.min], kind))[0])
+    return None
+
+
+def _by_time(groups: list[RowGroup]) -> list[RowGroup]:
+    """In the order of their time, as far as files say so; else in that of the files."""
+    known = [group for group in groups if group.earliest is not None]
+    return sorted(groups, key=lambda group: group.earliest or 0) if len(known) == len(groups) else groups
 
 
 def _selected(path: str, schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:

@@ -33,6 +33,13 @@ class SourceReader(ABC):
         """The offset of the first row."""
         return 0
 
+    def earliest(self, partition: int) -> int | None:  # noqa: ARG002
+        """No row of the partition has an event time before this, in the unit of watermarks; None if that is not known.
+
+        Asked only of sources that are read by time.
+        """
+        return None
+
     @abstractmethod
     def read(self, partition: int, offset: Any, limit: int) -> Block:
         """The next rows, at most `limit`, without waiting for more to come; no rows if there are none at the moment."""

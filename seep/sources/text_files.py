@@ -14,7 +14,7 @@ from seep.operators.batches import concat
 from seep.query.times import Duration
 from seep.sources.base import ReaderDefinition, check_partitions
 from seep.sources.dialect import Dialect
-from seep.sources.files import InputFile, absolute, resolve, share_out
+from seep.sources.files import InputFile, Parts, absolute, resolve
 from seep.sources.reader import Block, SourceReader
 from seep.sources.text_rows import Beginning, TextRows, beginning, first_bad, rows_from
 
@@ -35,6 +35,7 @@ class TextFiles(ReaderDefinition):
         partitions: int,
     ) -> None:
         super().__init__(time, out_of_order)
+        self.by_time = time is not None
         self._path = absolute(path)
         self._dialect = dialect
         self._given = schema
@@ -45,8 +46,8 @@ class TextFiles(ReaderDefinition):
         return resolve(self._path, self._dialect.suffixes)
 
     @cached_property
-    def _parts(self) -> list[list[InputFile]]:
-        return share_out(self._files, [file.size + 1 for file in self._files], self._most)
+    def _parts(self) -> Parts[InputFile]:
+        return Parts.of(self._files, [file.size + 1 for file in self._files], self._most, by_time=self._files)
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -54,7 +55,7 @@ class TextFiles(ReaderDefinition):
 
     @property
     def partitions(self) -> int:
-        return len(self._parts)
+        return len(self._parts.neighbours)
 
     def _inferred(self) -> pa.Schema:
         file = next((file for file in self._files if file.size), self._files[0])
@@ -77,7 +78,7 @@ class TextFiles(ReaderDefinition):
                 )
 
     def reader(self) -> SourceReader:
-        return TextReader(self._parts, self._dialect, self.schema)
+        return TextReader(self._parts, self._dialect, self.schema, self.by_time)
 
 
 class Offset(NamedTuple):
@@ -86,13 +87,15 @@ class Offset(NamedTuple):
     file: int  #: of those of the partition
     byte: int = 0
     line: int = 0  #: lines before it, for messages
+    by_time: int = 0  #: whether these are files by time or neighbours, as they always were in earlier versions
 
 
 class TextReader(SourceReader):
     """Finds the ends of rows by itself, so that it can stop after any of them; keeps no file open."""
 
-    def __init__(self, parts: list[list[InputFile]], dialect: Dialect, schema: pa.Schema) -> None:
+    def __init__(self, parts: Parts[InputFile], dialect: Dialect, schema: pa.Schema, by_time: bool) -> None:
         self._parts = parts
+        self._by_time = by_time
         self._dialect = dialect
         self._schema = schema
         self._nothing = concat([], schema)
@@ -101,11 +104,12 @@ class TextReader(SourceReader):
 
     def start(self, partition: int) -> list[int]:  # noqa: ARG002
         """See `SourceReader`."""
-        return list(Offset(0))
+        return list(Offset(0, by_time=int(self._by_time)))
 
     def read(self, partition: int, offset: Sequence[int], limit: int) -> Block:
         """See `SourceReader`. A block does not go beyond the end of a file."""
-        files, at, rows = self._parts[partition], Offset(*offset), self._nothing
+        at, rows = Offset(*offset), self._nothing
+        files = (self._parts.by_time if at.by_time else self._parts.neighbours)[partition]
         while at.file < len(files) and not len(rows):
             rows, at = self._read(files[at.file], at, limit)
         return Block(rows, list(at), at.file >= len(files))
@@ -117,7 +121,9 @@ class TextReader(SourceReader):
         rows = rows_from(file, at.byte, int(limit * self._row_bytes * 1.1), self._dialect).first(limit)
         batch = self._parse(file, at, rows, begin.header) if len(rows) else self._nothing
         byte = at.byte + len(rows.data)
-        return batch, Offset(at.file + 1) if byte >= file.size else Offset(at.file, byte, at.line + rows.lines)
+        if byte >= file.size:
+            return batch, at._replace(file=at.file + 1, byte=0, line=0)
+        return batch, at._replace(byte=byte, line=at.line + rows.lines)
 
     def _beginning(self, file: InputFile) -> Beginning:
         if file.path not in self._beginnings:

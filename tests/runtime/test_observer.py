@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -152,6 +154,21 @@ def test_the_offered_rate_is_what_is_due_and_what_is_not_read_of_it_is_behind() 
     assert observation.behind == {"numbers": pytest.approx(10_000 - 6_000)}
     assert observation.latency["max"] == 0.3
     assert (observation.seconds, observation.epochs_in_flight, observation.warm_nodes) == (5.0, 4, 2)
+
+
+def test_of_files_that_are_read_one_after_the_other_the_whole_rate_is_due_until_all_have_ended(tmp_path: Path) -> None:
+    for file in range(2):
+        pq.write_table(pa.table({"at": range(10_000)}), tmp_path / f"{file}.parquet")
+    query = seep.Query("q")
+    query.source("numbers", seep.sources.parquet(tmp_path, time="at")).sink("out", seep.sinks.collect())
+    observer = Observer(query.compile(rate=seep.Rate(1000)))
+    first, second = Position([10_000], 10_000, ended=True, start=1000.0), Position([0], start=1000.0)
+    observer.observe(Sight(10.0, 1010.0, {}, {}, {"numbers": {0: first, 1: second}}, (), 4, 2))
+    read = {0: first, 1: second._replace(rows=3_000)}
+    observation = observer.observe(Sight(15.0, 1015.0, {}, {}, {"numbers": read}, (), 4, 2))
+    assert observation is not None
+    assert observation.offered == {"numbers": pytest.approx(1000.0)}
+    assert observation.behind == {"numbers": pytest.approx(2_000)}
 
 
 def test_without_a_rate_a_source_offers_what_it_reads_and_is_never_behind() -> None:

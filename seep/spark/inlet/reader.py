@@ -11,9 +11,10 @@ from primitives.errors import EnvironmentFault
 from primitives.slots import SlotSet
 from seep.operators.batches import concat
 from seep.protocol.logic import Reading
-from seep.sources.logic import PartitionedLogic, Taken
+from seep.sources.logic import PartitionedLogic
 from seep.sources.position import Position
 from seep.sources.reader import Block, SourceReader
+from seep.sources.time_order import Taken
 from seep.spark.inlet.pieces import Directory, Key, Piece, PushedBatch
 
 #: The number of a batch, and of a row among those of it that a slot reads.

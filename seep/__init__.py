@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from seep.query.query import Query
     from seep.query.stream import Stream
     from seep.runtime.falling_back import launch
+    from seep.runtime.live_runs import runs
     from seep.runtime.run import Run
     from seep.sources.rate import Profile, Rate
     from seep.spark.inlet.source import from_spark
@@ -52,6 +53,7 @@ __all__ = [
     "mean",
     "min",
     "register",
+    "runs",
     "session",
     "sinks",
     "sliding",
@@ -68,6 +70,7 @@ _HOMES = {
     **dict.fromkeys(("count", "first", "last", "max", "mean", "min", "sum"), "seep.operators.agg"),
     "Run": "seep.runtime.run",
     "launch": "seep.runtime.falling_back",
+    "runs": "seep.runtime.live_runs",
     "column": "primitives.evolution",
     **dict.fromkeys(("Profile", "Rate"), "seep.sources.rate"),
     **dict.fromkeys(("Operator", "StatelessOperator"), "seep.operators.custom"),

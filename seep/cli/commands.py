@@ -8,6 +8,7 @@ from rich.console import Console
 from seep.cli import failures
 from seep.cli.flags import Flags
 from seep.cli.loading import load_query
+from seep.cli.results import collected, show_collected
 from seep.cli.session import session, summary_lines
 from seep.cli.settings import settings_of
 from seep.cli.view import View, view_for
@@ -24,8 +25,10 @@ def run_query(target: str, flags: Flags) -> None:
     query = load_query(target)
     view = _view(flags)
     with session(query, settings, view) as run:
-        report = run.report()
+        report, found = run.report(), collected(run)
     _summarise(view, report)
+    for sink, table in found.items():
+        show_collected(sink, table, view.console)
 
 
 def run_wordcount(window: str, flags: Flags) -> None:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from primitives.errors import EnvironmentFault
 from seep.cli import figures
-from seep.cli.interrupts import Interrupts
 from seep.cli.settings import Settings
 from seep.cli.view import View
 from seep.runtime.chaos import Chaos, check_chaos
+from seep.runtime.interrupts import ENDING, Interrupts
 
 if TYPE_CHECKING:
     from seep.query.program import Program
@@ -73,7 +73,7 @@ def follow(run: Run, view: View, interrupts: Interrupts) -> None:
         while not run.wait(_LOOK):
             if interrupts.asked_to_finish and not finishing:
                 finishing = True
-                view.say("ending the input and finishing what was read; Ctrl-C again stops at once")
+                view.say(ENDING)
                 run.finish()
             view.show(run.status())
     finally:

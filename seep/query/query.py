@@ -33,6 +33,7 @@ from seep.query.vertex import (
     as_rate,
     check_on_error,
     check_options,
+    streams_into,
 )
 from seep.sinks.definition import SinkDefinition
 from seep.sources.definition import SourceDefinition
@@ -80,6 +81,10 @@ class Query:
         self.on_error = on_error
         self.dead_letters = dead_letters
         self.vertices: dict[str, Vertex] = {}
+
+    def __repr__(self) -> str:
+        """Its operators in the order of their declaration, each with what goes into it."""
+        return f"<Query {self.name!r}: {', '.join(map(_as_call, self.vertices.values())) or 'no operators yet'}>"
 
     def source(
         self,
@@ -175,6 +180,11 @@ class Query:
         self.add(OperatorVertex(name, definition, streams, schema, cast(CodeOptions, options), runs_code))
         rows = Input(schema, _keys_kept(streams[0], schema), _time_kept(streams[0], schema) if keeps_time else None)
         return Stream(self, (name,), rows, clock)
+
+
+def _as_call(vertex: Vertex) -> str:
+    inputs = [name for _, stream in streams_into(vertex) for name in stream.origins]
+    return f"{vertex.name}({', '.join(inputs)})" if inputs else vertex.name
 
 
 def _keys_kept(stream: Stream, schema: pa.Schema) -> tuple[str, ...]:

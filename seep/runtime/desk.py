@@ -28,6 +28,8 @@ class Desk:
         self._on_failure = on_failure
         self._queue: SimpleQueue[Work] = SimpleQueue()
         self._open = True
+        self._closed = False  #: nobody looks at the queue any more
+        self._closing = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -41,10 +43,14 @@ class Desk:
 
         EnvironmentFault if it does not come in time.
         """
-        if threading.current_thread() is self._thread or not self._thread.is_alive():
-            return question()
         future: Future[T] = Future()
-        self._queue.put(lambda: _answer(future, question))
+        with self._closing:
+            is_here = threading.current_thread() is self._thread or self._closed or not self._thread.is_alive()
+            if not is_here:
+                self._queue.put(lambda: _answer(future, question))
+        return question() if is_here else self._awaited(future, timeout)
+
+    def _awaited(self, future: Future[T], timeout: float) -> T:
         try:
             return future.result(timeout)
         except TimeoutError:
@@ -59,6 +65,8 @@ class Desk:
         """Does what is on it, and ends its thread."""
         self._queue.put(self._stop)
         self._thread.join(5.0)
+        with self._closing:
+            self._closed = True
         while not self._queue.empty():
             self._queue.get_nowait()()  # whoever asked meanwhile is to have an answer
 

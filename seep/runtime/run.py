@@ -6,6 +6,7 @@ import atexit
 import os
 import shutil
 import signal
+import sys
 import threading
 import time
 import uuid
@@ -27,6 +28,7 @@ from primitives.slots import SlotSet
 from seep.protocol.cuts import CutComplete
 from seep.protocol.plans import Accepted, Refused
 from seep.query.program import Program
+from seep.runtime import live_runs
 from seep.runtime.archivist import Archivist
 from seep.runtime.balancing import check_balance
 from seep.runtime.control import Listed
@@ -35,6 +37,7 @@ from seep.runtime.crew import Crew
 from seep.runtime.driver import ManagerProcess, NodeRecord
 from seep.runtime.events import Events
 from seep.runtime.goals import Target
+from seep.runtime.interrupts import ENDING, Interrupts, uninterrupted
 from seep.runtime.metrics import Status, percentiles
 from seep.runtime.migration import MigrationProgress
 from seep.runtime.migration_handle import MigrationHandle
@@ -89,8 +92,8 @@ def launch(
 ) -> Run:
     """Starts a query on Spark and returns when it runs; see `RunOptions` for the other keywords.
 
-    Without a session it starts Spark in this process (`local[64]`, or `master`) and stops it with the run. `progress`
-    is called with a line of text at each step of the start.
+    Without a session it starts Spark in this process (`local[64]`, or `master`), and stops it when the run is over, or
+    is stopped. `progress` is called with a line of text at each step of the start.
 
     >>> run = launch(query, epoch=0.02, seconds=30)   # doctest: +SKIP
     >>> with run:                                     # doctest: +SKIP
@@ -108,6 +111,8 @@ def launch(
     check_feeds(program, chosen.storage.location is not None, wanted)
     slots = wanted + chosen.whole_pool.size + bool(spark_sources(program))  # Spark's own tasks need one at least
     spark = spark if spark is not None else session_of(program)
+    if spark is None:
+        live_runs.check_no_session()
     tell("starting Spark" if spark is None else "using the given Spark session")
     host = open_session(spark, master=master, slots_needed=slots, name=program.name, verbose=verbose)
     try:
@@ -122,6 +127,8 @@ def launch(
     except BaseException:
         run.stop()
         raise
+    if host.own:
+        run.stop_when_over()
     return run
 
 
@@ -145,8 +152,12 @@ class Run:
         #: migrations that were asked for from outside
         self._asked = Ring[MigrationHandle](_ASKED)
         self._finisher: threading.Timer | None = None
-        self._stopped = False
+        self._interrupts = Interrupts()
+        self._is_launched = self._is_ended = self._is_asked_to_finish = False
         self._stopping = threading.Lock()
+        #: its own session serves the program beside the run, so it lasts until the run is stopped
+        self.is_lent = False
+        live_runs.enter(self)
         atexit.register(self.stop)
 
     def _furnish(self, host: Host, policy: Policy) -> None:
@@ -192,6 +203,7 @@ class Run:
         gathered = self._crew.gather(nodes)
         tell("starting the query")
         self._manager.launch(_placement(self.program, gathered))
+        self._is_launched = True
         self._crew.launched()
         self._recorder.start()
         self._coordinator.start()
@@ -226,9 +238,32 @@ class Run:
         return bool(self.events.of("halted"))
 
     @property
+    def is_over(self) -> bool:
+        """Whether nothing more comes of it: it is finished, halted, failed or stopped."""
+        return self._manager.ended.is_set()
+
+    @property
+    def phase(self) -> str:
+        """In one word: starting, running, finished, halted, failed or stopped."""
+        if not self.is_over:
+            return "running" if self._is_launched else "starting"
+        found = {"failed": self.failure is not None, "finished": self.finished, "halted": self.halted}
+        return next((word for word, holds in found.items() if holds), "stopped")
+
+    @property
+    def owns_session(self) -> bool:
+        """Whether its Spark session was started for it, and is there still."""
+        return self._host.own and self._host.is_open
+
+    def __repr__(self) -> str:
+        rows = f"{self.rows_read:,} rows read"
+        why = f": {self.failure}".splitlines()[0] if self.failure else ""
+        return f"<Run {self.id} of query {self.program.name!r}, {self.phase}, {rows}{why}>"
+
+    @property
     def nodes(self) -> dict[str, NodeRecord]:
         """The live nodes."""
-        live = self._manager.ask(lambda manager: set(manager.nodes))
+        live = set() if self._is_ended else self._manager.ask(lambda manager: set(manager.nodes))
         return {name: record for name, record in self._manager.nodes.items() if name in live}
 
     @property
@@ -278,15 +313,26 @@ class Run:
         return sum(Position(*p).rows for source in self.program.sources for p in self.positions(source).values())
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until the run is over and raises what it failed of; False if that takes longer than `timeout`."""
+        """Waits until the run is over and raises what it failed of; False if that takes longer than `timeout`.
+
+        Ctrl-C meanwhile ends the input, and what was read is finished; Ctrl-C again stops the run at once.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
-        while not self._manager.ended.wait(0.05):
-            if deadline is not None and time.monotonic() > deadline:
-                return False
+        with self._interrupts.counted(self.stop):
+            while not self._manager.ended.wait(0.05):
+                self._heed_interrupt()
+                if deadline is not None and time.monotonic() > deadline:
+                    return False
         self._showing.join()
         if self._manager.failure:
             raise self._manager.failure
         return True
+
+    def _heed_interrupt(self) -> None:
+        if self._interrupts.asked_to_finish and not self._is_asked_to_finish:
+            self._is_asked_to_finish = True
+            sys.stderr.write(f"run {self.id}: {ENDING}\n")
+            self.finish()
 
     def positions(self, source: str) -> dict[int, Any]:
         """How far a source has been read, by partition: what the source log has."""
@@ -329,6 +375,12 @@ class Run:
     def _frames(self, spark: SparkSession | None) -> Frames:
         from seep.spark.out.frames import Frames
 
+        if spark is None and not self._host.is_open:
+            raise UserError(
+                f"the Spark session of run {self.id} was its own, and ended with it: pass another one with spark=…, "
+                "or ask for the DataFrame while the run lasts"
+            )
+        self.is_lent |= spark is None
         return Frames(self, self._host, spark)
 
     # -- acting -------------------------------------------------------------------------------------------------------
@@ -487,11 +539,17 @@ class Run:
     # -- ending -------------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Ends everything that the run has started, at once."""
-        with self._stopping:
-            if self._stopped:
-                return
-            self._stopped = True
+        """Ends everything that the run has started, at once; what it has come to can still be asked for."""
+        with uninterrupted(), self._stopping:
+            self._end()
+            self._host.close()
+            live_runs.leave(self)
+
+    def _end(self) -> None:
+        """Ends all but the session, once."""
+        if self._is_ended:
+            return
+        self._is_ended = True
         if self._finisher is not None:
             self._finisher.cancel()
         atexit.unregister(self.stop)
@@ -505,16 +563,22 @@ class Run:
         self._crew.end()
         self._manager.close_port()
         _remove(record.directory for record in self._manager.nodes.values() if record.process.is_local)
-        self._host.close()
 
     def stop_when_over(self) -> None:
-        """Returns at once; nodes are given back when the input has ended, or the run has failed, with nobody there."""
+        """Returns at once; nodes are given back when the input has ended, or the run has failed, with nobody there.
+
+        So is the session, if it is the run's own and not lent.
+        """
         threading.Thread(target=self._stop_when_over, name="seep end", daemon=True).start()
 
     def _stop_when_over(self) -> None:
         with suppress(SeepError):  # whoever reads what comes out is told
             self.wait()
-        self.stop()
+        if not self.is_lent:
+            self.stop()
+            return
+        with self._stopping:
+            self._end()
 
     def __enter__(self) -> Run:
         return self

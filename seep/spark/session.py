@@ -79,6 +79,11 @@ class Host:
     def is_local(self) -> bool:
         return is_local(self.context)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether Spark takes jobs from it."""
+        return self.context._jsc is not None
+
     def explain(self) -> str:
         """Why nodes may be slow to come, and what to do."""
         return f"Spark has {capacity(self.context)}; free the cluster, give it more, or ask for fewer nodes (--nodes)"

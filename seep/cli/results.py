@@ -1,0 +1,40 @@
+"""Results: what sinks have collected in the driver, as tables for people."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from rich.console import Console
+
+from seep.cli import figures
+from seep.cli.tables import Sheet, show
+from seep.runtime.run import Run
+from seep.sinks.in_driver import Collect
+
+#: Rows that are shown of each sink, and letters of each value.
+_ROWS, _LETTERS = 20, 60
+
+
+def collected(run: Run) -> dict[str, pa.Table]:
+    """What each `collect` sink of a run has got."""
+    sinks = run.program.sinks
+    return {name: run.result(name) for name, (definition, _) in sinks.items() if isinstance(definition, Collect)}
+
+
+def show_collected(sink: str, table: pa.Table, console: Console) -> None:
+    """The first rows of what a sink got, in the order of their epochs, and how many there are."""
+    line = f"{sink}: {figures.of(len(table), 'row')}"
+    more = f", the first {_ROWS} of them" if len(table) > _ROWS else ""
+    console.print(line + more, markup=False, highlight=False, soft_wrap=True)
+    if len(table):
+        rows = zip(*(column.to_pylist() for column in table.slice(0, _ROWS).columns), strict=True)
+        show(Sheet(table.column_names, [[_text(value) for value in row] for row in rows]), console)
+
+
+def _text(value: object) -> str:
+    """A value in one line.
+
+    >>> _text(None), _text("a\\nb"), len(_text("x" * 100))
+    ('null', 'a b', 60)
+    """
+    text = "null" if value is None else " ".join(str(value).split())
+    return text if len(text) <= _LETTERS else text[: _LETTERS - 1] + "…"

@@ -1,0 +1,106 @@
+"""Interrupts: Ctrl-C once lets a run come to its end, twice stops it; and nothing cuts the stopping short."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import Self
+
+#: What is said after the first Ctrl-C.
+ENDING = "ending the input and finishing what was read; Ctrl-C again stops at once"
+
+_HANDLED = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupts:
+    """A context around the whole life of a run; restores at its end what was there before.
+
+    Up to `listen` an interrupt ends the start as ever, by KeyboardInterrupt.
+    """
+
+    def __init__(self) -> None:
+        self.asked_to_finish = False  #: by the first Ctrl-C
+
+    def __enter__(self) -> Self:
+        self._before = {number: signal.getsignal(number) for number in _HANDLED}
+        signal.signal(signal.SIGTERM, self._stop)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, reason: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def listen(self) -> None:
+        """The run goes on. (Spark has set a handler of its own meanwhile, which would end all nodes.)"""
+        signal.signal(signal.SIGINT, self._ask)
+        signal.signal(signal.SIGTERM, self._stop)
+
+    def ignore(self) -> None:
+        """The run is being stopped, and that takes the time it takes."""
+        for number in _HANDLED:
+            signal.signal(number, signal.SIG_IGN)
+
+    @contextmanager
+    def counted(self, stop: Callable[[], None]) -> Iterator[None]:
+        """Ctrl-C counts here while a program waits for a run; the second one has it stopped.
+
+        In the main thread, which alone hears of it, and unless the run is in the hands of an `Interrupts` already.
+        """
+        before = _handler_to_replace()
+        if before is None:
+            yield
+            return
+        signal.signal(signal.SIGINT, self._count)
+        try:
+            yield
+        except KeyboardInterrupt:
+            stop()
+            raise
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self.asked_to_finish:
+            self._stop(number, frame)
+        self.asked_to_finish = True
+
+    def _count(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        if self.asked_to_finish:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            raise KeyboardInterrupt
+        self.asked_to_finish = True
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        self.ignore()
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C is not heard meanwhile: what stops a run is bounded, and leaves processes behind if it is cut short."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+#: What `signal.signal` takes; of a handler that was not set by Python nothing is known.
+_Handler = Callable[[int, FrameType | None], object] | int
+
+
+def _handler_to_replace() -> _Handler | None:
+    """The handler of Ctrl-C that may be replaced for a while; None if this is not the time or the thread for it."""
+    before = signal.getsignal(signal.SIGINT)
+    is_taken = before == signal.SIG_IGN or isinstance(getattr(before, "__self__", None), Interrupts)
+    is_main = threading.current_thread() is threading.main_thread()
+    return before if is_main and not is_taken else None

@@ -136,6 +136,7 @@ class Inputs:
 
     def __init__(self, setting: Setting, piece: Piece[pa.RecordBatch], batches: Sequence[pa.RecordBatch]) -> None:
         self.epoch = piece.epoch
+        #: how far event time has come: in microseconds since 1970 for timestamps of whatever unit, else as integers are
         self.watermark = piece.watermark
         self.slots = piece.slots  #: to which all keys of these rows belong
         self.time = piece.epoch * setting.epoch_seconds  #: logical seconds since the query began

@@ -93,15 +93,19 @@ class Operator:
         raise NotImplementedError
 
     def notify(self, time: int, key: Any, value: Any = None) -> None:
-        """Schedules a notification; a key of several columns is a tuple."""
+        """Schedules a notification; a key of several columns is a tuple.
+
+        The time is in microseconds since 1970 where the event time is a timestamp, of whatever unit, and else in the
+        unit of its integers: as `inputs.watermark` is.
+        """
         self._running.schedule(time, key, value)
 
     def notify_batch(self, times: Column, keys: Sequence[Column], values: Column | None = None) -> None:
-        """Schedules notifications; `keys` has a column for each key column."""
+        """Schedules notifications; `keys` has a column for each key column. For the times, see `notify`."""
         self._running.schedule_batch(times, keys, values)
 
     def records(self, due: pa.RecordBatch) -> Iterator[tuple[int, Key, Any]]:
-        """Time, key and value of each notification, as Python objects."""
+        """Time (see `notify`), key and value of each notification, as Python objects."""
         return self._running.notifications.records(due)
 
     def fail(self, row: Mapping[str, Any], error: Exception) -> None:
@@ -143,6 +147,11 @@ class Custom(Definition):
     def output(self, operator: str, inputs: Sequence[Input]) -> pa.Schema:
         """See `Definition.output`."""
         user = self._new()
+        if type(user).output is Operator.output:
+            raise UserError(
+                f"operator '{operator}': {type(user).__name__} does not say which columns it puts out; give it a "
+                "method output(self, inputs) that returns a pyarrow.Schema"
+            )
         if len(inputs) != user.ports:
             raise UserError(
                 f"operator '{operator}': {type(user).__name__} reads {user.ports} stream(s), and {len(inputs)} are "

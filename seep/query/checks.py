@@ -39,17 +39,15 @@ def check_columns(operator: str, schema: pa.Schema) -> None:
         raise UserError(f"operator {operator!r} puts out several columns called {', '.join(twice)}; rename them")
 
 
-def check_time(operator: str, schema: pa.Schema, time: str) -> None:
-    """The event time is a column of integers or timestamps."""
+def check_time(operator: str, schema: pa.Schema, time: str, remedy: str = "cast it to integers or timestamps") -> None:
+    """The event time is a column of integers or timestamps; the remedy for one that is not stands in the error."""
     if schema.get_field_index(time) < 0:
         raise UserError(
             f"operator {operator!r} has no column {time!r} to take the event time from, only {', '.join(schema.names)}"
         )
     if not is_event_time(schema.field(time).type):
-        raise UserError(
-            f"operator {operator!r}: column {time!r} is a {schema.field(time).type} and cannot be the event time; "
-            "cast it to integers or timestamps"
-        )
+        kind = schema.field(time).type
+        raise UserError(f"operator {operator!r}: column {time!r} is a {kind} and cannot be the event time; {remedy}")
 
 
 def clock_of(schema: pa.Schema, time: str | None) -> Clock | None:
@@ -85,7 +83,7 @@ def check_keys(schema: pa.Schema, columns: Sequence[object], stream: str) -> Non
         if not can_be_key(schema.field(column).type):
             raise UserError(
                 f"key_by: column {column!r} of the stream of {stream!r} is a {schema.field(column).type}, which cannot "
-                "be a key; cast it to integer, float, bool, text, binary, timestamp or date"
+                "be a key; cast it to integer, float, decimal128, bool, text, binary, timestamp or date"
             )
     if len(set(columns)) < len(columns):
         raise UserError(f"key_by on the stream of {stream!r} names a column twice: {', '.join(map(str, columns))}")

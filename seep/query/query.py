@@ -101,7 +101,7 @@ class Query:
         schema, time = definition.schema, definition.time
         check_columns(name, schema)
         if time is not None:
-            check_time(name, schema, time)
+            check_time(name, schema, time, definition.time_remedy)
         if parallelism is not None:
             check_options(name, {"parallelism": parallelism}, Options)
         self.add(SourceVertex(name, definition, None if rate is None else as_rate(name, rate), parallelism))

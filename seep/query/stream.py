@@ -241,11 +241,14 @@ class Stream:
     ) -> Stream:
         """Pairs of rows with the same key: in the same window, or at most so far apart in event time, or all ever.
 
+        Joins are inner: a row without a partner does not come out.
+
         With `between=(lower, upper)`, the right row's time is from left + lower to left + upper, and rows may come late
         by `lateness`. In a session, which rows of both sides make up, pairs come out when it has closed, with
         `window_start` and `window_end`. Without either, all rows are kept for good. Pairs have no event time:
         `event_time` names one. More rows than fit in memory are kept with `on_disk`, in windows or for good.
         """
+        _check_join_options(name, options)
         definition = _join_of(name, window, between, lateness, on_disk)
         return self._add(name, definition, options, right, keeps_time=False, runs_code=False)
 
@@ -359,6 +362,21 @@ def _highest_of(name: str, window: Window, column: str | None, aggregate: Mappin
         )
     ((result, asked),) = aggregate.items()
     return HighestKeys(result, asked, window)
+
+
+def _check_join_options(name: str, options: Mapping[str, Any]) -> None:
+    """All that a join takes is listed, not only what every operator does."""
+    known = sorted(["window", "between", "lateness", "on_disk", *Options.__annotations__])
+    for word, value in options.items():
+        if word == "how" and value == "inner":
+            raise UserError(f"operator {name!r}: joins are inner always; leave out how='inner'")
+        if word == "how":
+            raise UserError(
+                f"operator {name!r}: joins are inner, and how={value!r} is not offered; a join takes "
+                f"{', '.join(known)}. For rows without a partner, apply(…) an operator of your own with ports = 2"
+            )
+        if word not in known:
+            raise UserError(f"operator {name!r} has no option {word!r}; a join takes {', '.join(known)}")
 
 
 def _join_of(

@@ -45,6 +45,11 @@ class SourceDefinition(ABC):
         """The column with the event time, if there is one."""
 
     @property
+    def time_remedy(self) -> str:
+        """What to do if that column cannot be the event time."""
+        return "cast it to integers or timestamps"
+
+    @property
     @abstractmethod
     def partitions(self) -> int:
         """Into how many parts it can be divided; the query gives it at least as many slots."""

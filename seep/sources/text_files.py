@@ -54,6 +54,15 @@ class TextFiles(ReaderDefinition):
         return self._inferred() if self._given is None else self._given
 
     @property
+    def time_remedy(self) -> str:
+        if self._given is not None:
+            return "make it an integer or a timestamp in schema="
+        return (
+            "its type was told from the first rows. Text such as 2026-01-31T12:00:00Z is read as a time if you give "
+            f"schema=pa.schema([({self.time!r}, pa.timestamp('us', 'UTC')), …]) with all columns that you need"
+        )
+
+    @property
     def partitions(self) -> int:
         return len(self._parts.neighbours)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -152,7 +153,7 @@ def test_an_unknown_column_in_an_aggregate(words: Stream) -> None:
 
 
 def test_a_column_that_does_not_fit_an_aggregate(words: Stream) -> None:
-    with refused(r"operator 'total': sum\(word\) needs integers or floats, and column 'word' is string"):
+    with refused(r"operator 'total': sum\(word\) needs integers, floats or decimal128, and column 'word' is string"):
         words.key_by("n").aggregate("total", s=seep.sum("word"))
 
 
@@ -235,6 +236,29 @@ def test_a_source_whose_time_column_is_not_there(query: Query) -> None:
 def test_a_source_whose_time_column_is_text(query: Query) -> None:
     with refused("operator 'x': column 'word' is a string and cannot be the event time; cast it"):
         query.source("x", seep.sources.memory(WORDS, time="word"))
+
+
+def test_times_that_are_text_in_a_file_of_json_become_times_by_the_schema_that_the_error_asks_for(
+    query: Query, tmp_path: Path
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"at": "2026-01-31T12:00:00.25Z", "n": 1}\n')
+    with refused(r"'x': column 'at' is a string.*give schema=pa.schema\(\[\('at', pa.timestamp\('us', 'UTC'\)\)"):
+        query.source("x", seep.sources.json_lines(path, time="at"))
+    with refused(r"column 'at' is a string .* make it an integer or a timestamp in schema="):
+        query.source("x", seep.sources.json_lines(path, time="at", schema=pa.schema([("at", pa.string())])))
+    schema = pa.schema([("at", pa.timestamp("us", "UTC")), ("n", pa.int64())])
+    rows = query.source("x", seep.sources.json_lines(path, time="at", schema=schema))
+    assert seep.testing.preview(rows)["at"].cast(pa.int64()).to_pylist() == [1769860800250000]
+
+
+def test_an_operator_that_does_not_say_what_it_puts_out(words: Stream) -> None:
+    class Silent(seep.Operator):
+        def process(self, inputs: seep.Inputs) -> Any:
+            return inputs[0]
+
+    with refused(r"operator 'x': Silent does not say which columns .* output\(self, inputs\) that returns a pyarrow"):
+        words.key_by("word").apply("x", Silent)
 
 
 def test_integers_and_timestamps_that_meet_in_one_operator(words: Stream, numbers: Stream) -> None:
@@ -337,6 +361,13 @@ def test_a_join_with_what_is_no_stream(words: Stream) -> None:
         ({"between": ("0 s", "1 s"), "on_disk": True}, "on_disk= is for joins in tumbling windows"),
         ({"window": seep.session("2 s"), "on_disk": True}, "on_disk= is for joins in tumbling windows"),
         ({"between": ("2 s", "1 s")}, "exchange lower and upper"),
+        (
+            {"how": "left"},
+            "joins are inner, and how='left' is not offered; a join takes between, lateness, on_disk, parallelism, "
+            "slot_bits, window. For rows without a partner, apply",
+        ),
+        ({"how": "inner"}, "joins are inner always; leave out"),
+        ({"on": "word"}, "no option 'on'; a join takes between, lateness, on_disk, parallelism, slot_bits, window"),
     ],
 )
 def test_a_join_that_makes_no_sense(words: Stream, how: dict[str, Any], message: str) -> None:
@@ -353,7 +384,7 @@ def test_an_unknown_option(words: Stream) -> None:
 
 
 def test_on_error_where_no_code_of_the_user_runs(words: Stream) -> None:
-    with refused("operator 'x' has no option 'on_error'; it takes parallelism, slot_bits"):
+    with refused("operator 'x' has no option 'on_error'; a join takes between, lateness"):
         words.key_by("word").join("x", words.map("y", same).key_by("word"), on_error="stop")  # type: ignore[call-arg]
 
 

@@ -153,6 +153,12 @@ def test_structs_in_state_and_keys_of_several_columns_come_through() -> None:
 
 
 def test_what_seep_cannot_do_alike_is_refused_with_what_to_do_instead() -> None:
+    class WithInitialState(Visits):
+        def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
+            """Would never be called."""
+
+    with pytest.raises(seep.UserError, match=r"WithInitialState has a handleInitialState\(\).*with union"):
+        seep.from_processor(WithInitialState(), OUTPUT)
     with pytest.raises(seep.UserError, match=r"ProcessingTime.*use 'EventTime'"):
         seep.from_processor(Visits(), OUTPUT, time_mode="ProcessingTime")
     with pytest.raises(seep.UserError, match="it is 'None' or 'EventTime'"):

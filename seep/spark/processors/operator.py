@@ -34,6 +34,8 @@ def from_processor(
 ) -> Processor:
     """An operator that runs a processor written for Spark's `transformWithState`, as it is.
 
+    Refused are `handleInitialState`, times to live of state, and timers by the clock.
+
     `output` and `time_mode` are what Spark is given as `outputStructType` and `timeMode`; `in_pandas` is for one that
     was written for `transformWithStateInPandas`. It runs Python for every key that has rows in an epoch, as in Spark;
     where rows are many, write an `Operator`.
@@ -48,6 +50,7 @@ class Processor(Operator):
     """See `from_processor`."""
 
     def __init__(self, processor: StatefulProcessor, output: Schema, time_mode: str, in_pandas: bool) -> None:
+        _check_initial_state(processor)
         self._processor = processor
         self._has_timers = _has_timers(time_mode)
         self._in_pandas = in_pandas
@@ -127,6 +130,17 @@ class Processor(Operator):
 
         watermark = _LATEST if inputs.watermark == MAX_WATERMARK else max(inputs.watermark // self._unit, 0)
         return TimerValues(_NO_CLOCK, watermark if self._has_timers else _NO_CLOCK)
+
+
+def _check_initial_state(processor: StatefulProcessor) -> None:
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+    if getattr(type(processor), "handleInitialState", None) not in (None, StatefulProcessor.handleInitialState):
+        raise UserError(
+            f"{type(processor).__name__} has a handleInitialState(), which would never be called: initial state cannot "
+            "be given. Put the initial rows before the others with union, have handleInputRows() take them in, and "
+            "remove handleInitialState()"
+        )
 
 
 def _has_timers(time_mode: str) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from rich.text import Text
 
 from primitives.errors import SeepError
 from seep.spark.preflight import Check, Verdict, before_start, of_session
+
+#: Seconds after which no more executors are expected, once one has come.
+_SETTLED = 3.0
 
 _STYLES = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}
 
@@ -19,7 +22,7 @@ def examine(master: str | None, nodes: int, say: Callable[[Text], None]) -> bool
     """
     runs_here = master is None or master.startswith("local")
     here = _said(before_start(nodes if runs_here else 0), say)
-    return here and _said(_in_session(master, nodes), say)
+    return here and _said(_in_session(master, nodes), say)  # each as it is made: executors take their time
 
 
 def _said(checks: Iterable[Check], say: Callable[[Text], None]) -> bool:
@@ -31,14 +34,15 @@ def _said(checks: Iterable[Check], say: Callable[[Text], None]) -> bool:
     return Verdict.FAIL not in verdicts
 
 
-def _in_session(master: str | None, nodes: int) -> list[Check]:
+def _in_session(master: str | None, nodes: int) -> Iterator[Check]:
     from seep.spark.session import open_session
 
     try:
         with open_session(master=master, slots_needed=nodes, name="seep doctor") as host:
-            return [Check("Spark", Verdict.OK, f"starts at {host.context.master}"), *of_session(host.context, nodes)]
+            yield Check("Spark", Verdict.OK, f"starts at {host.context.master}")
+            yield from of_session(host.context, nodes, settled=_SETTLED)
     except SeepError as failure:
-        return [Check("Spark", Verdict.FAIL, str(failure))]
+        yield Check("Spark", Verdict.FAIL, str(failure))
 
 
 def check_line(check: Check) -> Text:

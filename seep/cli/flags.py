@@ -87,7 +87,13 @@ class Flags:
     )
     chaos: Annotated[
         str | None,
-        _option("--chaos", metavar="STRIKES", help="What to do to the run: 'kill:counter@5s,scale:counter=2@8s'."),
+        _option(
+            "--chaos",
+            metavar="ACT:TARGET@TIME,…",
+            help="What to do to the run, and how long after its start: kill, stop (freeze) or cont (go on) the nodes "
+            "of an operator (counter) or of an instance (counter[0]); scale:counter=3; migrate:counter=batched; "
+            "handover:counter[0]; balance:counter. Such as 'kill:counter@5s,scale:counter=2@8s'.",
+        ),
     ] = None
     tls: Annotated[bool, _option("--tls", help="Encrypt all channels, with a certificate made for the run.")] = False
     report: Annotated[

@@ -57,6 +57,10 @@ def stored(where: Where, checkpoint: str, operator: str | None = None) -> Stored
 def list_queries(storage: StorageSettings, as_json: bool) -> None:
     store = opened(storage)
     found = [(query, catalogue_in(store, query).complete()) for query in queries_in(store)]
+    if not found:
+        raise UserError(
+            f"{store.name} has no checkpoints of any query; say where a run has them, as its --storage does"
+        )
     rows = [
         {"query": query, "checkpoints": len(complete), "latest": complete[0].id if complete else None}
         for query, complete in found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -35,9 +36,21 @@ def capacity(context: SparkContext) -> Capacity:
     return Capacity(len(hosts), sum(each.maxTasks() for each in hosts), sum(each.activeTasks() for each in hosts))
 
 
-def await_capacity(context: SparkContext, needed: int, seconds: float) -> Capacity:
-    """The capacity once `needed` task slots are free, or as it is after `seconds`: executors take time to come."""
-    deadline = time.monotonic() + seconds
-    while (found := capacity(context)).free < needed and time.monotonic() < deadline:
+def await_capacity(
+    context: SparkContext,
+    needed: int,
+    seconds: float,
+    settled: float = 0.0,
+    look: Callable[[SparkContext], Capacity] = capacity,
+) -> Capacity:
+    """The capacity once `needed` task slots are free, or as it is after `seconds`: executors take time to come.
+
+    With `settled`, it is also awaited that no executor has come for so many seconds, so that all are counted.
+    """
+    begun = came = time.monotonic()
+    found = look(context)
+    while (now := time.monotonic()) < begun + seconds and (found.free < needed or now < came + settled):
         time.sleep(_POLL)
+        before, found = found, look(context)
+        came = time.monotonic() if found.executors != before.executors else came
     return found

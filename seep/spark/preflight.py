@@ -7,7 +7,8 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -43,26 +44,26 @@ class Check(NamedTuple):
     text: str
 
 
-def before_start(nodes: int, interface: str = "127.0.0.1", directory: str | None = None) -> list[Check]:
+def before_start(nodes: int, directory: str | None = None) -> Iterator[Check]:
     """What can be looked at without Spark: for a session that is still to start on this machine."""
-    return [
-        _look("Java", check_java),
-        _look("pyspark", lambda: check_pyspark(pyspark.__version__)),
-        _look("memory", lambda: check_memory(nodes, available_memory())),
-        _look("port", lambda: check_port(interface)),
-        _look("disk", lambda: check_disk(directory or tempfile.gettempdir())),
-    ]
+    yield _look("Java", check_java)
+    yield _look("pyspark", lambda: check_pyspark(pyspark.__version__))
+    yield _look("memory", lambda: check_memory(nodes, available_memory()))
+    yield _look("disk", lambda: check_disk(directory or tempfile.gettempdir()))
 
 
-def of_session(context: SparkContext, nodes: int, *, wait: float = 10.0) -> list[Check]:
-    """What a session offers to so many nodes; waits up to `wait` seconds for executors that are still coming."""
+def of_session(context: SparkContext, nodes: int, *, wait: float = 10.0, settled: float = 0.0) -> Iterator[Check]:
+    """What a session offers to so many nodes; waits up to `wait` seconds for executors that are still coming.
+
+    With `settled`, until none has come for so many seconds: then all are counted, and not only as many as are needed.
+    """
     conf = context.getConf()
-    return [
-        _look("task slots", lambda: check_slots(await_capacity(context, nodes, wait), nodes, is_dynamic(conf))),
-        _look("settings", lambda: check_settings(conf)),
-        _look("Python", lambda: check_python(probe(context))),
-        _look("port", lambda: check_port(driver_interface(context))),
-    ]
+    settled = 0.0 if is_local(context) else settled
+    slots = partial(await_capacity, context, nodes, wait, settled)
+    yield _look("task slots", lambda: check_slots(slots(), nodes, is_dynamic(conf)))
+    yield _look("settings", lambda: check_settings(conf))
+    yield _look("Python", lambda: check_python(probe(context)))
+    yield _look("port", lambda: check_port(driver_interface(context)))
 
 
 def raise_first(checks: Iterable[Check]) -> None:

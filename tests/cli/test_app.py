@@ -16,6 +16,7 @@ from primitives.errors import EnvironmentFault, InternalError, UserError
 from seep.cli import commands
 from seep.cli.app import app
 from seep.cli.flags import Flags
+from seep.runtime.chaos import Act
 
 runner = CliRunner()
 
@@ -38,6 +39,15 @@ def test_every_help_has_an_example(command: list[str]) -> None:
     answer = runner.invoke(app, [*command, "--help"])
     assert answer.exit_code == 0
     assert "Example: seep " in answer.output
+
+
+@pytest.mark.parametrize(
+    ("flag", "words"), [("--chaos", [*Act, "counter[0]", "@5s"]), ("--restore", ["latest", "storage", "parallelism"])]
+)
+def test_a_flag_that_has_a_language_of_its_own_explains_it(flag: str, words: list[str]) -> None:
+    lines = runner.invoke(app, ["run", "--help"]).output.split("\n  --")
+    [told] = [line for line in lines if f"--{line}".startswith(flag)]
+    assert [word for word in words if word not in told] == []
 
 
 def test_the_version_is_told() -> None:

@@ -39,7 +39,8 @@ class Machine:
             raise self.fault
         yield SimpleNamespace(context=SimpleNamespace(master="local[64]"))
 
-    def of_session(self, _: Any, nodes: int) -> list[Check]:
+    def of_session(self, _: Any, nodes: int, settled: float) -> list[Check]:
+        assert settled > 0
         self.asked.append(nodes)
         return self.after
 

@@ -43,6 +43,18 @@ def test_queries_are_listed_and_checkpoints_of_one(stage: Stage) -> None:
     assert oldest.startswith("1   7      2027-01-15 08:00:01 UTC ")
 
 
+@pytest.mark.parametrize("place", ["nowhere", "elsewhere"])
+def test_a_place_that_is_not_there_or_has_other_things_is_no_empty_list(tmp_path: Path, place: str) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "notes.txt").write_text("no checkpoint")
+    for words in ([], ["--json"], ["--query", QUERY]):
+        command = ["state", "ls", "--storage", str(tmp_path / place), *words]
+        refused = CliRunner().invoke(app, command, catch_exceptions=False)
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        assert f"{tmp_path.as_uri()}/{place} has no " in refused.stderr
+    assert not (tmp_path / "nowhere").exists()
+
+
 def test_a_list_for_programs_has_numbers(stage: Stage) -> None:
     newest, _ = json.loads(state("ls", stage, "--json").output)
     assert (newest["id"], newest["epoch"], newest["savepoint"]) == (2, 14, True)

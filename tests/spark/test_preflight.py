@@ -12,7 +12,7 @@ from pyspark import SparkConf
 
 from primitives.errors import EnvironmentFault, UserError
 from seep.spark.address import is_loopback, node_host
-from seep.spark.capacity import Capacity
+from seep.spark.capacity import Capacity, await_capacity
 from seep.spark.java import check_java
 from seep.spark.preflight import (
     Check,
@@ -43,7 +43,7 @@ def fake_java(directory: Path, says: str) -> Path:
 
 def test_this_machine_has_what_a_local_run_needs() -> None:
     verdicts = {check.name: check.verdict for check in before_start(nodes=1)}
-    assert verdicts["Java"] is verdicts["pyspark"] is verdicts["port"] is Verdict.OK
+    assert verdicts["Java"] is verdicts["pyspark"] is Verdict.OK
     assert Verdict.FAIL not in verdicts.values()
 
 
@@ -76,6 +76,23 @@ def test_a_java_that_says_nothing_of_its_version_will_not_do(tmp_path: Path) -> 
     program = fake_java(tmp_path, "hello")
     with pytest.raises(EnvironmentFault, match="says nothing of a version"):
         check_java({"PATH": str(program.parent)})
+
+
+@pytest.mark.parametrize(("settled", "counted"), [(0.0, 1), (1.0, 3)])
+def test_executors_are_counted_as_they_come_until_no_more_do(settled: float, counted: int) -> None:
+    """One has room enough, and two more come at the next looks."""
+    coming = iter([1, 2, 3])
+    last = [0]
+
+    def look(_: object) -> Capacity:
+        last[0] = next(coming, last[0])
+        return Capacity(executors=last[0], slots=4 * last[0], busy=0)
+
+    assert await_capacity(None, 4, 60.0, settled, look).executors == counted  # type: ignore[arg-type]
+
+
+def test_executors_that_do_not_come_are_waited_for_no_longer_than_said() -> None:
+    assert await_capacity(None, 4, 0.3, 60.0, lambda _: Capacity(1, 2, 0)).free == 2  # type: ignore[arg-type]
 
 
 FULL = Capacity(executors=2, slots=4, busy=3)

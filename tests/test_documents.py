@@ -10,11 +10,14 @@ from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, get_args
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from pydantic import BaseModel
 from typer.main import get_command
 
+from seep import sinks, testing
 from seep.cli.app import app
 from seep.config.policy import PolicyFile
 from seep.config.schema import rows_of
@@ -326,6 +329,37 @@ def test_every_primitive_on_the_page_is_in_the_module_that_it_says() -> None:
         if not any(is_there(f"primitives.{module}.{each}") for module in modules)
     ]
     assert missing == []
+
+
+#: Pages whose programs are whole; those of other pages are parts, or are run by tests of their subjects.
+WHOLE = ("configuration.md", "pool.md", "state.md", "state-format.md")
+
+
+@pytest.mark.parametrize("page", WHOLE)
+def test_the_programs_of_a_page_run(page: str) -> None:
+    programs = [block.text for block in blocks(ROOT / "docs" / page) if block.language == "python"]
+    assert programs
+    scope: dict[str, Any] = {"__name__": "page"}
+    for program in programs:
+        exec(compile(program, page, "exec"), scope)
+
+
+def test_the_query_of_the_readme_runs(tmp_path: Path) -> None:
+    [program] = [block.text for block in blocks(ROOT / "README.md") if block.language == "python"]
+    write_trades(tmp_path / "trades")
+    scope: dict[str, Any] = {}
+    exec(compile(program.replace("/data/", f"{tmp_path}/").partition("\nwith ")[0], "README.md", "exec"), scope)
+    testing.run(scope["query"], parallelism={"minutes": 4})
+    found = sinks.read(tmp_path / "minutes").select(["symbol", "n", "high"])
+    assert testing.rows(found) == testing.rows(pa.table({"symbol": ["A", "A", "B"], "n": [2, 1, 1], "high": [3, 9, 5]}))
+
+
+def write_trades(folder: Path) -> None:
+    """Four trades of more than a hundred, one of them half a minute later, and one small one."""
+    trades = {"symbol": ["A", "A", "B", "B", "A"], "price": [2, 3, 5, 8, 9], "volume": [200, 300, 101, 100, 500]}
+    at = pa.array([0, 1_000, 2_000, 3_000, 31_000], pa.timestamp("ms"))
+    folder.mkdir()
+    pq.write_table(pa.table({**trades, "at": at}), folder / "one.parquet")
 
 
 # -- files and anchors -------------------------------------------------------------------------------------------------

@@ -134,6 +134,37 @@ def test_every_flag_that_a_page_names_is_one_of_a_command_or_script(page: Path) 
     assert [flag for flag in named if f'"{flag}"' not in all_flags() and flag != "--help"] == []
 
 
+#: Where the options of commands are told; those of every run are in a table of the first page.
+PAGES_OF = {
+    "": ["cli.md"],
+    "config": ["configuration.md"],
+    "deploy": ["deploy.md", "deploy-gcp.md"],
+    "lrb": ["linear-road.md", "linear-road-data.md", "linear-road-query.md"],
+    "nexmark": ["nexmark.md"],
+    "report": ["cli.md"],
+    "state": ["inspection.md"],
+}
+
+
+@pytest.mark.parametrize("group", PAGES_OF)
+def test_every_option_of_a_command_is_on_its_page(group: str) -> None:
+    pages = "".join(text(ROOT / "docs" / page) for page in PAGES_OF[group])
+    commands = get_command(app).commands
+    of_runs = {*_flags_of(commands["run"]), '"--quiet"', '"--verbose"'}
+    found = [commands[group]] if group else [each for each in commands.values() if not hasattr(each, "commands")]
+    told = {*re.findall(r"--(?:no-)?([a-z][a-z-]*)", pages)}  # of a pair, one is enough
+    flags = {flag.strip('"') for each in found for flag in _flags_of(each) if flag not in of_runs}
+    assert sorted(flag for flag in flags if flag.startswith("--") and re.sub("^--(no-)?", "", flag) not in told) == []
+
+
+def test_the_options_of_every_run_on_the_page_are_those_that_it_takes() -> None:
+    section = text(ROOT / "docs" / "cli.md").partition("\n## Options of every run")[2].partition("\n## ")[0]
+    told = re.findall(r"^\| `(--[a-z-]+)", section, re.MULTILINE)
+    assert sorted(told) == sorted(
+        flag.strip('"') for flag in _flags_of(get_command(app).commands["run"]) if '"--' in flag
+    )
+
+
 def test_the_options_of_nexmark_on_the_page_are_those_of_the_command_that_it_says() -> None:
     commands = {name: _flags_of(command) for name, command in get_command(app).commands["nexmark"].commands.items()}
     rows = [row.split("|")[1:3] for row in text(ROOT / "docs" / "nexmark.md").splitlines() if row.startswith("| `--")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 from functools import cache, reduce
 from importlib import import_module
 from inspect import Parameter, signature
@@ -89,6 +90,18 @@ def test_a_command_or_an_option_that_is_not_there_is_noticed() -> None:
 
 def test_the_documents_show_commands() -> None:
     assert len([words for path in WITH_COMMANDS for words in commands(path, "seep")]) > 100
+
+
+@pytest.mark.parametrize("package", ["primitives", "policies", "vmpool", "seep", "lrb", "nexmark"])
+def test_every_command_of_seep_that_a_message_or_docstring_names_is_there(package: str) -> None:
+    sources = {path: text(path) for path in (ROOT / package).rglob("*.py")}
+    named = [
+        (name(path), line)
+        for path, source in sources.items()
+        for line in re.findall(r"`seep ([a-z][^`{\n]*)`|Example: seep ([^\"{\n]*)(?=\")", source)
+    ]
+    problems = [(where, problem_of(shlex.split(first or second))) for where, (first, second) in named]
+    assert [each for each in problems if each[1]] == []
 
 
 @pytest.mark.parametrize("path", WITH_COMMANDS, ids=name)

@@ -10,12 +10,12 @@ from seep.deploy.gcp.settings import GcpSettings
 
 
 class Ec2File(Section):
-    """What `seep deploy ec2 --config` takes."""
+    """What `seep deploy ec2 up --config FILE` takes."""
 
     ec2: Ec2Settings = Field(description="The cluster, in Amazon EC2.")
 
 
 class GcpFile(Section):
-    """What `seep deploy gcp --config` takes."""
+    """What `seep deploy gcp up --config FILE` takes."""
 
     gcp: GcpSettings = Field(description="The cluster, in Google Cloud.")

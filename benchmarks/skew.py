@@ -75,6 +75,7 @@ class Bench:
 
     host: Host
     seconds: float
+    balancer: str
 
     def lasting(self, skew: Skew, rate: float, balanced: bool) -> dict[str, float]:
         """Rows per second that are counted once slots have come to rest."""
@@ -107,7 +108,7 @@ class Bench:
             patience=30.0,  # VMs as small as this may be silent for a while
             vm=VMSettings(cpu=CPU),
             pool=PoolSettings(size=0, reserve=0),
-            balance=BalanceSettings(enabled=balanced, window=WINDOW),
+            balance=BalanceSettings(enabled=balanced, balancer=self.balancer, window=WINDOW),
         )
 
 
@@ -196,10 +197,11 @@ def main() -> None:
     parser = parser_of(__doc__, "benchmarks/skew.py --quick")
     parser.add_argument("--quick", action="store_true", help="80 %% on one of three and the rotating hotspot only")
     parser.add_argument("--seconds", type=float, default=10.0, help="how long each run is looked at")
+    parser.add_argument("--balancer", default="hotspot", help="hotspot, autoflow, or module:Class")
     arguments = parser.parse_args()
     found: dict[str, float] = {}
     with open_session(None, name="skew") as host:
-        for name, figures in measured(Bench(host, arguments.seconds), arguments.quick):
+        for name, figures in measured(Bench(host, arguments.seconds, arguments.balancer), arguments.quick):
             found |= {f"{name}.{what}": value for what, value in figures.items()}
             print(f"{name}: " + ", ".join(f"{what} {value:,.4g}" for what, value in figures.items()), flush=True)
     print()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyspark
 
 from primitives.errors import EnvironmentFault, SeepError, UserError
+from seep import namesakes
 from seep.spark.address import driver_interface
 from seep.spark.capacity import Capacity, await_capacity
 from seep.spark.java import check_java
@@ -46,6 +47,7 @@ class Check(NamedTuple):
 
 def before_start(nodes: int, directory: str | None = None) -> Iterator[Check]:
     """What can be looked at without Spark: for a session that is still to start on this machine."""
+    yield _look("packages", check_packages)
     yield _look("Java", check_java)
     yield _look("pyspark", lambda: check_pyspark(pyspark.__version__))
     yield _look("memory", lambda: check_memory(nodes, available_memory()))
@@ -87,6 +89,15 @@ def _look(name: str, check: Callable[[], str]) -> Check:
 
 
 # -- this machine -----------------------------------------------------------------------------------------------------
+
+
+def check_packages() -> str:
+    """What an import gives is ours: the names of our packages are common ones."""
+    if found := namesakes.foreign():
+        raise EnvironmentFault("; ".join(found))
+    if others := namesakes.sharing():
+        raise Doubt(f"ours, but {', '.join(others)} lies in the same directory: to install or remove it breaks seep")
+    return f"ours, in {namesakes.HOME}"
 
 
 def check_pyspark(version: str) -> str:

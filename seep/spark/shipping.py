@@ -13,14 +13,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from seep.namesakes import PACKAGES
 from seep.spark import bootstrap
 from seep.spark.bootstrap import Shipment, digest_of, files_of, root_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-#: The project's packages, as far as they are installed here.
-PACKAGES = ("primitives", "policies", "vmpool", "seep", "lrb", "nexmark")
 #: What a node imports of others, whatever its query.
 REQUIRES = ("numpy", "pyarrow", "numba", "msgpack")
 #: Every entry of the archive bears the same date, so that the same packages make the same archive.

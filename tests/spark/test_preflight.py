@@ -11,6 +11,7 @@ import pytest
 from pyspark import SparkConf
 
 from primitives.errors import EnvironmentFault, UserError
+from seep import namesakes
 from seep.spark.address import is_loopback, node_host
 from seep.spark.capacity import Capacity, await_capacity
 from seep.spark.java import check_java
@@ -22,6 +23,7 @@ from seep.spark.preflight import (
     before_start,
     check_disk,
     check_memory,
+    check_packages,
     check_port,
     check_pyspark,
     check_python,
@@ -174,3 +176,14 @@ def test_a_driver_whose_name_means_nothing_here_is_told() -> None:
     with pytest.raises(EnvironmentFault, match=r"no-such-host\.invalid"):
         node_host("no-such-host.invalid", {})
     assert not is_loopback("no-such-host.invalid")
+
+
+def test_packages_of_others_are_a_fault_where_they_hide_ours_and_else_a_doubt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(namesakes, "sharing", lambda: ["policies 0.4.2 (policies)"])
+    with pytest.raises(Doubt, match=r"ours, but policies 0\.4\.2"):
+        check_packages()
+    monkeypatch.setattr(namesakes, "foreign", lambda: ["`import policies` gives another one"])
+    with pytest.raises(EnvironmentFault, match="gives another one"):
+        check_packages()

@@ -1,0 +1,56 @@
+"""The project's wheel, built as a release would be, and what it asks for in its lowest versions."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from importlib.metadata import requires
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from primitives.distribution import DISTRIBUTION
+
+ROOT = Path(__file__).parents[2]
+#: So that the checkout is left as it is; and what is installed at once needs no compression.
+_BUILD = "[build]\nbuild_base = {scratch}\n[egg_info]\negg_base = {scratch}\n[bdist_wheel]\ncompression = stored\n"
+
+
+def build_environment(scratch: Path) -> dict[str, str]:
+    """For pip where it builds a wheel; `scratch` is where setuptools may put what it makes on the way."""
+    settings = scratch / "build.cfg"
+    settings.write_text(_BUILD.format(scratch=scratch))
+    return os.environ | {"DIST_EXTRA_CONFIG": str(settings), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+
+
+def build_wheel(scratch: Path) -> Path:
+    """The wheel of the checkout, made by the setuptools of this environment; fetches nothing."""
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    command += ["--wheel-dir", str(scratch / "wheels"), str(ROOT)]
+    done = subprocess.run(command, env=build_environment(scratch), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    [wheel] = (scratch / "wheels").glob("*.whl")
+    return wheel
+
+
+def asked_for() -> list[Requirement]:
+    """What the project needs to run, with its extras, but for those who work on it."""
+    found = [Requirement(line) for line in requires(DISTRIBUTION) or ()]
+    return [each for each in found if each.marker is None or not each.marker.evaluate({"extra": "dev"})]
+
+
+def lowest(asked: Iterable[Requirement]) -> list[str]:
+    """Pins of the versions from which on each of them will do.
+
+    >>> lowest([Requirement("pandas>=2.2,<3")])
+    ['pandas==2.2']
+    """
+    return [f"{each.name}=={bound.version}" for each in asked for bound in each.specifier if bound.operator == ">="]
+
+
+def locked() -> list[str]:
+    """The pins of requirements.lock, without their hashes."""
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    return [line.split()[0] for line in lines if "==" in line and not line.startswith((" ", "#"))]

@@ -48,7 +48,11 @@ class RunSection(Section):
     checkpoint: OptionalSeconds = Field(
         5.0, description="Time between two rounds of checkpoints; none for those alone that plans need."
     )
-    window: int = Field(16, ge=1, description="Epochs that may be open at once, from tick to commit.")
+    window: int = Field(
+        16,
+        ge=1,
+        description="Epochs open at once, at most, from tick to commit; at least 6 more than a sink puts into a file.",
+    )
     nodes: int | None = Field(None, ge=1, description="Nodes that host the instances; one per instance if not given.")
     spare: int | None = Field(None, ge=0, description="Short for `pool.size`, which it goes before.")
     recovery_parallelism: int = Field(1, ge=1, description="Over how many instances a failed stateful one is spread.")

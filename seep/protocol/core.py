@@ -226,12 +226,17 @@ class ManagerCore:
         return goes_on and not self.cuts.holds_back(self.ticked + 1) and self._window_is_open()
 
     def _window_is_open(self) -> bool:
-        return self.ticked + 1 - min(self.safe.of(sink) for sink in self._sinks()) <= self.settings.window
+        return self.ticked + 1 - self._committed() <= self.settings.window
+
+    def _committed(self) -> int:
+        """The last epoch that all sinks have committed."""
+        return min(self.safe.of(sink) for sink in self._sinks())
 
     def _tick(self) -> None:
         self.ticked += 1
+        committed = self._committed()
         for source in self._placed(Kind.SOURCE):
-            tick = Tick(self.roster.incarnation(source), self.ticked, self.ticked == self.final)
+            tick = Tick(self.roster.incarnation(source), self.ticked, self.ticked == self.final, committed)
             self._post(self.placement[source].node, tick)
 
     def _on_offsets_read(self, _: str, message: OffsetsRead) -> None:

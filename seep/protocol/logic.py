@@ -63,6 +63,10 @@ class SourceLogic(Protocol[Batch]):
 
     def seek(self, positions: Positions) -> None: ...
 
+    def committed(self, epoch: int) -> None:
+        """All sinks have committed the epoch: how fast the query is, for whoever goes by that."""
+        ...
+
     def read(self, epoch: int, slots: SlotSet) -> Reading[Batch]:
         """Reads on from the current positions, as much as it likes."""
         ...

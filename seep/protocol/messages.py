@@ -167,6 +167,7 @@ class Tick(NamedTuple):
     source: Incarnation
     epoch: int
     final: bool
+    committed: int = 0  #: all sinks have committed this epoch: so far the query has come
 
 
 class Logged(NamedTuple):

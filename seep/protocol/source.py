@@ -49,6 +49,7 @@ class SourceInstance(KeyedInstance[Batch]):
 
     def _on_tick(self, tick: Tick) -> None:
         self._ticked = max(self._ticked, tick.epoch)
+        self._logic.committed(tick.committed)
         if tick.final:
             self._final = tick.epoch
         self._advance()

@@ -49,6 +49,8 @@ T = TypeVar("T")
 _WATCH = 0.02
 #: Seconds between two rounds of trims: each is a letter to every node, and short epochs would drown in them.
 _TRIM = 0.1
+#: Epochs that may be open beside those of the file that a sink is writing, whatever the window is.
+_BESIDE_ROLL = 6
 #: Nodes that were given up and are still known by name; the files of others are removed.
 _LOST = 1000
 
@@ -144,7 +146,7 @@ class ManagerProcess:
         roll = max((definition.roll for definition, _ in self.program.sinks.values()), default=1)
         backup = self.options.backup
         return ManagerSettings(
-            window=self.options.window + roll - 1,
+            window=max(self.options.window, roll + _BESIDE_ROLL),
             trim_every=max(1, round(_TRIM / self.options.epoch)),
             recovery_parallelism=self.options.recovery_parallelism,
             unkept=frozenset(

@@ -147,6 +147,9 @@ class Source:
     def seek(self, positions: Positions) -> None:
         self._plain.seek(positions)
 
+    def committed(self, epoch: int) -> None:
+        self._plain.committed(epoch)
+
     def read(self, epoch: int, slots: SlotSet) -> Reading[Batch]:
         return _as_arrow(self._plain.read(epoch, slots))
 

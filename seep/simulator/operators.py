@@ -166,6 +166,9 @@ class Source:
         for slot, position in positions.items():
             self.state.put_in(slot, "position", position)
 
+    def committed(self, epoch: int) -> None:
+        """How much it reads depends on nothing."""
+
     def read(self, epoch: int, slots: SlotSet) -> Reading[Rows]:  # noqa: ARG002
         ends = {slot: min(self._position(slot) + self._bite(), len(self._data[slot])) for slot in slots}
         return self._read_up_to(ends)

@@ -11,8 +11,8 @@ from primitives.graph import Edge
 from seep.protocol.logic import SourceLogic
 from seep.sources.rate import Rate
 
-#: Rows that a source reads in one epoch, at most.
-MAX_ROWS = 1 << 19
+#: Rows that a source reads in one epoch, at most, and bytes, by what its rows were like before.
+MAX_ROWS, MAX_BYTES = 1 << 19, 32 << 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from seep.operators.batches import as_batch, concat, conform
 from seep.protocol.logic import Reading
 from seep.protocol.messages import Positions
 from seep.query.times import event_times, times_column
-from seep.sources.definition import SourceSetting
-from seep.sources.pace import Adaptive, Pace, Paced, Portion
+from seep.sources.definition import MAX_BYTES, SourceSetting
+from seep.sources.pace import Adaptive, Pace, Paced, Portion, Whole
 from seep.sources.position import MIN_WATERMARK, Position, watermark_of
 from seep.sources.rate import Rate
 from seep.sources.reader import SourceReader
@@ -31,6 +31,8 @@ Clock = Callable[[], float]
 
 #: Seconds of input that an epoch may bring at once when a query is behind, however short epochs are.
 _BURST = 0.25
+#: How slowly it is forgotten how large rows were.
+_FORGETTING = 0.95
 
 
 class Rows(NamedTuple):
@@ -58,6 +60,7 @@ class PartitionedLogic:
         self._pace = _pace(setting, rows)
         self._read_schema = _without(rows.schema, rows.stamp)
         self._positions: dict[int, Position] = {}
+        self._row_bytes = 0.0  #: of the largest rows, on average of an epoch, lately
 
     # -- SourceLogic --------------------------------------------------------------------------------------------------
 
@@ -65,8 +68,12 @@ class PartitionedLogic:
         """See `SourceLogic`."""
         self._positions |= {slot: Position(*position) for slot, position in positions.items()}
 
+    def committed(self, epoch: int) -> None:
+        """See `SourceLogic`."""
+        self._pace.committed(epoch)
+
     def read(self, epoch: int, slots: SlotSet) -> Reading[pa.RecordBatch]:
-        """See `SourceLogic`. How much is a matter of pace."""
+        """See `SourceLogic`. How much is a matter of pace, and of how large rows were before."""
         now = self._clock()
         is_over = self._setting.until is not None and now >= self._setting.until
         before = {slot: self._position(slot) for slot in slots}
@@ -74,14 +81,35 @@ class PartitionedLogic:
         evened = self._evened(before | live)
         share = sum(slot < self._rows.partitions for slot in slots) / self._rows.partitions
         if self._rows.by_time:
-            portions = self._pace.portions(epoch, now, share, [evened] * round(share * self._rows.partitions))
+            mine = [evened] * round(share * self._rows.partitions)
+            portions = self._bound(self._pace.portions(epoch, now, share, mine), share)
             taken = take_in_time_order(live, sum(portion.take for portion in portions), self._take_rows)
         else:
-            portions = self._pace.portions(epoch, now, share, list(live.values()))
+            portions = self._bound(self._pace.portions(epoch, now, share, list(live.values())), share)
             taken = [self._take(*each, portion) for each, portion in zip(live.items(), portions, strict=True)]
         self.counters["shed"] += sum(each.after.shed - live[slot].shed for slot, each in zip(live, taken, strict=True))
         self._positions |= {slot: each.after for slot, each in zip(live, taken, strict=True)}
+        self._note(taken, portions, share)
         return self._reading(slots, taken, is_over, evened)
+
+    def _bound(self, portions: list[Portion], share: float) -> list[Portion]:
+        """Together no more than the bytes of an epoch, and a row of each partition at least."""
+        rows = sum(portion.take for portion in portions)
+        most = MAX_BYTES * share / self._row_bytes if self._row_bytes else math.inf
+        if rows <= most:
+            return portions
+        return [Portion(each.skip, min(each.take, max(1, int(each.take * most / rows)))) for each in portions]
+
+    def _note(self, taken: Sequence[Taken], portions: Sequence[Portion], share: float) -> None:
+        counts = [sum(batch.num_rows for batch in each.batches) for each in taken]
+        wanted, rows = [portion.take for portion in portions], sum(counts)
+        if self._rows.by_time:  # by whichever partitions have them
+            counts, wanted = [rows], [sum(wanted)]
+        is_full = any(2 * count >= most for count, most in zip(counts, wanted, strict=True))
+        self._pace.took(rows, share, is_full)
+        if rows:
+            nbytes = sum(batch.nbytes for each in taken for batch in each.batches)
+            self._row_bytes = max(nbytes / rows, _FORGETTING * self._row_bytes)
 
     def reread(self, epoch: int, slots: SlotSet, positions: Positions) -> Reading[pa.RecordBatch]:  # noqa: ARG002
         """See `SourceLogic`. EnvironmentFault if the same rows are not there any more."""
@@ -225,6 +253,8 @@ def _begun(position: Position, now: float) -> Position:
 
 
 def _pace(setting: SourceSetting, rows: Rows) -> Pace:
+    if setting.rate is None and math.isinf(setting.epoch_seconds):
+        return Whole(setting.max_rows)
     if setting.rate is None:
         return Adaptive(setting.epoch_seconds, setting.max_rows)
     most = setting.max_rows if rows.shed else min(setting.max_rows, _catching_up(setting.rate, setting.epoch_seconds))

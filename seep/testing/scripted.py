@@ -126,6 +126,9 @@ class ScriptLogic:
     def seek(self, positions: Positions) -> None:
         self._positions.update(positions)
 
+    def committed(self, epoch: int) -> None:
+        """See `SourceLogic.committed`; the script says how much it reads."""
+
     def read(self, epoch: int, slots: SlotSet) -> Reading[pa.RecordBatch]:
         """See `SourceLogic.read`."""
         at = self._positions.get(0, 0)

@@ -814,6 +814,18 @@ def test_a_tick_opens_an_epoch_and_nothing_leaves_a_source_before_it_is_logged()
     assert pull_rows(source, life(PASS)) == {1: [(KEYS[0], 0, 0), (KEYS[1], 0, 0)]}
 
 
+def test_a_source_is_told_how_far_the_query_has_come_before_it_reads_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    source, told = reading(), list[tuple[str, int]]()
+    logic = source._logic
+    read = logic.read
+    monkeypatch.setattr(logic, "committed", lambda epoch: told.append(("committed", epoch)))
+    monkeypatch.setattr(logic, "read", lambda epoch, slots: (told.append(("read", epoch)), read(epoch, slots))[1])
+    source.start(FromLog(0, {}, {}, 0, None))
+    source.handle(Tick(life(NUMBERS), 1, False))
+    source.handle(Tick(life(NUMBERS), 2, False, committed=1))
+    assert told == [("committed", 0), ("read", 1), ("committed", 1), ("read", 2)]
+
+
 def test_epochs_leave_in_order_up_to_the_one_that_is_logged() -> None:
     source = reading()
     source.start(FromLog(0, {}, {}, 0, None))

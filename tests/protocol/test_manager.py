@@ -179,6 +179,13 @@ def test_a_tick_opens_an_epoch_at_the_sources() -> None:
     assert (letter(effects, Tick), addressees(effects, Tick)) == (Tick(life(NUMBERS), 1, False), [HOME[NUMBERS]])
 
 
+def test_a_tick_tells_sources_how_far_the_query_has_come() -> None:
+    desk = Desk()
+    desk.tick(3)
+    desk.commit(2)
+    assert letter(desk.tick(), Tick) == Tick(life(NUMBERS), 4, False, committed=2)
+
+
 def test_no_more_epochs_are_open_than_the_window_allows() -> None:
     desk = Desk(window=3)
     assert [tick.epoch for tick in letters(desk.tick(9), Tick)] == [1, 2, 3]

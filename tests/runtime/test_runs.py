@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,13 @@ import pyarrow as pa
 import pytest
 
 import seep
+from primitives.graph import InstanceId
 from seep.operators.errors import UserCodeFailed
+from seep.protocol.manager import Manager
 from seep.runtime.driver import ManagerProcess
 from seep.runtime.run import Run
 from seep.runtime.sockets import cut_connections
+from seep.sources.position import Position
 from seep.spark.fleet import Fleet
 from seep.spark.session import Host
 from tests.runtime.counting import (
@@ -41,6 +45,33 @@ def test_a_finite_query_ends_by_itself_with_exact_results(host: Host) -> None:
         assert run.wait(120)
         assert run.finished
         assert found(run) == expected(run)
+
+
+def slowly(batch: pa.RecordBatch) -> dict[str, Any]:
+    """50,000 rows per second."""
+    time.sleep(len(batch) * 20e-6)
+    return doubled(batch)
+
+
+def test_a_source_without_a_rate_does_not_bury_a_slow_query_and_the_window_holds(host: Host, tmp_path: Path) -> None:
+    query = seep.Query("slow")
+    source = query.source("numbers", seep.sources.generator(numbers, SCHEMA))
+    source.map("map", slowly).sink("out", seep.sinks.parquet(tmp_path / "rows"))
+    out = InstanceId("out", 0)
+
+    def look(manager: Manager) -> tuple[int, int]:
+        done = manager.log.after(InstanceId("numbers", 0), manager.safe.of(out))[0]
+        read = run.manager_process.positions["numbers"]
+        rows = [sum(Position(*position).rows for position in of.values()) for of in (read, done)]
+        return manager.ticked - manager.safe.of(out), rows[0] - rows[1]
+
+    with start(host, query, epoch=0.05) as run:
+        looks: list[tuple[int, int]] = []
+        awaited(run, lambda: looks.append(run.manager_process.ask(look)) or run.status().committed > 100)
+        assert max(epochs for epochs, _ in looks) <= 16
+        assert max(rows for _, rows in looks) <= 4 * 50_000
+        run.finish()
+        assert run.wait(120)
 
 
 @pytest.mark.parametrize("victim", ["counter", "map", "numbers", "out"])

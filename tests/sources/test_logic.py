@@ -21,6 +21,7 @@ from primitives.state.codec import pack, unpack
 from seep import sources
 from seep.protocol.messages import MAX_WATERMARK
 from seep.sinks.formats import JSON_LINES
+from seep.sources import logic as logic_module
 from seep.sources.base import ReaderDefinition
 from seep.sources.position import MIN_WATERMARK
 from seep.sources.rate import Profile, Rate
@@ -316,6 +317,40 @@ def test_a_source_keeps_its_rate_after_a_recovery() -> None:
     first.read()
     again.logic.seek(first.readings[-1].positions)
     assert [len(rows_of(again.read())) for _ in range(13)] == [250] * 12 + [0]  # what is due, a little at a time
+
+
+# -- bytes ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rate", [None, Rate(1e6)])
+def test_epochs_are_bounded_in_bytes_by_what_rows_were_like_before(
+    rate: Rate | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logic_module, "MAX_BYTES", 160_000)
+    schema = pa.schema([("text", pa.string())])
+
+    def wide(_: int, first: int, count: int) -> dict[str, object]:
+        return {"text": ["x" * (1000 if first < 100_000 else 10)] * count}
+
+    driver = Driver(sources.generator(wide, schema), setting(rate=rate))
+    sizes: list[int] = []
+    for epoch in range(1, 60):
+        driver.logic.committed(epoch - 1)
+        reading = driver.read()
+        sizes.append(sum(batch.nbytes for batch in reading.outputs.values()))
+        driver.clock.now += 0.05
+    first = next(i for i, size in enumerate(sizes) if size)
+    assert max(sizes[first + 1 :]) <= 160_000
+    assert sizes[-1] > 100_000, "and it is made use of"
+
+
+def test_rows_that_are_larger_than_an_epoch_may_be_come_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logic_module, "MAX_BYTES", 100)
+    driver = Driver(generated(rows=1030))
+    assert len(column(driver.read_all(), "n")) == 1030
+    monkeypatch.setattr(logic_module, "MAX_BYTES", 1)
+    driver = Driver(generated(rows=1030))
+    assert [len(rows_of(reading)) for reading in driver.read_all()] == [1024, 1, 1, 1, 1, 1, 1]
 
 
 # -- what goes wrong --------------------------------------------------------------------------------------------------

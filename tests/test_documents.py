@@ -216,8 +216,8 @@ def test_every_setting_that_a_page_names_is_one_of_a_policy_file(page: Path) -> 
 
 
 def _is_of_a_run(span: str) -> bool:
-    attributes = {"id", "program", "options", "is_lent"}
-    return span.startswith("run.") and span.removeprefix("run.").partition(".")[0] in {*dir(Run), *attributes}
+    name = span.removeprefix("run.").partition(".")[0]
+    return span.startswith("run.") and (hasattr(Run, name) or name in Run.__annotations__)
 
 
 def test_a_setting_that_is_not_there_is_noticed() -> None:
@@ -242,6 +242,11 @@ def first_column(page: str, after: str, until: str = "\n## ") -> list[str]:
     section = text(ROOT / "docs" / page).partition(after)[2].partition(until)[0]
     cells = re.findall(r"^\| (`[^|]+`) \|", section, re.MULTILINE)
     return [name for cell in cells for name in re.findall(r"`([\w.]+)`", cell)]
+
+
+def test_the_options_of_launch_on_the_page_are_those_that_it_takes() -> None:
+    taken = {*signature(launch).parameters, *RunOptions.__slots__} - {"options"}
+    assert sorted(first_column("run.md", "\n## launch")) == sorted(taken)
 
 
 @pytest.mark.parametrize(("page", "settings"), [("pool.md", PoolSettings), ("storage.md", StorageSettings)])

@@ -135,6 +135,12 @@ def launch(
 class Run:
     """A running query. Use it as a context: what it started ends with the block, whatever happens in it."""
 
+    id: str  #: by which `seep runs` lists it
+    program: Program
+    options: RunOptions
+    #: its own session serves the program beside the run, so it lasts until the run is stopped
+    is_lent: bool
+
     def __init__(self, program: Program, options: RunOptions, host: Host, policy: Policy) -> None:
         self.id = uuid.uuid4().hex[:8]
         self.program, self.options = program, options
@@ -155,7 +161,6 @@ class Run:
         self._interrupts = Interrupts()
         self._is_launched = self._is_ended = self._is_asked_to_finish = False
         self._stopping = threading.Lock()
-        #: its own session serves the program beside the run, so it lasts until the run is stopped
         self.is_lent = False
         live_runs.enter(self)
         atexit.register(self.stop)

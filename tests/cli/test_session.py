@@ -262,5 +262,14 @@ def test_a_summary_is_told_in_lines() -> None:
     ]
 
 
+def test_counters_that_are_no_more_than_lower_bounds_are_told_as_such() -> None:
+    run = {"rows": 1, "seconds": 1.0, "rows_per_second": 1.0, "epochs": 1, "latency": {}, "largest_gap": 0.0}
+    came = {"recoveries": [], "scalings": [], "vms": {}, "vm_seconds": 0.0, "counters": {"late": 1200}}
+    told = {
+        is_exact: list(summary_lines({"summary": run | came | {"counters_exact": is_exact}})) for is_exact in (0, 1)
+    }
+    assert (told[False][-1], told[True][-1]) == ("late: at least 1,200", "late: 1,200")
+
+
 def test_a_look_at_a_run_is_taken_several_times_a_second() -> None:
     assert module._LOOK <= 0.5

@@ -89,3 +89,14 @@ def test_who_is_not_answered_in_time_is_told_whose_answer_it_was() -> None:
                 desk.ask(lambda: 7, 0.01)
         finally:
             free.set()
+
+
+def test_who_asks_while_the_desk_is_closed_is_answered() -> None:
+    for _ in range(200):
+        desk = Desk("desk", lambda now: now + HOUR, lambda _: None)
+        desk.start()
+        closing = threading.Thread(target=desk.close)
+        closing.start()
+        while closing.is_alive():
+            assert desk.ask(lambda: "answer", 10.0) == "answer"
+        closing.join()

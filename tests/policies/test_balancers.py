@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -16,8 +17,11 @@ from policies.balance.loads import Rebalance, SlotLoads
 from policies.balance.registry import BALANCERS, make_balancer
 from policies.balance.settings import BalanceSettings
 from primitives.errors import EnvironmentFault, SeepError, UserError
+from primitives.settings import Section
 from primitives.slots import SlotSet
 from primitives.topology import Assignment
+
+PAGE = Path(__file__).parents[2] / "docs" / "balancing.md"
 
 
 class Same:
@@ -128,3 +132,11 @@ def test_errors_of_ours_pass_as_they_are() -> None:
 
     with pytest.raises(SeepError, match=r"^the disk is gone$"):
         asked(Does(lose), WINDOWS)
+
+
+@pytest.mark.parametrize(("balancer", "settings"), [("hotspot", HotspotSettings), ("autoflow", AutoFlowSettings)])
+def test_the_page_says_what_each_balancer_takes(balancer: str, settings: type[Section]) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    told = re.findall(rf"^\| `{balancer}` \| `(\w+)` \| (.+?) \| (.+) \|$", page, re.MULTILINE)
+    fields = {name: (str(field.default).lower(), field.description) for name, field in settings.model_fields.items()}
+    assert {name: said for name, *said in told} == {name: [*said] for name, said in fields.items()}

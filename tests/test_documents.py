@@ -433,3 +433,9 @@ def test_every_module_that_a_page_lists_is_there(page: Path) -> None:
 @pytest.mark.parametrize("page", [ROOT / "CHANGELOG.md", ROOT / "docs" / "decisions.md", *PAGES], ids=name)
 def test_every_link_to_a_heading_finds_it(page: Path) -> None:
     assert [f"{to.name}#{anchor}" for to, anchor in linked_anchors(page) if anchor not in anchors(to)] == []
+
+
+def test_every_page_is_in_the_list_of_pages() -> None:
+    listed = text(ROOT / "docs" / "README.md")
+    pages = [page.name for page in (ROOT / "docs").glob("*.md") if page.name != "README.md"]
+    assert [page for page in pages if f"]({page})" not in listed] == []

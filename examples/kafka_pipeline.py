@@ -10,10 +10,10 @@ Spark's writer may write a batch twice, so whoever reads the counts keeps one fo
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 import pyspark
-from pyspark import SparkConf
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -27,8 +27,8 @@ CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 def session(version: str = pyspark.__version__) -> SparkSession:
     """With the connector, and with task slots for nodes and for Spark's own work, if spark-submit has not said."""
     builder = SparkSession.builder.appName("clicks").config("spark.jars.packages", f"{CONNECTOR}:{version}")
-    builder = builder if SparkConf().contains("spark.master") else builder.master("local[16,4]")
-    return builder.getOrCreate()
+    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    return (builder if is_submitted else builder.master("local[16,4]")).getOrCreate()
 
 
 def clicks(spark: SparkSession, servers: str, topic: str) -> DataFrame:

@@ -8,6 +8,7 @@ python examples/spark_pipeline.py --readings DIRECTORY --output DIRECTORY
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -16,7 +17,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark import SparkConf
 from pyspark.sql import DataFrame, SparkSession
 
 import seep
@@ -89,7 +89,8 @@ def make_readings(directory: str) -> None:
 def session() -> SparkSession:
     """The one that spark-submit has prepared; else one of this machine, with task slots for nodes and for readers."""
     builder = SparkSession.builder.appName("streaks")
-    return (builder if SparkConf().contains("spark.master") else builder.master("local[16]")).getOrCreate()
+    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    return (builder if is_submitted else builder.master("local[16]")).getOrCreate()
 
 
 def main() -> None:

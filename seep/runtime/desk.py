@@ -48,9 +48,8 @@ class Desk:
             is_here = threading.current_thread() is self._thread or self._closed or not self._thread.is_alive()
             if not is_here:
                 self._queue.put(lambda: _answer(future, question))
-        return question() if is_here else self._awaited(future, timeout)
-
-    def _awaited(self, future: Future[T], timeout: float) -> T:
+        if is_here:
+            return question()
         try:
             return future.result(timeout)
         except TimeoutError:

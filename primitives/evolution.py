@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from primitives.chunk import Chunk, merge_chunks
 from primitives.errors import SeepError, UserError
+from primitives.renaming import renamed
 from primitives.slots import SlotSet
 
 #: An operator's conversion of state: given the version that it has, and a full chunk of it, the chunk as it is now.
@@ -73,6 +74,7 @@ class Evolution:
 
     hints: Mapping[str, Mapping[str, Hint]] = field(default_factory=dict)  #: of columns, by container
     migrate: Migrate | None = None  #: its `migrate_state`, if it has one
+    aliases: Mapping[str, Sequence[str]] = field(default_factory=dict)  #: what containers were called
 
     def adapted(self, stored: Sequence[Chunk], declared: Sequence[Chunk], slots: SlotSet) -> tuple[Chunk, ...]:
         """Stored chunks of `slots` as the containers that are `declared` now can restore them; see `resolve`.
@@ -81,11 +83,18 @@ class Evolution:
         be asked before (see `check_containers`).
         """
         adapted: list[Chunk] = []
+        stored = self.renamed(stored)
         for container in declared:
             mine = [chunk for chunk in stored if chunk.name == container.name]
             hints = self.hints.get(container.name)
             adapted += resolve(mine, container, hints, self.migrate) or [replace(container, replaced=slots)]
         return tuple(adapted)
+
+    def renamed(self, stored: Sequence[Chunk]) -> tuple[Chunk, ...]:
+        """Stored chunks by the names that their containers have now."""
+        names = renamed("state", {chunk.name: chunk.name for chunk in stored}, self.aliases)
+        now = {old: name for name, old in names.items()}
+        return tuple(replace(chunk, name=now[chunk.name]) for chunk in stored)
 
 
 def check_containers(stored: Sequence[Chunk], declared: Sequence[Chunk], *, allow_dropped: bool = False) -> None:
@@ -95,8 +104,8 @@ def check_containers(stored: Sequence[Chunk], declared: Sequence[Chunk], *, allo
         left = ["stored", *(line for chunk in stored for line in _titled(chunk))]
         right = ["declared", *(line for chunk in declared for line in _titled(chunk))]
         raise UserError(
-            f"there is stored state {_named(gone)}, which is not declared: was a container renamed or removed? Name it "
-            f"as before, or allow its state to be dropped\n{_side_by_side(left, right)}"
+            f"there is stored state {_named(gone)}, which is not declared: was a container renamed or removed? Name "
+            f"the old one among its aliases, or allow its state to be dropped\n{_side_by_side(left, right)}"
         )
 
 

@@ -26,6 +26,7 @@ from pydantic import (
 from primitives.avro_file import Damaged
 from primitives.blob_index import BlobIndex, Range
 from primitives.errors import InternalError, UserError
+from primitives.renaming import renamed
 from primitives.settings import Section
 from primitives.slots import MAX_SLOT_BITS, SlotSet
 
@@ -317,6 +318,11 @@ class Manifest(Stored):
         """For `read_manifest`."""
         return self.model_dump_json().encode()
 
+    def renamed(self, aliases: Mapping[str, Sequence[str]]) -> Manifest:
+        """The same for a query in which operators have other names now, and declare what they were called."""
+        components = renamed("operator", self.components, aliases)
+        return self.model_copy(update={"components": components})
+
     def check_operators(self, stateful: Iterable[str], *, allow_dropped: bool = False) -> frozenset[str]:
         """Which of the operators begin empty, as nothing is stored for them; UserError if state of others is lost."""
         declared = frozenset(stateful)
@@ -325,7 +331,8 @@ class Manifest(Stored):
         if dropped and not allow_dropped:
             raise UserError(
                 f"checkpoint {self.id} of {self.query} has state of {', '.join(dropped)}, which the query does not "
-                "have: was an operator renamed or removed? Name it as before, or allow its state to be dropped"
+                "have: was an operator renamed or removed? Name the old one among its aliases, or allow "
+                "its state to be dropped"
             )
         return declared - self.components.keys()
 

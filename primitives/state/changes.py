@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 
 from primitives.errors import InternalError
 from primitives.slots import SlotSet
+from primitives.state.owned_keys import OwnedKeys
 
 Log = TypeVar("Log")
 
@@ -87,6 +88,9 @@ class Tracked(ABC, Generic[Log]):
     """What every container that keeps `Changes` says of its marks: the part of `State` that is the same for all."""
 
     _changes: Changes[Log]
+
+    #: which new keys may be written, while somebody's code works on rows; None: any
+    owned: OwnedKeys | None = None
 
     @abstractmethod
     def drop(self, slots: SlotSet) -> None:

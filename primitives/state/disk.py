@@ -25,6 +25,7 @@ from primitives.state.container import check_fits
 from primitives.state.files import disk_faults, fresh_directory, map_file, read_batch, write_batch
 from primitives.state.frame import ColumnView, Frame, Keys, Rows
 from primitives.state.index import Index
+from primitives.state.owned_keys import OwnedKeys
 from primitives.state.rocks import RowStore
 from primitives.state.row_codec import RowCodec
 from primitives.state.row_files import read_pieces, read_rows
@@ -160,6 +161,15 @@ class Disk(Tracked[list[Path]]):
             return deleted
 
         return self._at_rows(keys, delete)
+
+    @property
+    def owned(self) -> OwnedKeys | None:
+        """See `Tracked.owned`."""
+        return self._buffer.owned
+
+    @owned.setter
+    def owned(self, owned: OwnedKeys | None) -> None:
+        self._buffer.owned = owned
 
     def _at_rows(self, keys: Keys, work: Callable[[pa.RecordBatch], Result]) -> Result:
         """What `work` returns, given keys whose rows are all in the buffer."""

@@ -415,6 +415,9 @@ class Frame(Tracked[_Log]):
         located = self._index.locate(columns, create=True)
         rows = located.rows[located.created]
         if len(rows):
+            if self.owned is not None:
+                new = located.created
+                self.owned.check(self.name, located.hashes[new], lambda at: _key_at(columns, int(new[at])))
             self._slots.add(rows, located.hashes[located.created])
             self._touch(rows)
         return located
@@ -554,6 +557,11 @@ class Frame(Tracked[_Log]):
                 "-1 stands for a key without a row, and a row that was deleted has no number"
             )
         return numbers
+
+
+def _key_at(columns: Sequence[pa.Array], row: int) -> Any:
+    values = tuple(column[row].as_py() for column in columns)
+    return values if len(values) > 1 else values[0]
 
 
 class ColumnView:

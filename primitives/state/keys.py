@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from primitives.errors import UserError
-from primitives.hashing import hash_key
+from primitives.hashing import hash_key, hash_keys
 from primitives.slots import check_slot_bits, slot_of
+from primitives.state.owned_keys import OwnedKeys
 
 Key = Hashable  # a value if there is one key column, otherwise a tuple of one value per column
 Column = Any  # what users may give as a column: an Arrow array, a NumPy array or a sequence of Python values
@@ -98,7 +99,11 @@ class KeyColumns:
 
     def slot(self, key: Key) -> int:
         """The slot of a normal key."""
-        return slot_of(hash_key(*self._values(key)), self._slot_bits)
+        return slot_of(self.hash(key), self._slot_bits)
+
+    def hash(self, key: Key) -> int:
+        """The hash of a normal key."""
+        return hash_key(*self._values(key))
 
     def sort_key(self, key: Key) -> tuple[tuple[int, Any], ...]:
         """What sorts normal keys as Arrow does: by value, then NaN, then null."""
@@ -127,6 +132,14 @@ class KeyColumns:
                 f"state '{self._container}' has key columns {', '.join(self.names)}; got {len(columns)} columns"
             )
         return [self._normal_column(at, column, rows) for at, column in enumerate(columns)]
+
+    def check_owned(self, owned: OwnedKeys | None, columns: Sequence[pa.Array]) -> None:
+        """Raises if keys, given as normal columns, may not be written now."""
+        if owned is not None:
+            owned.check(self._container, hash_keys(columns), lambda at: self._key_at(columns, at))
+
+    def _key_at(self, columns: Sequence[pa.Array], row: int) -> Key:
+        return self.from_columns([column.slice(row, 1) for column in columns])[0]
 
     def _normal_column(self, at: int, column: Column, rows: int) -> pa.Array:
         kind = self.fields[at].type

@@ -41,6 +41,7 @@ class Containers:
         if len(set(bits.values())) > 1:
             raise UserError(f"containers of one operator need the same slot_bits; these have {bits}")
         self._containers = dict(zip(names, containers, strict=True))
+        self.restored = 0  #: how often state was restored
 
     @property
     def marks(self) -> tuple[int, ...]:
@@ -61,6 +62,7 @@ class Containers:
         for chunk in chunks:
             by_name.setdefault(chunk.name, []).append(chunk)
         self._check_covered(by_name)
+        self.restored += 1
         for name, container in self._containers.items():
             container.restore(by_name[name])
 

@@ -143,6 +143,7 @@ class Rows(Tracked[list[_Gone]]):
     def add(self, batch: pa.RecordBatch) -> None:
         """Adds the rows of a batch, which has the declared columns and perhaps others."""
         keys = self._keys.normal_columns([self._column(batch, name) for name in self._keys.names], len(batch))
+        self._keys.check_owned(self.owned, keys)
         values = [self._column(batch, field.name) for field in list(self._declared)[len(keys) :]]
         seqs = np.arange(self._next_seq, self._next_seq + len(batch))
         self._next_seq += len(batch)

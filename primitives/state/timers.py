@@ -86,8 +86,10 @@ class Timers(Tracked[list[_Gone]]):
 
     def schedule(self, time: int, key: Any, value: Any = None) -> None:
         """Adds one record, or a timer if there is no value."""
-        stored = self._codec.checked(value, lambda: key)
-        self._singles.append((self._checked_time(time), self._keys.normal(key), self._take_seqs(1), stored))
+        stored, normal = self._codec.checked(value, lambda: key), self._keys.normal(key)
+        if self.owned is not None:
+            self.owned.check_key(self.name, self._keys.hash(normal), normal)
+        self._singles.append((self._checked_time(time), normal, self._take_seqs(1), stored))
 
     def schedule_batch(self, times: Column, keys: Sequence[Column], values: Column | None = None) -> None:
         """Adds a record for each of `times`; `keys` has one column per key column, in the declared order.
@@ -97,6 +99,7 @@ class Timers(Tracked[list[_Gone]]):
         times = self._time_column(times)
         count = len(times)
         key_columns = self._keys.normal_columns(keys, count)
+        self._keys.check_owned(self.owned, key_columns)
         value_column = self._value_column(values, key_columns, count)
         seqs = pa.array(np.arange(count) + self._take_seqs(count))
         self._batches.append(pa.record_batch([times, *key_columns, seqs, value_column], schema=self._schema))

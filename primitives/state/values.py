@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from primitives.chunk import Chunk
 from primitives.hashing import hash_keys
-from primitives.slots import DEFAULT_SLOT_BITS, SlotSet, slots_of
+from primitives.slots import DEFAULT_SLOT_BITS, SlotSet, slot_of, slots_of
 from primitives.state.changes import Changes, Tracked
 from primitives.state.codec import Decode, Encode, ValueCodec
 from primitives.state.container import check_fits
@@ -164,7 +164,10 @@ class Values(Tracked[_Touched], MutableMapping[Any, Any]):
             interval.log[cell.slot][cell.key] = None
 
     def _create(self, key: Key) -> Cell:
-        return self._insert(key, self._keys.slot(key))
+        key_hash = self._keys.hash(key)
+        if self.owned is not None:
+            self.owned.check_key(self.name, key_hash, key)
+        return self._insert(key, slot_of(key_hash, self.slot_bits))
 
     def _insert(self, key: Key, slot: int) -> Cell:
         cell = self._cells[key] = self._slots.setdefault(slot, {})[key] = Cell(key, slot, None)

@@ -35,7 +35,8 @@ Container = TypeVar("Container", bound=State)
 class Context:
     """Where an operator stands, and containers for its state: whatever is made here is part of it.
 
-    Columns are given by their types, or as `seep.column`, which also says what they are in state stored earlier.
+    Columns are given by their types, or as `seep.column`, which also says what they are in state stored earlier. What a
+    container was called there, its `aliases` say.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Context:
         self.keys = key_types(inputs[0])  #: names and types of the key columns, as at port 0
         self.containers: list[State] = []  #: made so far
         self.hints: dict[str, Mapping[str, Hint]] = {}  #: what columns of containers were in stored state
+        self.aliases: dict[str, tuple[str, ...]] = {}  #: what containers were called in stored state
         self._room = room or Room()
 
     def values(
@@ -58,12 +60,13 @@ class Context:
         encode: Encode | None = None,
         decode: Decode | None = None,
         spill: bool = False,
+        aliases: Sequence[str] = (),
     ) -> Values:
         """A Python object for each key; see `Values`. With `spill`, cold slots go to disk; see `SpillingValues`."""
         keys = self._keys(name, "value")
         options = {"value": value, "encode": encode, "decode": decode, **self._shared}
         made = SpillingValues(name, keys, **self._spilling(name), **options) if spill else Values(name, keys, **options)
-        return self._added(made)
+        return self._added(made, aliases)
 
     def frame(
         self,
@@ -72,6 +75,7 @@ class Context:
         *,
         defaults: Mapping[str, Any] | None = None,
         spill: bool = False,
+        aliases: Sequence[str] = (),
     ) -> Frame:
         """A row of columns for each key, read and written in batches; see `Frame`.
 
@@ -79,8 +83,8 @@ class Context:
         """
         keys, types, options = self._keys(name), self._types(name, values), {"defaults": defaults, **self._shared}
         if spill:
-            return self._added(SpillingFrame(name, keys, types, **self._spilling(name), **options))
-        return self._added(Frame(name, keys, types, **options))
+            return self._added(SpillingFrame(name, keys, types, **self._spilling(name), **options), aliases)
+        return self._added(Frame(name, keys, types, **options), aliases)
 
     def disk(
         self,
@@ -89,6 +93,7 @@ class Context:
         *,
         defaults: Mapping[str, Any] | None = None,
         memory: int | None = None,
+        aliases: Sequence[str] = (),
     ) -> Disk:
         """A frame for more rows than fit in memory; see `Disk`.
 
@@ -97,18 +102,19 @@ class Context:
         """
         place, share = self._room.place(self.operator, name), self._room.memory // 2
         options = {"directory": place, "memory": memory or share, "defaults": defaults, **self._shared}
-        return self._added(Disk(name, self._keys(name), self._types(name, values), **options))
+        return self._added(Disk(name, self._keys(name), self._types(name, values), **options), aliases)
 
-    def rows(self, name: str, values: Columns) -> Rows:
+    def rows(self, name: str, values: Columns, *, aliases: Sequence[str] = ()) -> Rows:
         """Any number of rows for each key; see `Rows`."""
-        return self._added(Rows(name, self._keys(name), self._types(name, values), **self._shared))
+        return self._added(Rows(name, self._keys(name), self._types(name, values), **self._shared), aliases)
 
-    def timers(self, name: str, value: pa.DataType | None = None) -> Timers:
+    def timers(self, name: str, value: pa.DataType | None = None, *, aliases: Sequence[str] = ()) -> Timers:
         """Records for each key that come back when they are due; see `Timers`.
 
         A key column called time, seq or value has an underscore after its name there.
         """
-        return self._added(Timers(name, self._keys(name, "time", "seq", "value"), value=value, **self._shared))
+        made = Timers(name, self._keys(name, "time", "seq", "value"), value=value, **self._shared)
+        return self._added(made, aliases)
 
     def _keys(self, name: str, *taken: str) -> dict[str, pa.DataType]:
         if not self.keys:
@@ -126,8 +132,14 @@ class Context:
     def _shared(self) -> dict[str, Any]:
         return {"slot_bits": self.slot_bits, "version": self.version}
 
-    def _added(self, made: Container) -> Container:
+    def _added(self, made: Container, aliases: Sequence[str]) -> Container:
+        if isinstance(aliases, str) or made.name in aliases:
+            raise UserError(
+                f"the aliases of state '{made.name}' are a list of other names that it had; got {aliases!r}"
+            )
         self.containers.append(made)
+        if aliases:
+            self.aliases[made.name] = tuple(aliases)
         return made
 
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from primitives.errors import SeepError, UserError
 from primitives.evolution import Evolution
 from primitives.graph import Kind
-from primitives.hashing import hash_keys
-from primitives.slots import DEFAULT_SLOT_BITS, SlotSet, slots_of
+from primitives.renaming import check_aliases
+from primitives.slots import DEFAULT_SLOT_BITS, SlotSet
+from primitives.state.changes import Tracked
 from primitives.state.container import State
-from primitives.state.keys import Column, Key, KeyColumns
+from primitives.state.keys import Column, Key
 from primitives.state.own import OwnState
+from primitives.state.owned_keys import OwnedKeys
 from primitives.state.processing import Containers
 from primitives.state.timers import Timers
 from seep.operators.base import Base
@@ -26,6 +28,7 @@ from seep.operators.context import Context, Inputs
 from seep.operators.definition import Definition, Input, Setting
 from seep.operators.errors import UserCodeFailed, describe, naming
 from seep.operators.keyed import check_keyed
+from seep.operators.strictness import Strictness
 from seep.protocol.logic import Logic, Piece
 
 #: What an operator may put out: a RecordBatch, a Table, a mapping of columns; or None.
@@ -42,7 +45,9 @@ class Operator:
 
     State is kept in containers that `open` asks of its context, by the columns that the stream is keyed by. Or the
     operator has `get_`, `set_` and `drop_processing_state`, as in SEEP, and keeps it as it likes; see `OwnState`. In
-    either case it moves with its slots, so only state of keys that rows have come for may be read and written.
+    either case it moves with its slots, so only state of keys that rows have come for may be read and written: a new
+    key that belongs to another instance is refused. Attributes are no state: set them in `__init__` and `open`, and
+    leave them alone; those that are only a cache, `caches` names. `seep.testing` refuses whatever breaks these rules.
 
     A changed operator takes over stored state: columns may be added, renamed and widened as they are declared by
     `column`; beyond that, raise `version` and give it a `migrate_state(old_version, chunk)`, which is called for each
@@ -68,6 +73,7 @@ class Operator:
     version: ClassVar[int] = 0  #: of its state; raise it when stored state of before means something else
     notify_type: ClassVar[pa.DataType | None] = None  #: of the values of notifications; None for any Python object
     keeps_state: ClassVar[bool] = True
+    caches: ClassVar[Sequence[str]] = ()  #: attributes that may change, as no output depends on them
 
     _running: _Running  # set before the first epoch
 
@@ -210,6 +216,7 @@ def _open(operator: Operator, context: Context) -> _State:
         raise UserError(f"a StatelessOperator keeps no state, and this one has '{mine[0].name}'; subclass Operator")
     for state in mine:
         _check_container(state, context)
+    check_aliases("state", context.aliases, [state.name for state in mine])
     mine += _own_state(operator, context)
     if not operator.keeps_state:
         return _State(mine, None)
@@ -244,6 +251,13 @@ def _named(columns: Mapping[str, pa.DataType]) -> str:
     return ", ".join(f"{name} ({kind})" for name, kind in columns.items())
 
 
+def _watched(operator: Operator) -> list[object]:
+    """Those whose attributes may not change; an operator that keeps its state itself keeps it there."""
+    if _keeps_extra(operator) or hasattr(operator, _OWN[0]):
+        return []
+    return [operator, *getattr(operator, "user_objects", ())]
+
+
 # --- logic ------------------------------------------------------------------------------------------------------------
 
 
@@ -257,21 +271,40 @@ class _Running(Base):
             containers, self._notifications = _open(operator, context)
         super().__init__(setting, *containers)
         #: how its state comes from what other code has stored
-        self.evolution = Evolution(context.hints, getattr(operator, "migrate_state", None))
-        if self._notifications is not None:
-            self._keys = KeyColumns(self._notifications.name, setting.slot_bits, context.keys, reserved=[])
+        self.evolution = Evolution(context.hints, getattr(operator, "migrate_state", None), context.aliases)
         self._operator = operator
         self._inputs: Inputs  # of the epoch that is being processed
         operator._running = self
+        self._owning = [state for state in containers if isinstance(state, Tracked)]
+        self._strictness = Strictness(setting, self.state, _watched(operator)) if setting.strict else None
 
     def compute(self, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch:
         """See `Base.compute`."""
         self._inputs = Inputs(self.setting, piece, [self.rows(piece, port) for port in range(len(self.setting.inputs))])
         made = []
-        if any(map(len, self._inputs)):
-            made.append(self._process(piece))
-        made += self._notify(piece)
+        with self._owned_keys(piece):
+            if any(map(len, self._inputs)):
+                made.append(self._process(piece))
+            made += self._notify(piece)
+        if self._strictness is not None:
+            self._strictness.check_attributes()
         return concat([batch for batch in made if batch is not None], self.setting.output)
+
+    @contextmanager
+    def _owned_keys(self, piece: Piece[pa.RecordBatch]) -> Iterator[None]:
+        """Meanwhile, containers refuse keys that belong to other instances."""
+        bits, owned = self.setting.slot_bits, None
+        if self._strictness is not None and self._operator.keeps_state:
+            owned = self._strictness.owned_keys(piece.slots, self._inputs)
+        elif len(piece.slots) < 1 << bits:
+            owned = OwnedKeys(self.setting.operator, piece.slots, bits)
+        for state in self._owning:
+            state.owned = owned
+        try:
+            yield
+        finally:
+            for state in self._owning:
+                state.owned = None
 
     def extra(self) -> bytes | None:
         """See `Logic.extra`."""
@@ -335,27 +368,11 @@ class _Running(Base):
 
     def schedule(self, time: int, key: Any, value: Any) -> None:
         """See `Operator.notify`."""
-        notifications = self.notifications
-        normal = self._keys.normal(key)
-        if self._keys.slot(normal) not in self._inputs.slots:
-            raise self._foreign(key)
-        notifications.schedule(time, normal, value)
+        self.notifications.schedule(time, key, value)
 
     def schedule_batch(self, times: Column, keys: Sequence[Column], values: Column | None) -> None:
         """See `Operator.notify_batch`."""
-        notifications = self.notifications
-        columns = self._keys.normal_columns(keys, len(times))
-        own = self._inputs.slots.mask(self.setting.slot_bits)[slots_of(hash_keys(columns), self.setting.slot_bits)]
-        if not own.all():
-            at = int(np.argmin(own))
-            raise self._foreign(self._keys.from_columns([column.slice(at, 1) for column in columns])[0])
-        notifications.schedule_batch(times, columns, values)
-
-    def _foreign(self, key: Any) -> UserError:
-        return UserError(
-            f"operator '{self.setting.operator}' schedules a notification for key {key!r}, of which no row can have "
-            "come here: its slot belongs to another instance; notify keys of the rows that come in"
-        )
+        self.notifications.schedule_batch(times, keys, values)
 
     def fail(self, row: Mapping[str, Any], error: Exception) -> None:
         """See `Operator.fail`."""

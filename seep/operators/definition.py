@@ -33,6 +33,7 @@ class Setting:
     outputs: tuple[Edge, ...]  #: each of them gets everything that the operator puts out
     dead_letters: Edge | None = None  #: where rows go that user code fails on; None to stop the run instead
     epoch_seconds: float = 0.05
+    strict: bool = False  #: what user code does wrong is looked for, whatever it costs: in tests
     room: Room | None = None  #: of the node that the instance is on; a temporary one where none is given
 
 

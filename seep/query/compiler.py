@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from primitives.errors import UserError
 from primitives.graph import Edge, Kind, Operator, QueryGraph
+from primitives.renaming import check_aliases
 from seep import sinks
 from seep.operators.definition import Definition, Setting
 from seep.operators.errors import DEAD_LETTERS
@@ -22,6 +23,7 @@ from seep.query.vertex import (
     SinkVertex,
     SourceVertex,
     Vertex,
+    aliases_of,
     as_rate,
     streams_into,
 )
@@ -42,7 +44,8 @@ class Compiler:
         resume: Resume | None = None,
     ) -> None:
         self._query = query
-        self._resume = resume
+        self._aliases = {name: found for name, v in query.vertices.items() if (found := aliases_of(v))}
+        self._resume = None if resume is None else resume.renamed(self._aliases)
         self._parallelism = parallelism
         self._epoch_seconds = epoch_seconds
         vertices = query.vertices.values()
@@ -56,6 +59,7 @@ class Compiler:
         """The program; UserError if anything is wrong with the query."""
         self._check_ends()
         self._check_arguments()
+        check_aliases("operator", self._aliases, list(self._query.vertices))
         program = Program(
             name=self._query.name,
             graph=self._graph,
@@ -66,6 +70,7 @@ class Compiler:
             sinks=self._sink_definitions,
             parallelism={name: self._instances(name) for name in self._graph.order},
             resume=self._resume,
+            aliases=self._aliases,
         )
         _check_definitions(program)
         return program

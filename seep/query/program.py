@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from primitives.arrow_batches import ArrowBatches
 from primitives.graph import Edge, QueryGraph
+from primitives.renaming import renamed
 from seep.operators.base import Base
 from seep.operators.definition import Definition, Setting
 from seep.operators.room import Room
@@ -27,6 +28,11 @@ class Resume:
     beginning: Beginning
     sinks: Mapping[str, Any]  #: what the sinks of the run before have noted
 
+    def renamed(self, aliases: Mapping[str, Sequence[str]]) -> Resume:
+        """The same for sources that have other names now."""
+        positions = renamed("source", self.beginning.positions, aliases)
+        return replace(self, beginning=replace(self.beginning, positions=positions))
+
 
 @dataclass(frozen=True, slots=True)
 class Program:
@@ -41,6 +47,7 @@ class Program:
     sinks: Mapping[str, tuple[SinkDefinition, pa.Schema]]
     parallelism: Mapping[str, int] = field(default_factory=dict)  #: instances per operator; 1 where absent
     resume: Resume | None = None  #: where a run begins that does not begin from nothing
+    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  #: what operators were called in stored state
 
     def batches(self) -> ArrowBatches:
         return ArrowBatches(self.graph, self.keys)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -26,11 +26,13 @@ from seep.query.vertex import (
     DEAD_LETTERS_SINK,
     CodeOptions,
     OnError,
+    OperatorOptions,
     OperatorVertex,
     Options,
     SourceVertex,
     Vertex,
     as_rate,
+    check_aliases,
     check_on_error,
     check_options,
     streams_into,
@@ -93,8 +95,12 @@ class Query:
         *,
         rate: Rate | float | None = None,
         parallelism: int | None = None,
+        aliases: Sequence[str] = (),
     ) -> Stream:
-        """A stream from outside; with a rate, at most so many rows per second. Its slots are its partitions."""
+        """A stream from outside; with a rate, at most so many rows per second. Its slots are its partitions.
+
+        A source that has another name than in stored state names the old one among its `aliases`.
+        """
         check_name(name)
         if not isinstance(definition, SourceDefinition):
             raise UserError(f"source {name!r}: {definition!r} is no source; use one of seep.sources, such as memory(…)")
@@ -104,7 +110,12 @@ class Query:
             check_time(name, schema, time, definition.time_remedy)
         if parallelism is not None:
             check_options(name, {"parallelism": parallelism}, Options)
-        self.add(SourceVertex(name, definition, None if rate is None else as_rate(name, rate), parallelism))
+        check_aliases(name, aliases)
+        if aliases and not definition.may_be_renamed:
+            raise UserError(
+                f"source {name!r}: rows of Spark are stored by its name, so it takes no aliases; keep the name"
+            )
+        self.add(SourceVertex(name, definition, None if rate is None else as_rate(name, rate), parallelism, aliases))
         return Stream(self, (name,), Input(schema, (), time), clock_of(schema, time))
 
     def compile(
@@ -165,13 +176,13 @@ class Query:
         name: str,
         definition: Definition,
         streams: tuple[Stream, ...],
-        options: CodeOptions | Options,
+        options: CodeOptions | OperatorOptions,
         keeps_time: bool,
         runs_code: bool,
     ) -> Stream:
         """One more operator between others, and the stream that it puts out."""
         check_name(name)
-        check_options(name, options, CodeOptions if runs_code else Options)
+        check_options(name, options, CodeOptions if runs_code else OperatorOptions)
         check_same_query(name, streams)
         check_keyed(name, definition, streams)
         clock = common_clock(name, streams)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
@@ -23,7 +23,7 @@ from seep.operators.stateless import EachRow, Filter, FlatMap, Map, Project
 from seep.operators.windows import Session, Sliding, Tumbling, Window
 from seep.query.checks import Clock, check_keys, check_name, check_same_query, check_time, clock_of, common_clock
 from seep.query.times import Duration
-from seep.query.vertex import CodeOptions, Options, SinkVertex, check_options
+from seep.query.vertex import CodeOptions, OperatorOptions, Options, SinkVertex, check_aliases, check_options
 from seep.sinks.definition import SinkDefinition
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ class Stream:
     """The rows that one operator puts out, or several together (`union`).
 
     A stream never changes: each call adds an operator to the query and returns a new stream. The name of the operator
-    comes first. Every operator takes the options `parallelism` and `slot_bits`, and those with a user's function
-    `on_error` ("stop" or "dead-letters").
+    comes first. Every operator takes the options `parallelism`, `slot_bits` and `aliases` (what it was called in state
+    stored earlier), and those with a user's function `on_error` ("stop" or "dead-letters").
     """
 
     def __init__(self, query: Query, origins: tuple[str, ...], rows: Input, clock: Clock | None) -> None:
@@ -168,6 +168,7 @@ class Stream:
         on_disk: bool = False,
         parallelism: int | None = None,
         slot_bits: int | None = None,
+        aliases: Sequence[str] = (),
         **aggregates: Agg,
     ) -> Stream:
         """Counts, sums and so on for each key; every keyword is a column: `n=seep.count(), total=seep.sum("price")`.
@@ -175,15 +176,15 @@ class Stream:
         With "changes", the new values of the keys that changed come out after each epoch. With "end", those of all
         keys come out once, when the input has ended. More keys than fit in memory are kept with `on_disk`.
         """
-        return self._aggregate(name, None, emit, parallelism, slot_bits, aggregates, on_disk)
+        options = _given(parallelism, slot_bits, aliases)
+        return self._aggregate(name, None, emit, options, aggregates, on_disk)
 
     def _aggregate(
         self,
         name: str,
         window: Window | None,
         emit: Emit,
-        parallelism: int | None,
-        slot_bits: int | None,
+        options: OperatorOptions,
         aggregates: Mapping[str, Agg],
         on_disk: bool = False,
     ) -> Stream:
@@ -196,7 +197,7 @@ class Stream:
         if not aggregates:
             raise UserError(f"operator {name!r} has nothing to work out; name columns, such as n=seep.count()")
         definition = Aggregate(aggregates, window, emit, on_disk)
-        return self._add(name, definition, _given(parallelism, slot_bits), keeps_time=False, runs_code=False)
+        return self._add(name, definition, options, keeps_time=False, runs_code=False)
 
     def reduce(
         self,
@@ -237,7 +238,7 @@ class Stream:
         between: tuple[Duration, Duration] | None = None,
         lateness: Duration | None = None,
         on_disk: bool = False,
-        **options: Unpack[Options],
+        **options: Unpack[OperatorOptions],
     ) -> Stream:
         """Pairs of rows with the same key: in the same window, or at most so far apart in event time, or all ever.
 
@@ -281,7 +282,7 @@ class Stream:
         self,
         name: str,
         definition: Definition,
-        options: CodeOptions | Options,
+        options: CodeOptions | OperatorOptions,
         *others: Stream,
         keeps_time: bool = True,
         runs_code: bool = True,
@@ -299,13 +300,19 @@ class Windowed:
         self._window = window
 
     def aggregate(
-        self, name: str, *, parallelism: int | None = None, slot_bits: int | None = None, **aggregates: Agg
+        self,
+        name: str,
+        *,
+        parallelism: int | None = None,
+        slot_bits: int | None = None,
+        aliases: Sequence[str] = (),
+        **aggregates: Agg,
     ) -> Stream:
         """Counts, sums and so on for each key and window, put out when the watermark closes the window.
 
         The columns are those of the key, `window_start`, `window_end`, and one for each keyword.
         """
-        return self._stream._aggregate(name, self._window, "end", parallelism, slot_bits, aggregates)
+        return self._stream._aggregate(name, self._window, "end", _given(parallelism, slot_bits, aliases), aggregates)
 
     def highest(
         self,
@@ -314,6 +321,7 @@ class Windowed:
         *,
         parallelism: int | None = None,
         slot_bits: int | None = None,
+        aliases: Sequence[str] = (),
         **aggregate: Agg,
     ) -> Stream:
         """What is highest in each window over all keys; all that have it, where several do.
@@ -325,13 +333,14 @@ class Windowed:
         parts = self._stream._add(
             f"{name}-parts",
             _highest_of(name, self._window, column, aggregate),
-            _given(parallelism, slot_bits),
+            _given(parallelism, slot_bits, _listed(name, aliases, "-parts")),
             keeps_time=False,
             runs_code=False,
         )
         by_window = parts.key_by("window_start", "window_end")
         highest = HighestRows(column or next(iter(aggregate)))
-        return by_window._add(name, highest, Options(), keeps_time=False, runs_code=False)
+        options = _given(None, None, aliases)
+        return by_window._add(name, highest, options, keeps_time=False, runs_code=False)
 
 
 def _definition_of(name: str, operator: object) -> Definition:
@@ -366,7 +375,7 @@ def _highest_of(name: str, window: Window, column: str | None, aggregate: Mappin
 
 def _check_join_options(name: str, options: Mapping[str, Any]) -> None:
     """All that a join takes is listed, not only what every operator does."""
-    known = sorted(["window", "between", "lateness", "on_disk", *Options.__annotations__])
+    known = sorted(["window", "between", "lateness", "on_disk", *OperatorOptions.__annotations__])
     for word, value in options.items():
         if word == "how" and value == "inner":
             raise UserError(f"operator {name!r}: joins are inner always; leave out how='inner'")
@@ -405,13 +414,21 @@ def _join_of(
     return WindowJoin(window, on_disk)
 
 
-def _given(parallelism: int | None, slot_bits: int | None) -> Options:
-    options = Options()
+def _given(parallelism: int | None, slot_bits: int | None, aliases: Sequence[str]) -> OperatorOptions:
+    options = OperatorOptions()
     if parallelism is not None:
         options["parallelism"] = parallelism
     if slot_bits is not None:
         options["slot_bits"] = slot_bits
+    if aliases:
+        options["aliases"] = aliases
     return options
+
+
+def _listed(name: str, aliases: Sequence[str], ending: str) -> list[str]:
+    """The aliases of an operator that is part of another."""
+    check_aliases(name, aliases)
+    return [alias + ending for alias in aliases]
 
 
 def _check_alike(one: Stream, other: Stream) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypedDict
 
@@ -31,7 +31,13 @@ class Options(TypedDict, total=False):
     slot_bits: int  #: its keyed state is divided into 2^slot_bits slots for the query's life
 
 
-class CodeOptions(Options, total=False):
+class OperatorOptions(Options, total=False):
+    """What can be said of an operator between sources and sinks."""
+
+    aliases: Sequence[str]  #: what it was called in state stored earlier
+
+
+class CodeOptions(OperatorOptions, total=False):
     """What can be said of an operator that runs a user's function."""
 
     on_error: OnError
@@ -43,6 +49,7 @@ class SourceVertex:
     definition: SourceDefinition
     rate: Rate | None = None
     parallelism: int | None = None
+    aliases: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +88,28 @@ def check_options(operator: str, options: Options | CodeOptions, known: type[Opt
         if word == "parallelism" and (not isinstance(value, int) or value < 1):
             raise UserError(f"operator {operator!r}: parallelism is {value!r}; choose a whole number from 1 on")
     check_on_error(f"operator {operator!r}", options.get("on_error", "stop"))
+    check_aliases(operator, options.get("aliases", ()))
+
+
+def check_aliases(operator: str, aliases: object) -> None:
+    """UserError unless they are a list of other names."""
+    if isinstance(aliases, str) or not isinstance(aliases, Sequence):
+        raise UserError(f"operator {operator!r}: its aliases are a list of names; write aliases=['the-old-name']")
+    for alias in aliases:
+        if not isinstance(alias, str) or alias == operator:
+            raise UserError(
+                f"operator {operator!r}: {alias!r} cannot be an alias of it; name what it was called before"
+            )
+
+
+def aliases_of(vertex: Vertex) -> tuple[str, ...]:
+    """What a vertex was called in state stored earlier; sinks keep their names."""
+    match vertex:
+        case SourceVertex():
+            return tuple(vertex.aliases)
+        case OperatorVertex():
+            return tuple(vertex.options.get("aliases", ()))
+    return ()
 
 
 def check_on_error(whose: str, on_error: object) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from queue import SimpleQueue
 from typing import Any
@@ -30,8 +30,14 @@ Tell = Callable[[Persisted | PersistFailed], None]
 class Archive:
     """Writing and reading take long, so they are done on a thread of their own, one thing after the other."""
 
-    def __init__(self, settings: StorageSettings, query: str, begins_from: int | None) -> None:
-        self._settings, self._query, self._begins_from = settings, query, begins_from
+    def __init__(
+        self,
+        settings: StorageSettings,
+        query: str,
+        begins_from: int | None,
+        aliases: Mapping[str, Sequence[str]],
+    ) -> None:
+        self._settings, self._query, self._begins_from, self._aliases = settings, query, begins_from, aliases
         self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="seep archive", daemon=True)
         self._thread.start()
@@ -110,4 +116,5 @@ class Archive:
         """Of the checkpoint that the run begins from."""
         if self._begins_from is None:
             raise InternalError("a run is to begin from a checkpoint, and there is none")
-        return Catalogue(self._store, self._query, manifests_of(self._query)).standing(self._begins_from)
+        catalogue = Catalogue(self._store, self._query, manifests_of(self._query))
+        return catalogue.standing(self._begins_from).renamed(self._aliases)

@@ -104,7 +104,7 @@ class NodeProcess:
         self._stored: StorageHolder | None = None
         self._room = Room(settings.state_budget, directory / "state")
         self._counted: frozenset[str] = frozenset()  #: operators whose rows are counted by slot
-        self._archive = Archive(settings.storage, program.name, settings.begins_from)
+        self._archive = Archive(settings.storage, program.name, settings.begins_from, program.aliases)
         self._shelf = Shelf(directory / "shelf", above=SHELVED)
         self._intake = Intake(program.name, settings.storage, settings.security, directory)
         for source in spark_sources(program).values():

@@ -56,7 +56,7 @@ def resume_before(program: Program, options: RunOptions) -> Program | None:
     try:
         shelves.check_content(program.resume.checkpoint)
     except (Damaged, NotStanding) as reason:
-        resume = shelves.resume(LATEST, before=program.resume.checkpoint, since=str(reason))
+        resume = shelves.resume(LATEST, before=program.resume.checkpoint, since=str(reason)).renamed(program.aliases)
     else:
         return None
     sinks = {name: (_taking_back(sink, resume), schema) for name, (sink, schema) in program.sinks.items()}
@@ -159,7 +159,7 @@ def check_resume(program: Program, options: RunOptions) -> None:
     catalogue = catalogue_of(options, program.name)
     if catalogue is None:
         raise UserError("a run is to begin from a checkpoint: say where it is with storage (--storage)")
-    manifest = catalogue.standing(program.resume.checkpoint)
+    manifest = catalogue.standing(program.resume.checkpoint).renamed(program.aliases)
     stateful = [o for o in program.graph.order if program.graph.kind(o) is Kind.STATEFUL]
     manifest.check_operators(stateful, allow_dropped=options.allow_dropped_state)
     for operator in (*stateful, *(o for o, spec in program.graph.operators.items() if spec.keeps_extra)):
@@ -181,7 +181,8 @@ def _check_component(program: Program, operator: str, component: Component, allo
     with closing(logic):
         declared = tuple(logic.state.snapshot(SlotSet.empty()))
         try:
-            check_containers(stored, declared, allow_dropped=allow_dropped)
-            (getattr(logic, "evolution", None) or Evolution()).adapted(stored, declared, SlotSet.empty())
+            evolution = getattr(logic, "evolution", None) or Evolution()
+            check_containers(evolution.renamed(stored), declared, allow_dropped=allow_dropped)
+            evolution.adapted(stored, declared, SlotSet.empty())
         except UserError as reason:
             raise UserError(f"operator {operator!r}: {reason}") from reason

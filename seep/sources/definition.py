@@ -45,6 +45,11 @@ class SourceDefinition(ABC):
         """The column with the event time, if there is one."""
 
     @property
+    def may_be_renamed(self) -> bool:
+        """Whether all that is stored of it, where to read on, is found under another name too."""
+        return True
+
+    @property
     def time_remedy(self) -> str:
         """What to do if that column cannot be the event time."""
         return "cast it to integers or timestamps"

@@ -293,9 +293,15 @@ class InProcess:
 
 
 def _untimed(program: Program, rows_per_epoch: int) -> Program:
-    """The program without rates, and with epochs that are never late: how much sources read is up to no clock."""
+    """The program without rates, and with epochs that are never late: how much sources read is up to no clock.
+
+    And strict with operators of users.
+    """
     sources = {
         name: (definition, replace(setting, rate=None, epoch_seconds=inf, max_rows=rows_per_epoch))
         for name, (definition, setting) in program.sources.items()
     }
-    return replace(program, sources=sources)
+    operators = {
+        name: (definition, replace(setting, strict=True)) for name, (definition, setting) in program.operators.items()
+    }
+    return replace(program, sources=sources, operators=operators)

@@ -415,7 +415,7 @@ class Binary(Echo):
     ports = 2
 
 
-DECIMAL = Input(pa.schema([("k", pa.decimal128(5))]), ("k",))
+DECIMAL = Input(pa.schema([("k", pa.decimal256(5))]), ("k",))
 
 
 @pytest.mark.parametrize(
@@ -428,7 +428,7 @@ DECIMAL = Input(pa.schema([("k", pa.decimal128(5))]), ("k",))
         (HalfOwn, [INPUT], "it has get_processing_state; .* it needs all of"),
         (NoSchema, [INPUT], "return a pyarrow.Schema"),
         (Twice, [INPUT], "need different names; used twice: notifications"),
-        (Echo, [DECIMAL], "has type decimal128"),
+        (Echo, [DECIMAL], "has type decimal256"),
     ],
 )
 def test_what_cannot_work_is_refused_with_the_name(operator: type[Operator], inputs: list[Input], message: str) -> None:

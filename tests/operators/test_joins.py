@@ -270,8 +270,8 @@ def test_keys_that_are_equal_come_out_the_same_whichever_side_was_first() -> Non
         ),
         (
             UnboundedJoin(),
-            [Input(pa.schema([("k", pa.decimal128(5))]), ("k",))] * 2,
-            "has type decimal128",
+            [Input(pa.schema([("k", pa.decimal256(5))]), ("k",))] * 2,
+            "has type decimal256",
         ),
     ],
 )

@@ -206,7 +206,7 @@ def test_reduce_says_so_if_a_value_does_not_fit() -> None:
         (StateMachine(join_digits, OUT), INPUT._replace(keys=()), "unkeyed state; call key_by on the stream"),
         (Reduce(lambda a, _: a), INPUT._replace(keys=()), "unkeyed state"),
         (Reduce(lambda a, _: a, "often"), INPUT, "write 'changes' or 'end'"),  # type: ignore[arg-type]
-        (Reduce(lambda a, _: a), Input(pa.schema([("k", pa.decimal128(5))]), ("k",)), "decimal128"),
+        (Reduce(lambda a, _: a), Input(pa.schema([("k", pa.decimal256(5))]), ("k",)), "decimal256"),
     ],
 )
 def test_what_cannot_work_is_refused_with_the_name(definition: Definition, given: Input, message: str) -> None:

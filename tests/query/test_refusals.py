@@ -363,11 +363,14 @@ def test_a_join_with_what_is_no_stream(words: Stream) -> None:
         ({"between": ("2 s", "1 s")}, "exchange lower and upper"),
         (
             {"how": "left"},
-            "joins are inner, and how='left' is not offered; a join takes between, lateness, on_disk, parallelism, "
-            "slot_bits, window. For rows without a partner, apply",
+            "joins are inner, and how='left' is not offered; a join takes aliases, between, lateness, on_disk, "
+            "parallelism, slot_bits, window. For rows without a partner, apply",
         ),
         ({"how": "inner"}, "joins are inner always; leave out"),
-        ({"on": "word"}, "no option 'on'; a join takes between, lateness, on_disk, parallelism, slot_bits, window"),
+        (
+            {"on": "word"},
+            "no option 'on'; a join takes aliases, between, lateness, on_disk, parallelism",
+        ),
     ],
 )
 def test_a_join_that_makes_no_sense(words: Stream, how: dict[str, Any], message: str) -> None:
@@ -379,12 +382,12 @@ def test_a_join_that_makes_no_sense(words: Stream, how: dict[str, Any], message:
 
 
 def test_an_unknown_option(words: Stream) -> None:
-    with refused("operator 'x' has no option 'paralelism'; it takes on_error, parallelism, slot_bits"):
+    with refused("operator 'x' has no option 'paralelism'; it takes aliases, on_error, parallelism, slot_bits"):
         words.map("x", same, paralelism=2)  # type: ignore[call-arg]
 
 
 def test_on_error_where_no_code_of_the_user_runs(words: Stream) -> None:
-    with refused("operator 'x' has no option 'on_error'; a join takes between, lateness"):
+    with refused("operator 'x' has no option 'on_error'; a join takes aliases, between, lateness"):
         words.key_by("word").join("x", words.map("y", same).key_by("word"), on_error="stop")  # type: ignore[call-arg]
 
 

@@ -126,6 +126,58 @@ def test_a_new_column_without_a_default_is_refused_with_both_schemas(host: Host,
     assert re.search(r"total: int64 +\| page: string", str(refused.value))
 
 
+# -- names ------------------------------------------------------------------------------------------------------------
+
+
+class OfAnotherName(Totals):
+    def open(self, context: seep.Context) -> None:
+        self.counts = context.frame("sums", self.columns, aliases=["before", "counts"])
+
+
+def renamed(operator: type[seep.Operator], name: str = "totals", **options: Any) -> seep.Query:
+    query = seep.Query("evolving")
+    rows = seep.sources.generator(numbers, SCHEMA, partitions=1, rows=ROWS)
+    source = query.source("integers", rows, aliases=["numbers"])
+    source.map("map", keyed).key_by("key").apply(name, operator, **options).sink("out", seep.sinks.collect())
+    return query
+
+
+def test_operators_containers_and_sources_of_other_names_go_on_from_what_was_stored(host: Host, saved: Saved) -> None:
+    query = renamed(OfAnotherName, parallelism=2, aliases=["counter"])
+    storage, every = saved.storage, {key: (EXPECTED[key], TOTALS[key]) for key in range(KEYS)}
+    with start(host, query, rate=seep.Rate(30_000), **saved.options()) as run:
+        number = run.savepoint()
+        assert run.wait(120)
+        found = {row["key"]: (row["n"], row["total"]) for row in run.result("out").to_pylist()}
+    assert found == every
+    assert len(Stored.open(storage, "evolving", number).table("totals", "sums")) >= len(saved.counts)
+    again = renamed(OfAnotherName, parallelism=2, aliases=["counter"])  # as the aliases stay, once it was renamed
+    with start(host, again, storage=storage, restore=str(number), checkpoint=None) as run:
+        assert run.wait(120)
+        assert {row["key"]: (row["n"], row["total"]) for row in run.result("out").to_pylist()} == every
+
+
+@pytest.mark.parametrize(
+    ("operator", "name", "aliases", "message"),
+    [
+        (Totals, "totals", (), "has state of counter, .* Name the old one among its aliases"),
+        (
+            OfAnotherName,
+            "counter",
+            ["integers"],
+            "'counter' has the alias 'integers', and 'integers' is still",
+        ),
+        (OfAnotherName, "counter", "totals", r"aliases are a list of names; write aliases=\['the-old-name'\]"),
+        (OfAnotherName, "counter", ["counter"], "'counter' cannot be an alias; name what it was called before"),
+    ],
+)
+def test_names_that_are_not_found_or_say_too_much_are_refused(
+    host: Host, saved: Saved, operator: type[seep.Operator], name: str, aliases: Any, message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        seep.launch(renamed(operator, name, aliases=aliases), host.context, **saved.options())
+
+
 # -- versions ---------------------------------------------------------------------------------------------------------
 
 

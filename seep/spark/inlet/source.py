@@ -97,6 +97,11 @@ class SparkSource(ReaderDefinition):
         return self._schema
 
     @property
+    def may_be_renamed(self) -> bool:
+        """Its rows wait in storage under its name."""
+        return False
+
+    @property
     def partitions(self) -> int:
         return self._partitions
 

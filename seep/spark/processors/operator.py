@@ -57,6 +57,11 @@ class Processor(Operator):
         self._schemas = Schemas()
         self._columns = self._schemas(output)
 
+    @property
+    def user_objects(self) -> list[object]:
+        """Whose attributes are no state either."""
+        return [self._processor]
+
     # -- as an operator -----------------------------------------------------------------------------------------------
 
     def output(self, inputs: Sequence[Input]) -> pa.Schema:

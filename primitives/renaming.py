@@ -1,0 +1,45 @@
+"""Renaming: what was stored under a name is found under another one, which declares the old name as an alias."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from primitives.errors import UserError
+
+Stored = TypeVar("Stored")
+
+
+def renamed(what: str, stored: Mapping[str, Stored], aliases: Mapping[str, Sequence[str]]) -> dict[str, Stored]:
+    """All that is stored, under the names of now; UserError if a name could be any of several stored ones.
+
+    >>> renamed("operator", {"counter": 7, "parse": 8}, {"visits": ["counts", "counter"]})
+    {'parse': 8, 'visits': 7}
+    """
+    found = dict(stored)
+    for name, others in aliases.items():
+        mine = [each for each in dict.fromkeys((name, *others)) if each in stored]
+        if len(mine) > 1:
+            raise UserError(
+                f"{what} '{name}' could be any of the stored {', '.join(mine)}, by its aliases; leave out "
+                "those that it is not"
+            )
+        for each in mine:
+            found[name] = found.pop(each)
+    return found
+
+
+def check_aliases(what: str, aliases: Mapping[str, Sequence[str]], names: Sequence[str]) -> None:
+    """UserError if an alias is a name that is in use, or one of two."""
+    owners: dict[str, str] = {}
+    for name, others in aliases.items():
+        for alias in others:
+            if alias in names:
+                raise UserError(
+                    f"{what} '{name}' has the alias '{alias}', and '{alias}' is still in use; an alias is what "
+                    "something was called before, so leave it out"
+                )
+            if owners.setdefault(alias, name) != name:
+                raise UserError(
+                    f"{what} '{owners[alias]}' and '{name}' both have the alias '{alias}'; leave it out of one"
+                )

@@ -1,0 +1,82 @@
+"""Attributes of a user's operator that change while it works: they would stay behind when its slots move."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from primitives.errors import UserError
+
+_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+#: The project's own, which are not the user's to change.
+_OURS = ("_running",)
+
+
+class _Same:
+    """An object that is compared by identity; it is kept, so that no other one can take its place."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self._value is other._value
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Attributes:
+    """What some objects hold, to see later whether it is still the same; `caches` names attributes left out.
+
+    Numbers, text, lists, dicts, sets and arrays count as changed when what is in them is; other objects when they are
+    replaced.
+    """
+
+    def __init__(self, objects: Iterable[object]) -> None:
+        self._objects = list(objects)
+        self._taken = self._take()
+
+    def _take(self) -> list[dict[str, Any]]:
+        return [
+            {name: _content(value, ()) for name, value in vars(each).items() if name not in _left_out(each)}
+            for each in self._objects
+        ]
+
+    def check(self, operator: str) -> None:
+        """UserError that names an attribute that is not as it was."""
+        for each, before, now in zip(self._objects, self._taken, self._take(), strict=True):
+            changed = [name for name in {**before, **now} if before.get(name, _ABSENT) != now.get(name, _ABSENT)]
+            if changed:
+                raise UserError(
+                    f"operator '{operator}': attribute '{changed[0]}' of {type(each).__name__} has changed while rows "
+                    "were processed. Attributes are not state: they do not move with keys, and are gone after a "
+                    "failure. Keep it in a container that open() asks its context for; or, if it is only a cache that "
+                    f"no output depends on, say so in the class: caches = ('{changed[0]}',)"
+                )
+
+
+_ABSENT = _Same(object())
+
+
+def _left_out(each: object) -> tuple[str, ...]:
+    return (*_OURS, *getattr(type(each), "caches", ()))
+
+
+def _content(value: Any, within: tuple[int, ...]) -> Any:
+    """What can be compared later, also after the value was changed in place."""
+    if type(value) in _PLAIN:
+        return type(value), repr(value)
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        return value.dtype.str, value.shape, value.tobytes()
+    if id(value) in within:
+        return _Same(value)
+    inner = (*within, id(value))
+    if isinstance(value, dict):
+        return type(value), [(_content(key, inner), _content(each, inner)) for key, each in value.items()]
+    if isinstance(value, list | tuple | deque):
+        return type(value), [_content(each, inner) for each in value]
+    if isinstance(value, set | frozenset):
+        return type(value), sorted(map(repr, value))
+    return bytes(value) if isinstance(value, bytearray) else _Same(value)

@@ -1,4 +1,4 @@
-"""Adding: compiled loops that fold numbers into rows of a table, and find where a sum exceeds its type.
+"""Adding: compiled loops that fold numbers into rows of a table, and find where a sum is beyond its type.
 
 Sums are exact whatever the order of what is added: where an addition wraps around, that is noted, and only a row whose
 wraps do not cancel out in the end has overflowed. So the common case costs a comparison that is always false.
@@ -76,6 +76,15 @@ def add_unsigned(values: Words, width: int, head: int, rows: Ints, addends: Word
             noted[count] = at
             count += 1
     return count
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def lower_floats(there: NDArray[Any], rows: Ints, others: NDArray[Any]) -> None:
+    """Lowers floats to others that are less; NaN is greater than any number, other than for NumPy's minimum."""
+    for at in range(len(rows)):
+        other, one = others[at], there[rows[at]]
+        if other < one or one != one:
+            there[rows[at]] = other
 
 
 # --- two words, the lower one first -----------------------------------------------------------------------------------

@@ -66,6 +66,6 @@ _FIXED = "a number, bool, date or time"
 FOLDS: Mapping[str, Fold] = {
     "add": Fold(_is_summable, "int64, uint64, float64, decimal128 or duration", _zero, np.add),
     "add_wrapping": Fold(_is_wrapping, "int64, uint64, float64 or duration", _zero, np.add),
-    "min": Fold(_is_ordered, _FIXED, _greatest, np.fmin),
+    "min": Fold(_is_ordered, _FIXED, _greatest, np.minimum),
     "max": Fold(_is_ordered, _FIXED, _least, np.maximum),
 }

@@ -16,7 +16,17 @@ from numba import njit
 from numpy.typing import NDArray
 
 from primitives.hashing import hash_keys
-from primitives.state.adding import AHEAD, add, add_signed, add_unsigned, add_wide, beyond, extreme_wide, overflowed
+from primitives.state.adding import (
+    AHEAD,
+    add,
+    add_signed,
+    add_unsigned,
+    add_wide,
+    beyond,
+    extreme_wide,
+    lower_floats,
+    overflowed,
+)
 from primitives.state.fixed import (
     WIDE,
     Selection,
@@ -280,9 +290,18 @@ class Table:
             kind = numbers.dtype if numbers.dtype == np.float64 else np.dtype(np.int64)
             add(self._words.array.view(kind), self._width, column.head, rows, numbers.view(kind))
         else:
-            with np.errstate(invalid="ignore"):  # NaN is a number like any other
-                FOLDS[name].combine.at(self._numbers(column), rows, numbers)
+            self._fold_plainly(column, name, rows, numbers)
         return _NONE
+
+    def _fold_plainly(self, column: Column, name: str, rows: Ints, numbers: NDArray[Any]) -> None:
+        there = self._numbers(column)
+        if name == "min" and numbers.dtype in (np.float64, np.float32):
+            lower_floats(there, rows, numbers)
+        elif name == "min" and numbers.dtype.kind == "f":  # which Numba does not have
+            np.fmin.at(there, rows, numbers)
+        else:
+            with np.errstate(invalid="ignore"):  # NaN is a number like any other
+                FOLDS[name].combine.at(there, rows, numbers)
 
     def _add(self, column: Column, rows: Ints, addends: NDArray[Any]) -> Ints:
         noted = np.empty(len(rows), np.int64)  # takes no memory before it is written

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -628,3 +629,14 @@ def warm_up() -> None:
         frame.restore(chunks)
         frame._slots.rows_in(SlotSet([0]), frame._index.end)
         frame._compact(_NO_ROWS)
+    _warm_up_folds()
+
+
+def _warm_up_folds() -> None:
+    """What sums of other types, decimals among them, and the least of floats need."""
+    price = pa.decimal128(9, 2)
+    frame = Frame("warm up", {"k": price}, {"total": price, "u": pa.uint64(), "low": pa.float64()})
+    given = {"k": pa.array([Decimal(1), Decimal("2.5")], price)}
+    frame.add(given, total=given["k"], u=1)
+    frame.max(given, total=given["k"])
+    frame.min(given, low=1.0)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.documents import ROOT, blocks
 from tests.spark.small import SETTINGS
 
-ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "standalone.md"
 PORT = "MASTER_PORT=7077"
 #: For those who only look whether the commands are right: a quick start is worth more than a quick run.
@@ -29,8 +29,7 @@ def free_port() -> int:
 
 def commands() -> str:
     """Those of the page, with another port, as several may run this at once; what was started ends in any case."""
-    blocks = re.findall(r"^```bash\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-    text = "\n".join(blocks)
+    text = "\n".join(block.text for block in blocks(PAGE) if block.language == "bash")
     assert text.count(PORT) == 1
     ending = 'trap \'[ ! -e "$CLUSTER/pids" ] || kill $(cat "$CLUSTER/pids")\' EXIT\n'
     return "set -eu\n" + ending + text.replace(PORT, f"MASTER_PORT={free_port()}")

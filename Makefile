@@ -19,7 +19,7 @@ export PIP_NO_INPUT := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test fetch lint demo simulate soak acceptance test-kafka bench lock clean
+.PHONY: help setup test fetch lint demo simulate soak acceptance test-wheel test-lowest test-kafka bench lock clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-10s %s\n", $$1, $$2 }'
@@ -49,6 +49,12 @@ simulate: setup ## a narrated run of a small query, simulated: it loses a node, 
 
 soak: setup ## simulate SCHEDULES=100000 random schedules with faults from SEED=1 on
 	$(BIN)/python -m seep.simulator soak --schedules $(SCHEDULES) --seed $(SEED)
+
+test-wheel: setup ## the wheel in an environment of its own, with the locked versions of what it asks for, outside the checkout
+	$(BIN)/python -m pytest -m installed -k locked -rs -p no:xdist tests/distribution
+
+test-lowest: setup ## the same with the lowest versions that setup.py allows, and some of the tests with them
+	$(BIN)/python -m pytest -m installed -k lowest -rs -p no:xdist tests/distribution
 
 test-kafka: setup ## what make test has of it alone: a real Kafka, where the registry of its packages answers
 	$(BIN)/python -m pytest -m kafka -rs -p no:xdist tests/kafka

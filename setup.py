@@ -13,14 +13,14 @@ RUNTIME = [
     "fastavro>=1.9",
     "msgpack>=1.1",
     "networkx>=3.2",
-    "numba>=0.61",
-    "numpy>=2.0",
-    "pyarrow>=26.0",
-    "pydantic>=2.7",
+    "numba>=0.59",
+    "numpy>=1.26",
+    "pyarrow>=19.0",
+    "pydantic>=2.9",
     "pyspark>=4.0",
     "PyYAML>=6.0",
     "rich>=13.7",
-    "typer>=0.12",
+    "typer>=0.15.4",
 ]
 
 EXTRAS = {

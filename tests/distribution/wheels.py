@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterable
-from importlib.metadata import requires
+from email.message import Message
+from email.parser import HeaderParser
 from pathlib import Path
 
 from packaging.requirements import Requirement
-
-from primitives.distribution import DISTRIBUTION
 
 ROOT = Path(__file__).parents[2]
 #: So that the checkout is left as it is; and what is installed at once needs no compression.
@@ -35,9 +35,16 @@ def build_wheel(scratch: Path) -> Path:
     return wheel
 
 
-def asked_for() -> list[Requirement]:
-    """What the project needs to run, with its extras, but for those who work on it."""
-    found = [Requirement(line) for line in requires(DISTRIBUTION) or ()]
+def metadata_of(wheel: Path) -> Message:
+    """What the wheel says of itself."""
+    with zipfile.ZipFile(wheel) as archive:
+        [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        return HeaderParser().parsestr(archive.read(name).decode())
+
+
+def asked_for(wheel: Path) -> list[Requirement]:
+    """What the wheel needs to run, with its extras, but for those who work on it."""
+    found = [Requirement(line) for line in metadata_of(wheel).get_all("Requires-Dist") or ()]
     return [each for each in found if each.marker is None or not each.marker.evaluate({"extra": "dev"})]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -193,6 +194,12 @@ def test_rows_that_are_no_rows_of_the_output_are_refused() -> None:
     instances = Instances(Custom(seep.from_processor(Short(), OUTPUT)), [INPUT])
     with pytest.raises(seep.SeepError, match="a row has no field 'kind'"):
         instances.epoch([row("a", "x", 1)])
+
+
+def test_a_processor_of_frames_is_refused_where_there_is_no_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(seep.UserError, match=r"needs pandas, .*pip install 'seep-streaming\[pandas\]'"):
+        seep.from_processor(Visits(), OUTPUT, in_pandas=True)
 
 
 def test_a_processor_of_frames_gets_and_gives_frames() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from primitives.distribution import install_command
 from primitives.errors import UserError
 from seep.operators.context import Context, Inputs
 from seep.operators.custom import Operator
@@ -51,6 +53,7 @@ class Processor(Operator):
 
     def __init__(self, processor: StatefulProcessor, output: Schema, time_mode: str, in_pandas: bool) -> None:
         _check_initial_state(processor)
+        _check_pandas(in_pandas)
         self._processor = processor
         self._has_timers = _has_timers(time_mode)
         self._in_pandas = in_pandas
@@ -135,6 +138,11 @@ class Processor(Operator):
 
         watermark = _LATEST if inputs.watermark == MAX_WATERMARK else max(inputs.watermark // self._unit, 0)
         return TimerValues(_NO_CLOCK, watermark if self._has_timers else _NO_CLOCK)
+
+
+def _check_pandas(in_pandas: bool) -> None:
+    if in_pandas and find_spec("pandas") is None:
+        raise UserError(f"in_pandas=True needs pandas, which is not installed: {install_command('pandas')}")
 
 
 def _check_initial_state(processor: StatefulProcessor) -> None:

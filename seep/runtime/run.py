@@ -382,8 +382,8 @@ class Run:
 
         if spark is None and not self._host.is_open:
             raise UserError(
-                f"the Spark session of run {self.id} was its own, and ended with it: pass another one with spark=…, "
-                "or ask for the DataFrame while the run lasts"
+                f"the Spark session of run {self.id} has ended, as one that was started for a run does with it: pass "
+                "another one with spark=…, or ask for the DataFrame while the run lasts"
             )
         self.is_lent |= spark is None
         return Frames(self, self._host, spark)
@@ -549,6 +549,7 @@ class Run:
             self._end()
             self._host.close()
             live_runs.leave(self)
+            atexit.unregister(self.stop)
 
     def _end(self) -> None:
         """Ends all but the session, once."""
@@ -557,7 +558,6 @@ class Run:
         self._is_ended = True
         if self._finisher is not None:
             self._finisher.cancel()
-        atexit.unregister(self.stop)
         self._listed.strike_off()
         self._recorder.close()
         self._feeds.close()

@@ -293,6 +293,9 @@ class Manifest(Stored):
     )  #: by operator and partition: where to read on
     components: dict[str, Component] = Field(default_factory=dict)
     watermarks: dict[str, int] = Field(default_factory=dict)  #: by source
+    pushed: dict[str, int] = Field(default_factory=dict)  #: by source that Spark pushes to: the first batch of its line
+    ended: bool = False  #: all sources had been read to their end
+    abandoned: tuple[int, ...] = ()  #: checkpoints of this query that are later than one that a run went back to
     notes: dict[str, JsonValue] = Field(default_factory=dict)  #: whatever else the runtime wants to find again
 
     @model_validator(mode="after")

@@ -49,7 +49,12 @@ class Flags:
     ] = None
     restore: Annotated[
         str | None,
-        _option("--restore", metavar="latest|ID", help="Begin from a checkpoint in storage, at any parallelism."),
+        _option(
+            "--restore",
+            metavar="auto|none|latest|ID",
+            help="Where to begin, at any parallelism: auto (the default) goes on from what is in storage, and begins "
+            "from nothing if that is empty; none begins from nothing; latest, or the number of a checkpoint.",
+        ),
     ] = None
     fall_back: Annotated[
         bool, _option("--fall-back", help="If the latest checkpoint is damaged, begin from the one before.")

@@ -75,21 +75,23 @@ def list_checkpoints(storage: StorageSettings, query: str, as_json: bool) -> Non
     if not complete and not damaged:
         there = ", ".join(queries_in(store)) or "nothing"
         raise UserError(f"{store.name} has no complete checkpoint of query {query!r}; it has {there}")
-    _tell([_checkpoint_row(each, as_json) for each in complete], as_json)
+    abandoned = complete[0].abandoned if complete else ()
+    _tell([_checkpoint_row(each, as_json, each.id in abandoned) for each in complete], as_json)
     for reason in damaged.values():
         typer.echo(reason, err=True)
 
 
-def _checkpoint_row(manifest: Manifest, as_json: bool) -> dict[str, Any]:
+def _checkpoint_row(manifest: Manifest, as_json: bool, abandoned: bool = False) -> dict[str, Any]:
     """Numbers for programs, or words for people."""
     size, at = nbytes(manifest), datetime.fromtimestamp(manifest.created, UTC)
+    words = ["savepoint"] * manifest.savepoint + ["abandoned"] * abandoned
     return {
         "id": manifest.id,
         "epoch": manifest.epoch,
         "time": at.isoformat() if as_json else f"{at:%Y-%m-%d %H:%M:%S} UTC",
-        "savepoint": manifest.savepoint if as_json else "savepoint" if manifest.savepoint else "",
+        "savepoint": manifest.savepoint if as_json else ", ".join(words),
         "bytes": size if as_json else figures.size(size),
-    }
+    } | ({"abandoned": abandoned} if as_json else {})
 
 
 # --- show -------------------------------------------------------------------------------------------------------------

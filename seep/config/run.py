@@ -72,7 +72,10 @@ class RunSection(Section):
         False, description="Encrypt all channels: true with a certificate made for the run, or with your own."
     )
     restore: str | None = Field(
-        None, pattern=r"^(latest|\d+)$", description="Begin from a checkpoint in storage: latest, or its number."
+        "auto",
+        pattern=r"^(auto|none|latest|\d+)$",
+        description="Where to begin: auto (go on from what is in storage, if there is anything), none (from nothing), "
+        "latest (of the checkpoints there, of which there must be one), or the number of one.",
     )
     fall_back: bool = Field(False, description="If the latest checkpoint is damaged, begin from the one before.")
     allow_dropped_state: bool = Field(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from primitives.hashing import hash_keys
 from primitives.slots import SlotSet, slots_of
 from primitives.state.own import OwnState
+from seep.protocol.messages import MAX_WATERMARK
 
 _NEVER = -(2**63)
 
@@ -44,9 +45,10 @@ class Progress:
         return int(self._watermarks[slots.mask(self._slot_bits)].min()) if slots else _NEVER
 
     def advance(self, slots: SlotSet, watermark: int) -> None:
-        """Ends the epoch for some slots."""
+        """Ends the epoch for some slots. The end of the input is no event time: a run that goes on has more rows."""
         mask = slots.mask(self._slot_bits)
-        self._watermarks[mask] = np.maximum(self._watermarks[mask], watermark)
+        if watermark != MAX_WATERMARK:
+            self._watermarks[mask] = np.maximum(self._watermarks[mask], watermark)
 
     def get_processing_state(self, slots: SlotSet) -> dict[int, int]:
         known = zip(slots, self._watermarks[slots.mask(self._slot_bits)].tolist(), strict=True)

@@ -14,7 +14,7 @@ from typing import Any
 from primitives.errors import UserError
 from primitives.graph import InstanceId, Kind, QueryGraph
 from primitives.topology import Topology
-from seep.protocol.cuts import Beginning, Cut
+from seep.protocol.cuts import Beginning, Cut, CutAbandoned
 from seep.protocol.cutting import Cutting
 from seep.protocol.effects import Effect, Event, Finished, LogOffsets, Post
 from seep.protocol.messages import (
@@ -61,6 +61,7 @@ class ManagerSettings:
     patience: Mapping[str, int] = field(default_factory=dict)
     unkept: frozenset[str] = frozenset()  #: operators of whose state nobody keeps a backup: it may be lost
     cut_chain: int = 8  #: cuts that may build on one another, until the next one holds all state again
+    last_cut: bool = False  #: the query ends with a cut after its final epoch, for which somebody asks; see `persist`
 
 
 class Phase(Enum):
@@ -93,6 +94,8 @@ class ManagerCore:
         self.version = 0
         self.ticked = self.beginning.epoch
         self.final: int | None = None
+        #: the input is to end, or has ended by itself
+        self.ending = self.exhausted = False
         #: instances that began empty and were never backed up: they can begin empty again, after the same epoch
         self._unsaved: dict[InstanceId, int] = {}
         #: instances that there were from the beginning on
@@ -200,24 +203,33 @@ class ManagerCore:
         return self._drain()
 
     def persist(
-        self, number: int | None = None, full: bool | None = None, only: str | None = None
+        self, number: int | None = None, full: bool | None = None, only: str | None = None, last: bool = False
     ) -> tuple[Cut | None, list[Effect]]:
         """Announces a cut a little ahead; None if one is under way, or the query does not run on.
 
         With `full` all state is written, without only what changed since the last complete cut, as far as instances
         know that; if it is not given, by the length of the chain. With `only`, it is of one operator, to be looked at.
+        The `last` one is of a query that is ending, and its epoch is the final one.
         """
         if self.phase is not Phase.RUNNING or self.final is not None or self.cuts.underway is not None:
             return None, []
+        if self.ending != last:
+            return None, []
         cut = self.cuts.announce(self.ticked + 1 + self.settings.lead, self.version + 1, number, full, only)
+        self.final = cut.epoch if last else None
         self._publish()
         return cut, self._drain()
 
     def finish(self) -> list[Effect]:
-        """Ends the input as if all sources were exhausted: the next epoch is the final one."""
-        if self.phase is Phase.RUNNING and self.final is None:
-            self.final = self.ticked + 1
+        """Ends the input as if all sources were exhausted: the next epoch is the final one, or that of the last cut."""
+        if self.phase is Phase.RUNNING:
+            self._end_input()
         return self._drain()
+
+    def _end_input(self) -> None:
+        self.ending = True
+        if self.final is None and not self.settings.last_cut:
+            self.final = self.ticked + 1
 
     # -- ticks --------------------------------------------------------------------------------------------------------
 
@@ -247,8 +259,9 @@ class ManagerCore:
         self._effects.append(LogOffsets(source, message.epoch, message.positions))
         self.cuts.offsets_read(message)
         self._post(self.placement[source].node, Logged(message.source, message.epoch))
-        if self.final is None and self._input_has_ended(message.epoch):
-            self.final = self.ticked + 1
+        if not self.exhausted and self._input_has_ended(message.epoch):
+            self.exhausted = True
+            self._end_input()
 
     def _input_has_ended(self, epoch: int) -> bool:
         owners = (i for o in self.graph.of_kind(Kind.SOURCE) for i in self.topology.instances(o, epoch))
@@ -303,10 +316,14 @@ class ManagerCore:
             self._finish_if_done()
 
     def _finish_if_done(self) -> None:
-        if self.final is not None and self._is_committed(self.final):
+        if self.final is not None and self._is_committed(self.final) and self._is_kept(self.final):
             self.phase = Phase.FINISHED
             self._tell(self.cuts.abandon("the query has ended"))
             self._effects.append(Finished(self.final))
+
+    def _is_kept(self, final: int) -> bool:
+        """Whether the last cut, if there has to be one, is complete."""
+        return not self.settings.last_cut or self.cuts.complete_epoch == final
 
     def _is_committed(self, epoch: int) -> bool:
         return all(self._has_committed(sink, epoch) for sink in self._sinks())
@@ -359,6 +376,7 @@ class ManagerCore:
     def _on_persisted(self, _: str, message: Persisted) -> None:
         if self.cuts.persisted(message, self.topology):
             self._complete_cut_if_all_is_in()
+            self._finish_if_done()
 
     def _on_persist_failed(self, _: str, message: PersistFailed) -> None:
         self._tell(self.cuts.persist_failed(message))
@@ -467,6 +485,8 @@ class ManagerCore:
         """Passes on what became of something, if anything did."""
         if outcome is not None:
             self._effects.append(outcome)
+        if isinstance(outcome, CutAbandoned) and self.settings.last_cut and self.ticked < (self.final or 0):
+            self.final = None  # which was to come; it will be that of the next last cut
 
     def _drain(self) -> list[Effect]:
         if self._view_is_old and self.phase is Phase.RUNNING:

@@ -85,7 +85,7 @@ class Manager(RecoveringManager):
             return Refusal.OVERLAP
         if not self.nodes:
             return Refusal.NO_NODE
-        if self.final is not None:
+        if self.ending:
             return Refusal.ENDING
         return self._conflict(operator, parts) or self._emptied_or_nothing(operator, parts)
 

@@ -27,6 +27,8 @@ class Resume:
     checkpoint: int
     beginning: Beginning
     sinks: Mapping[str, Any]  #: what the sinks of the run before have noted
+    pushed: Mapping[str, int] = field(default_factory=dict)  #: by source that Spark pushes to: its first batch
+    ended: bool = False  #: all sources had been read to their end
 
     def renamed(self, aliases: Mapping[str, Sequence[str]]) -> Resume:
         """The same for sources that have other names now."""

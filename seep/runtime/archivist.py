@@ -6,7 +6,7 @@ import itertools
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -17,8 +17,10 @@ from primitives.manifest import Component, Manifest, Part, component_of
 from primitives.slots import SlotSet
 from seep.protocol.cuts import Cut, CutComplete
 from seep.protocol.manager import Manager
+from seep.query.program import Resume
 from seep.runtime.driver import ManagerProcess
 from seep.runtime.requests import Requests
+from seep.sources.position import Position
 from seep.storage.attempt import Attempt, Fenced, Writer
 from seep.storage.catalogue import Catalogue
 from seep.storage.location import store_of
@@ -31,6 +33,14 @@ A = TypeVar("A")
 _ROUND = 0.05
 #: Seconds for which the checkpoint that a run began from stays, from one time that the run says so to the next.
 _LEASE = 600.0
+#: Seconds that a run which is stopped waits for its last checkpoint.
+_PARTING = 10.0
+#: How often the last checkpoint of a run that ends is tried, and seconds between two tries.
+_LAST_TRIES, _LAST_PAUSE = 5, 1.0
+_NOT_STORED = (
+    "the input has ended, but the last checkpoint could not be stored, as the events before tell; start the query "
+    "again with the same storage, and it goes on from the checkpoint before, each row exactly once"
+)
 
 
 class Archivist:
@@ -50,6 +60,10 @@ class Archivist:
         resume = process.program.resume
         self._pin = catalogue.pin(resume.checkpoint, f"run {run}", _LEASE) if catalogue and resume else None
         self._previous: Manifest | None = None
+        #: checkpoints of lines that this run does not go on from, and the first batches that Spark pushes in its line
+        self._abandoned: tuple[int, ...] = ()
+        self._pushed: Mapping[str, int] = {}
+        self._is_first, self._last_tries = True, 0
         #: checkpoints that somebody waits for; of these True is a savepoint
         self._wanted: Requests[bool, Manifest] = Requests()
         #: operators whose state somebody wants to look at
@@ -70,22 +84,63 @@ class Archivist:
         """What a later run must know of this one; before it has any checkpoint as well."""
         return {"sinks": {name: sink.note() for name, (sink, _) in self._process.program.sinks.items()}}
 
+    # -- the beginning ------------------------------------------------------------------------------------------------
+
+    def begin(self, pushed: Mapping[str, int]) -> None:
+        """Stores what the run begins with, before anything that it does can be seen outside.
+
+        So there is a checkpoint to go on from, whenever the driver dies. A run that goes on from the newest one has it
+        already. One that begins from nothing, or goes back, makes it the newest, and gives up those after it.
+        """
+        if self._writer is None:
+            return
+        self._pushed = pushed
+        assert self._catalogue is not None
+        found = self._catalogue.standing(self._resume.checkpoint) if self._resume else None
+        complete = self._catalogue.complete()
+        self._abandoned = _given_up(found, complete)
+        if found is not None and found.id == complete[0].id:
+            return
+        with self._writer.begin([] if found is None else [found.id]) as attempt:
+            attempt.commit(self._beginning(attempt.id, found).to_json())
+
+    def _beginning(self, id: int, found: Manifest | None) -> Manifest:
+        """The same as what the run goes on from; or of epoch 0, where nothing has been read."""
+        begun = found or Manifest(query=self._process.program.name, id=id, epoch=0, created=time.time())
+        update = {"id": id, "savepoint": False, "generation": self.generation, "notes": self._notes}
+        return begun.model_copy(update=update | {"pushed": dict(self._pushed), "abandoned": self._abandoned})
+
+    @property
+    def _resume(self) -> Resume | None:
+        return self._process.program.resume
+
     def start(self) -> None:
         self._tell_beginning()
         self._thread.start()
 
     def _tell_beginning(self) -> None:
         """Which checkpoint the run goes on from; and whether there are later ones, as it may have fallen back."""
-        resume = self._process.program.resume
+        resume = self._resume
         if resume is None or self._catalogue is None:
             return
         numbers = {"id": resume.checkpoint, "epoch": resume.beginning.epoch}
-        there = sorted({*(manifest.id for manifest in self._catalogue.complete()), *self._catalogue.damaged()})
-        later = ", ".join(str(id) for id in there if id > resume.checkpoint)
+        passed_over = sorted({*self._abandoned, *self._catalogue.damaged()})
+        later = ", ".join(str(id) for id in passed_over if id > resume.checkpoint)
         detail = f"from checkpoint {resume.checkpoint} at epoch {resume.beginning.epoch}"
         self._process.events.add("resumed", detail=detail + f", not from {later}" * bool(later), numbers=numbers)
 
+    def store_before_stop(self) -> None:
+        """Stores how far the run has come, so that a later one goes on from here; takes a few seconds at most."""
+        if self._writer is None or self._thread.ident is None or self._process.ended.is_set():
+            return
+        if self._process.manager.ending:
+            self._process.ended.wait(_PARTING)
+            return
+        with suppress(SeepError, TimeoutError):  # then a later run goes on from the checkpoint before
+            self.request(savepoint=False).result(_PARTING)
+
     def close(self) -> None:
+        self.store_before_stop()
         self._over.set()
         if self._thread.ident is not None:
             self._thread.join(5.0)
@@ -137,16 +192,43 @@ class Archivist:
             self._refuse_requests()
 
     def _work(self) -> None:
+        self._clean()
         due, renewal = time.monotonic() + (self._every or 0.0), time.monotonic() + _LEASE / 2
         while not self._over.wait(_ROUND) and not self._process.ended.is_set():
             self._show()
             if time.monotonic() >= renewal:
                 renewal += _LEASE / 2
                 self._renew()
-            is_due = self._writer is not None and self._every is not None and time.monotonic() >= due
-            if is_due or self._wanted:
-                due = time.monotonic() + (self._every or 0.0)
+            if self._writer is not None and self._process.manager.ending:
+                if self._ends():
+                    return
+            elif self._wanted or self._is_due(due):
+                due, self._is_first = time.monotonic() + (self._every or 0.0), False
                 self._serve()
+
+    def _is_due(self, due: float) -> bool:
+        """The first checkpoint of a run is due as soon as anything was read."""
+        if self._writer is None or self._every is None:
+            return False
+        return time.monotonic() >= due or (self._is_first and self._has_read())
+
+    def _has_read(self) -> bool:
+        before = self._resume.beginning.positions if self._resume else {}
+        return any(
+            _rows(dict(read)) > _rows(before.get(source, {})) for source, read in self._process.positions.items()
+        )
+
+    def _ends(self) -> bool:
+        """Takes the last checkpoint of a run whose input has ended: only when it is stored the run has finished."""
+        self._last_tries += 1
+        manifest = self._serve(last=True)
+        if manifest is not None:
+            self._process.conclude(f"at epoch {manifest.epoch}")
+        elif self._last_tries >= _LAST_TRIES or self._process.manager.final is not None:
+            self._process.fail(EnvironmentFault(_NOT_STORED))
+        else:
+            return self._over.wait(_LAST_PAUSE)
+        return True
 
     def _renew(self) -> None:
         """Nodes may still read what the run began from."""
@@ -164,11 +246,11 @@ class Archivist:
             except Exception as reason:
                 look.answer.set_exception(_told(reason))
 
-    def _serve(self) -> None:
+    def _serve(self, last: bool = False) -> Manifest | None:
         """One checkpoint, begun now, for all who wait; one that fails is told to them, and is an event."""
         served = self._wanted.take()
         try:
-            manifest = self._checkpoint(any(wanted.of for wanted in served))
+            manifest = self._checkpoint(any(wanted.of for wanted in served), last)
         except Exception as raised:
             reason = _told(raised)
             for wanted in served:
@@ -177,24 +259,25 @@ class Archivist:
                 self._process.events.add("checkpoint failed", detail=str(reason))
             if isinstance(reason, Fenced):
                 self._process.fail(reason)
-            return
+            return None
         for wanted in served:
             wanted.answer.set_result(manifest)
+        return manifest
 
-    def _checkpoint(self, savepoint: bool) -> Manifest:
+    def _checkpoint(self, savepoint: bool, last: bool) -> Manifest:
         assert self._writer is not None
         assert self._catalogue is not None
         begun = self._process.events.now
         builds_on = [self._previous.id] if self._previous is not None else []
         with self._writer.begin(builds_on) as attempt:
             complete = self._cut(
-                attempt.id, lambda manager: manager.persist(attempt.id, full=self._is_full_wanted(manager))
+                attempt.id, lambda manager: manager.persist(attempt.id, full=self._is_full_wanted(manager), last=last)
             )
             manifest = self._manifest(attempt.id, complete, savepoint)
             attempt.commit(manifest.to_json())
         self._previous = manifest
         self._compact_if_long()
-        self._catalogue.clean(self._settings.keep)
+        self._clean()
         self._process.events.add(
             "savepoint" if savepoint else "persisted",
             seconds=self._process.events.now - begun,
@@ -202,6 +285,15 @@ class Archivist:
             numbers={"id": manifest.id, "epoch": manifest.epoch},
         )
         return manifest
+
+    def _clean(self) -> None:
+        """Removes what nobody needs any more, what dead runs have left too; what stays now goes the next time."""
+        if self._catalogue is None:
+            return
+        try:
+            self._catalogue.clean(self._settings.keep)
+        except EnvironmentFault as reason:
+            self._process.events.add("cleaning failed", detail=str(reason))
 
     def _compact_if_long(self) -> None:
         """Chains are merged here, so that no instance has to stop and write all that it has.
@@ -279,6 +371,9 @@ class Archivist:
             generation=self.generation,
             sources={o: {str(p): at for p, at in read.items()} for o, read in complete.positions.items()},
             components={each: self._component([p for p in parts if p.operator == each]) for each in operators},
+            pushed=dict(self._pushed),
+            ended=self._process.manager.exhausted,
+            abandoned=self._abandoned,
             notes=self._notes,
         )
 
@@ -292,3 +387,14 @@ def _told(reason: Exception) -> SeepError:
     if isinstance(reason, SeepError):
         return reason
     return InternalError(f"the checkpoint failed; please report it with this trace:\n{traceback.format_exc()}")
+
+
+def _given_up(found: Manifest | None, complete: Sequence[Manifest]) -> tuple[int, ...]:
+    """Which checkpoints a run leaves behind that begins with this one: all later ones, and what that has left."""
+    there = [each.id for each in complete]
+    return tuple(sorted(id for id in there if found is None or id > found.id or id in found.abandoned))
+
+
+def _rows(positions: Mapping[int, Any]) -> int:
+    """Rows that were read up to some positions."""
+    return sum(Position(*position).rows for position in positions.values())

@@ -30,6 +30,7 @@ from seep.protocol.messages import (
 )
 from seep.protocol.view import MANAGER, STORAGE, Incarnation
 from seep.runtime.wire import decode, encode
+from seep.storage.layout import backups_prefix
 from seep.storage.location import store_of
 from seep.storage.settings import StorageSettings
 from seep.storage.store import BlobStore
@@ -182,7 +183,7 @@ def stored_backups(settings: StorageSettings, query: str, run: str, asker: Asker
     store = store_of(settings)
     if store is None:
         raise InternalError("a backup is to be in storage, and there is none")
-    return StorageHolder(StoredBackups(store, f"{query}/backups/{run}"), asker)
+    return StorageHolder(StoredBackups(store, backups_prefix(query, run)), asker)
 
 
 class StorageHolder:

@@ -146,6 +146,7 @@ class ManagerProcess:
         roll = max((definition.roll for definition, _ in self.program.sinks.values()), default=1)
         backup = self.options.backup
         return ManagerSettings(
+            last_cut=self.options.storage.location is not None,
             window=max(self.options.window, roll + _BESIDE_ROLL),
             trim_every=max(1, round(_TRIM / self.options.epoch)),
             recovery_parallelism=self.options.recovery_parallelism,
@@ -179,6 +180,19 @@ class ManagerProcess:
     def finish(self) -> None:
         """Ends the input; what was read is processed and committed."""
         self.change(lambda manager: (None, manager.finish()))
+
+    def conclude(self, detail: str) -> None:
+        """All that there was to read is processed, committed, and stored if there is a storage."""
+        self.ask(lambda _: self._conclude(detail))
+
+    def conclude_unchanged(self) -> None:
+        """There is nothing new to read, and what there was is out already: nothing is put out again."""
+        resume = self.program.resume
+        assert resume is not None
+        self.conclude(
+            f"nothing new to read since checkpoint {resume.checkpoint}, which has all input; restore='none' (--restore "
+            "none) begins from nothing"
+        )
 
     def halt(self) -> None:
         """Ends the run as it stands."""
@@ -472,6 +486,11 @@ class ManagerProcess:
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
+    def _conclude(self, detail: str) -> None:
+        if not self._is_ending and not self.ended.is_set():
+            self.events.add("finished", detail=detail)
+            self._await_last_words()
+
     def _halt(self) -> None:
         if not self._is_ending and not self.ended.is_set():
             self.events.add("halted", detail="as somebody asked for")
@@ -520,8 +539,8 @@ class ManagerProcess:
                 case Event():
                     self._chronicle.tell(effect, self.manager.placement)
                 case Finished(epoch):
-                    self.events.add("finished", detail=f"at epoch {epoch}")
-                    self._await_last_words()
+                    if not self.manager.settings.last_cut:  # else whoever stores it says when that is done
+                        self._conclude(f"at epoch {epoch}")
                 case CutComplete(cut):
                     self.on_cut(cut, effect)
                 case CutAbandoned(cut, why):

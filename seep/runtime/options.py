@@ -33,7 +33,7 @@ class RunOptions:
     tls: bool | tuple[Path, Path] = False  #: encrypt: with a certificate made for this run, or (certificate, key) files
     seconds: float | None = None  #: end the input after so long; None to read all of it
     storage: StorageSettings = field(default_factory=StorageSettings)  #: where checkpoints outlive the run
-    restore: str | None = None  #: begin from a checkpoint there: `latest`, or its number
+    restore: str | None = "auto"  #: where to begin: `auto`, `none`, `latest`, or the number of a checkpoint there
     fall_back: bool = False  #: if the latest checkpoint is damaged, take the one before
     allow_dropped_state: bool = False  #: the checkpoint may have state of operators that the query has no more
     vm: VMSettings = field(default_factory=VMSettings)  #: what one VM is allowed

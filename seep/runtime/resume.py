@@ -23,7 +23,7 @@ from seep.storage.location import store_of
 from seep.storage.reading import NotStanding
 from seep.storage.soundness import check_content, check_files
 
-LATEST = "latest"
+AUTO, LATEST, NONE = "auto", "latest", "none"
 #: Seconds for which a checkpoint is kept for a run that is starting, and how often the latest one is looked for.
 _STARTING, _TRIES = 900.0, 5
 
@@ -38,11 +38,15 @@ def catalogue_of(options: RunOptions, query: str) -> Catalogue[Manifest] | None:
 
 
 def resume_of(options: RunOptions, query: str) -> Resume | None:
-    """Where the run begins, by `restore`; None: from nothing.
+    """Where the run begins, by `restore`; None: from nothing, as there is no storage, or nothing in it, or by `none`.
 
     All files of the checkpoint are there and as long as they were; what is in them is seen when they are read.
     """
-    return None if options.restore is None else _Shelves(options, query).resume(options.restore)
+    restore = options.restore or NONE
+    if restore == NONE or (restore == AUTO and options.storage.location is None):
+        return None
+    shelves = _Shelves(options, query)
+    return None if restore == AUTO and shelves.is_empty() else shelves.resume(restore)
 
 
 def resume_before(program: Program, options: RunOptions) -> Program | None:
@@ -50,7 +54,7 @@ def resume_before(program: Program, options: RunOptions) -> Program | None:
 
     None if it is, or if there may be no other. Reads all of it; Damaged if there is none before it.
     """
-    if program.resume is None or not options.fall_back or options.restore != LATEST:
+    if program.resume is None or not options.fall_back or options.restore not in (AUTO, LATEST):
         return None
     shelves = _Shelves(options, program.name)
     try:
@@ -79,11 +83,16 @@ class _Shelves:
         self._store, self._catalogue = store, Catalogue(store, query, manifests_of(query))
         self._query, self._fall_back = query, options.fall_back
 
+    def is_empty(self) -> bool:
+        """Whether no run has got as far as its beginning: what is left of one that died before counts for nothing."""
+        return not self._catalogue.complete() and not self._catalogue.damaged()
+
     def resume(self, restore: str, before: int | None = None, since: str = "") -> Resume:
         """From the checkpoint of that number, or the latest; or from one before that, `since` it is damaged."""
-        manifest = self._latest(before, since) if restore == LATEST else self._pinned(_number(restore))
-        positions = {source: {int(p): at for p, at in read.items()} for source, read in manifest.sources.items()}
-        return Resume(manifest.id, Beginning(manifest.epoch, positions, manifest.generation + 1), self._sinks())
+        found = self._latest(before, since) if restore in (AUTO, LATEST) else self._pinned(_number(restore))
+        positions = {source: {int(p): at for p, at in read.items()} for source, read in found.sources.items()}
+        beginning = Beginning(found.epoch, positions, found.generation + 1)
+        return Resume(found.id, beginning, self._sinks(), found.pushed, found.ended)
 
     def check_content(self, id: int) -> None:
         """Damaged if what is stored is not what was written."""
@@ -108,7 +117,10 @@ class _Shelves:
     def _candidates(self, before: int | None) -> list[int]:
         """The newest; and if it may fall back, all others after it."""
         if self._fall_back:
-            return [found.id for found in self._catalogue.complete() if before is None or found.id < before]
+            complete = self._catalogue.complete()
+            abandoned = complete[0].abandoned if complete else ()
+            there = [found.id for found in complete if found.id not in abandoned]
+            return [id for id in there if before is None or id < before]
         latest = self._catalogue.latest()
         return [] if latest is None else [latest.id]
 
@@ -118,7 +130,10 @@ class _Shelves:
         refusals += self._catalogue.damaged().values()
         if refusals:
             return Damaged(f"{refusals[0]}; there is no other that is complete")
-        return UserError(f"{self._store.name} has no complete checkpoint of query {self._query!r}")
+        return UserError(
+            f"{self._store.name} has no complete checkpoint of query {self._query!r}; restore={AUTO!r} (--restore "
+            f"{AUTO}) begins from nothing then"
+        )
 
     def _pinned(self, id: int) -> Manifest:
         """The checkpoint, which stays until the run has begun."""
@@ -145,7 +160,7 @@ class _Shelves:
 
 def _number(restore: str) -> int:
     if not restore.isdecimal():
-        raise UserError(f"restore is {restore!r}; say {LATEST}, or the number of a checkpoint")
+        raise UserError(f"restore is {restore!r}; say {AUTO}, {NONE}, {LATEST}, or the number of a checkpoint")
     return int(restore)
 
 

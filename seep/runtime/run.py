@@ -204,6 +204,10 @@ class Run:
     # -- starting -----------------------------------------------------------------------------------------------------
 
     def _start(self, nodes: int, tell: Progress) -> None:
+        self._archivist.begin(self._feeds.first_batches)
+        if self._has_nothing_to_do():
+            self._end_unchanged()
+            return
         tell(f"starting {nodes} nodes")
         gathered = self._crew.gather(nodes)
         tell("starting the query")
@@ -220,6 +224,17 @@ class Run:
             self._finisher = threading.Timer(self.options.seconds, self.finish)
             self._finisher.daemon = True
             self._finisher.start()
+
+    def _has_nothing_to_do(self) -> bool:
+        """Whether all input was read to its end before. What Spark has to say to that comes with its first batch."""
+        resume = self.program.resume
+        return resume is not None and resume.ended and not spark_sources(self.program)
+
+    def _end_unchanged(self) -> None:
+        self.events.begin()
+        self._archivist.start()
+        self._manager.conclude_unchanged()
+        self._showing.start()
 
     # -- watching -----------------------------------------------------------------------------------------------------
 
@@ -531,6 +546,7 @@ class Run:
             case {"do": "look", "operator": operator}:
                 return self._looked(operator)
             case {"do": "stop"}:
+                self._archivist.store_before_stop()
                 self._manager.halt()
                 return {}
         raise UserError(f"a run does not know what {body.get('do')!r} is")
@@ -544,7 +560,10 @@ class Run:
     # -- ending -------------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Ends everything that the run has started, at once; what it has come to can still be asked for."""
+        """Ends everything that the run has started, at once; what it has come to can still be asked for.
+
+        With storage it is stored how far it has come, so that another run goes on from there.
+        """
         with uninterrupted(), self._stopping:
             self._end()
             self._host.close()

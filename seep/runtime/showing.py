@@ -22,8 +22,10 @@ class Showing:
 
     def __init__(self, process: ManagerProcess, is_local: bool) -> None:
         self._process = process
-        #: the epoch of the last checkpoint in storage; None in a run without storage
-        self._stored = 0 if process.options.storage.location is not None else None
+        resume = process.program.resume
+        #: the epoch of the checkpoint that the run began from; and of the last one in storage, None without storage
+        self._begun = resume.beginning.epoch if resume is not None else 0
+        self._stored = self._begun if process.options.storage.location is not None else None
         sinks = {name: sink for name, (sink, _) in process.program.sinks.items() if isinstance(sink, SparkSink)}
         for name, sink in sinks.items():
             if sink.is_temporary and not is_local:
@@ -77,7 +79,7 @@ class Showing:
         if self._process.events.of("finished"):
             final = self._process.ask(lambda manager: manager.final)
             for sink in self._sinks:
-                self._show(sink, final or 0)
+                self._show(sink, final or self._begun)
         elif failure := self._process.failure:
             for sink in self._sinks:
                 sink.spool.fail(sink.run, str(failure))

@@ -43,10 +43,9 @@ class Spool:
 
     @property
     def schema(self) -> pa.Schema | None:
-        """The columns of the latest run; None while nobody has written."""
-        runs = self.layout.runs()
-        path = self.layout.schema(runs[-1]) if runs else None
-        return pa.ipc.read_schema(pa.py_buffer(path.read_bytes())) if path is not None and path.exists() else None
+        """The columns of the latest run that has told them; None while nobody has written."""
+        told = [path for run in self.layout.runs() if (path := self.layout.schema(run)).exists()]
+        return pa.ipc.read_schema(pa.py_buffer(told[-1].read_bytes())) if told else None
 
     def parts(self, after: int, upto: int) -> list[Part]:
         """The parts with the rows of epochs `after` + 1 to `upto`, in order."""

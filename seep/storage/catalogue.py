@@ -116,7 +116,12 @@ class Catalogue(Generic[M]):
         return self._disposal.remove([each for each in ordinary[1:] if each < id])
 
     def dispose_all(self) -> Cleaned:
-        """Removes everything, savepoints too, and ends the run that may be under way; InUse if one is read."""
+        """Removes everything, savepoints, backups and what was pushed too, and ends the run that may be under way.
+
+        InUse if a checkpoint is read.
+        """
         self.enter("dispose_all")
         survey = self._reader.survey()
-        return self._disposal.remove({*survey.complete, *survey.damaged}, last=True, or_none=True)
+        cleaned = self._disposal.remove({*survey.complete, *survey.damaged}, last=True, or_none=True)
+        self._disposal.remove_pushed()
+        return cleaned

@@ -130,10 +130,21 @@ class Disposal(Generic[M]):
             self._records.store.delete(key for id in ids for key in survey.after.shelf(id).parts.get(part, ()))
 
     def _remove_signs_of_the_past(self, found: Contents) -> None:
-        """Runs before the last one, and leases that have run out."""
+        """Runs before the last one with the backups that they have left, and leases that have run out."""
         runs = [run_key(self._records.query, each) for each in sorted(found.generations)[:-1]]
         now = self._clock()
         leases = [
             key for shelf in found.shelves.values() for key, lease in self._records.leases(shelf) if lease.until <= now
         ]
-        self._records.store.delete(runs + leases)
+        self._records.store.delete(self._backups_of_others(found) + runs + leases)
+
+    def _backups_of_others(self, found: Contents) -> list[str]:
+        """Backups are for the run that keeps them, and no run but the newest can still be one that counts."""
+        if not found.backups or not found.generations:
+            return []
+        newest = self._records.run_of(max(found.generations))
+        return [key for run, keys in found.backups.items() if newest and run != newest for key in keys]
+
+    def remove_pushed(self) -> None:
+        """Removes all that Spark has pushed: there is no checkpoint that would read it."""
+        self._records.store.delete(self._records.contents().pushed)

@@ -8,6 +8,7 @@
 | `orders/000000000012.manifest` | its manifest: now it is complete; or a seal: now it never will be |
 | `orders/000000000012.pin-3fa9` | somebody reads it |
 | `orders/000000000012.removal-81c0` | somebody removes it |
+| `orders/backups/5b1c/counter/0/000001-…` | a backup of `counter[0]` that run 5b1c keeps in storage while it lasts |
 | `orders/pushed/clicks/000000000007.batch` | what batch 7 that Spark has pushed to the source `clicks` consists of |
 | `orders/pushed/clicks/3fa9-00000002/0-81c0` | a piece of batch 2 of Spark's stream 3fa9: rows of its partition 0 |
 """
@@ -25,6 +26,8 @@ _OWN = re.compile(r"(\d{12,})\.([a-z]+)(?:-[0-9a-f]+)?")
 _BLOB = re.compile(r"(\d{12,})/[^/]+/.+")
 _PUSHED_BATCH = re.compile(r"/(\d{12,})\.batch$")
 _RUN = re.compile(r"runs/(\d{6,})")
+_BACKUP = re.compile(r"backups/([^/]+)/.+")
+_PUSHED = re.compile(r"pushed/[^/]+/.+")
 
 
 class Part(StrEnum):
@@ -68,6 +71,15 @@ def run_key(query: str, generation: int) -> str:
     'orders/runs/000003'
     """
     return checked_key(f"{query}/runs/{generation:06d}")
+
+
+def backups_prefix(query: str, run: str) -> str:
+    """With what the keys of all backups of a run begin, without a slash at the end.
+
+    >>> backups_prefix("orders", "5b1c")
+    'orders/backups/5b1c'
+    """
+    return checked_key(f"{query}/backups/{run}")
 
 
 def pushed_prefix(query: str, source: str) -> str:
@@ -135,6 +147,8 @@ class Contents:
 
     generations: list[int] = field(default_factory=list)
     shelves: dict[int, Shelf] = field(default_factory=dict)
+    backups: dict[str, list[str]] = field(default_factory=dict)  #: by run
+    pushed: list[str] = field(default_factory=list)  #: batches and pieces of all sources
 
     def shelf(self, id: int) -> Shelf:
         """That of a checkpoint; an empty one if there is nothing of it."""
@@ -157,4 +171,8 @@ def contents(query: str, keys: Iterable[str]) -> Contents:
             found.shelves.setdefault(int(blob[1]), Shelf()).blobs.append(key)
         elif run := _RUN.fullmatch(rest):
             found.generations.append(int(run[1]))
+        elif backup := _BACKUP.fullmatch(rest):
+            found.backups.setdefault(backup[1], []).append(key)
+        elif _PUSHED.fullmatch(rest):
+            found.pushed.append(key)
     return found

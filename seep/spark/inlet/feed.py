@@ -17,7 +17,7 @@ from seep.protocol.view import STORAGE
 from seep.sources.position import MIN_WATERMARK
 from seep.spark.bootstrap import arrow_task
 from seep.spark.inlet.keeper import COPIES, Keeper
-from seep.spark.inlet.ledger import FINITE, Ledger, Verdict
+from seep.spark.inlet.ledger import Ledger, Verdict
 from seep.spark.inlet.mapped import map_in_arrow
 from seep.spark.inlet.pieces import Key, Piece
 from seep.spark.inlet.push import RECEIPT_COLUMNS, PushSettings, push
@@ -229,7 +229,11 @@ class FiniteFeed(Feed):
         df = unweighed(self._definition.df, self._definition.schema)
         receipts = map_in_arrow(df, self._task, RECEIPT_COLUMNS).rdd
         count = receipts.getNumPartitions()
-        stream, done, at_once = f"{FINITE}{count}", self._ledger.partitions_done(count), self._definition.partitions
+        stream, done, at_once = (
+            self._ledger.finite_stream(count),
+            self._ledger.partitions_done(count),
+            self._definition.partitions,
+        )
         while done < count:
             wave = range(done, min(done + at_once, count))
             self._push(stream, self._ledger.next_of(stream), partial(self._context.runJob, receipts, list, wave))
@@ -320,8 +324,8 @@ class StreamingFeed(Feed):
             case Verdict.GAP:
                 raise UserError(
                     f"source {self._ledger.source!r}: Spark's checkpoint goes on with batch {id}, and this run has not "
-                    f"had batch {id - 1}. Let the run go on from where it was, with restore='latest' and its storage; "
-                    "or begin anew, with another directory for checkpoint="
+                    f"had batch {id - 1}. Let the run go on from where it was, with restore='auto' and its storage; "
+                    "or begin from nothing, with another directory for checkpoint="
                 )
 
 

@@ -69,6 +69,8 @@ class Feeds:
         self._ledgers = {name: self._ledger(name) for name in self._sources}
         self._feeds: dict[str, Feed] = {}
         self._known: set[str] = set()  #: the nodes of the round before
+        self._ended: set[str] = set()  #: sources of which Spark has nothing more
+        self._lock = threading.Lock()  #: for that, as each feed has a thread
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="seep feeds", daemon=True)
         process.on_pushed = self._on_pushed
@@ -76,7 +78,15 @@ class Feeds:
     def _ledger(self, source: str) -> Ledger:
         resume = self._process.program.resume
         positions = resume.beginning.positions.get(source, {}) if resume is not None else {}
-        return Ledger(source, self._spool, lambda news: self._process.tell_nodes({"pushed": [source, news]}), positions)
+        first = resume.pushed.get(source) if resume is not None else None
+        return Ledger(
+            source, self._spool, lambda news: self._process.tell_nodes({"pushed": [source, news]}), positions, first
+        )
+
+    @property
+    def first_batches(self) -> dict[str, int]:
+        """For each source, the first batch of the line of runs that this one belongs to."""
+        return {name: ledger.line for name, ledger in self._ledgers.items()}
 
     # -- for the run --------------------------------------------------------------------------------------------------
 
@@ -132,7 +142,23 @@ class Feeds:
     # -- what feeds tell, on theirs ------------------------------------------------------------------------------------
 
     def ended(self, name: str) -> None:
-        self._ledgers[name].end()
+        """A run that goes on after the end of all input tells its nodes of an end only if there was something new."""
+        resume = self._process.program.resume
+        with self._lock:
+            self._ended.add(name)
+            if resume is None or not resume.ended:
+                self._ledgers[name].end()
+            elif self._ended == self._ledgers.keys():
+                self._end_all(resume.beginning.positions)
+
+    def _end_all(self, before: Mapping[str, Mapping[int, Any]]) -> None:
+        if all(
+            ledger.is_read(before.get(name, {}), self._sources[name].partitions)
+            for name, ledger in self._ledgers.items()
+        ):
+            self._process.conclude_unchanged()
+        for ledger in self._ledgers.values():
+            ledger.end()
 
     def failed(self, reason: SeepError) -> None:
         self._process.fail(reason)

@@ -98,10 +98,15 @@ class Keeper:
         """Lets go in storage of what no checkpoint there has to read."""
         if self._catalogue is None:
             return
-        positions = [manifest.sources.get(ledger.source, {}) for manifest in self._catalogue.complete()]
-        needed = [number for each in positions for number in read_up_to(each)]
+        needed = [number for manifest in self._catalogue.complete() for number in _needed(manifest, ledger.source)]
         if needed:
             ledger.trim_spool(min(needed))
+
+
+def _needed(manifest: Manifest, source: str) -> list[int]:
+    """The batches from which a run reads on that begins with this checkpoint; the first, where nothing was read."""
+    first = [manifest.pushed[source]] if source in manifest.pushed else []
+    return read_up_to(manifest.sources.get(source, {})) or first
 
 
 def _home(manager: Manager, source: str, slot: int) -> str | None:

@@ -13,7 +13,7 @@ from seep.protocol.view import STORAGE
 from seep.spark.inlet.pieces import Directory, Key, Piece, PushedBatch
 from seep.spark.inlet.spool import Spool
 
-#: The streams of finite DataFrames are named by how many partitions they have.
+#: The streams of finite DataFrames are named by how many partitions they have, and by the line that reads them.
 FINITE = "finite-"
 
 Tell = Callable[[dict[str, Any]], None]
@@ -30,10 +30,18 @@ class Verdict(Enum):
 class Ledger:
     """Every change is told to all nodes, which follow it; a spool, if there is one, has each batch before that."""
 
-    def __init__(self, source: str, spool: Spool | None, tell: Tell, positions: Mapping[int, Any]) -> None:
-        """A run that goes on from positions takes up what was admitted after them; one without begins anew.
+    def __init__(
+        self,
+        source: str,
+        spool: Spool | None,
+        tell: Tell,
+        positions: Mapping[int, Any],
+        first: int | None = None,
+    ) -> None:
+        """A run that goes on takes up what was admitted after some positions, or in its line from the `first` batch on.
 
-        Nodes ask how it stands as soon as they run, so the ledger is whole from its first moment.
+        One without either begins a line: what was admitted before is nothing to it. Nodes ask how it stands as soon as
+        they run, so the ledger is whole from its first moment.
         """
         self.source = source
         self._spool, self._tell = spool, tell
@@ -41,27 +49,27 @@ class Ledger:
         self._directory = Directory()
         #: the last one that was admitted, in this run or the one that it goes on from
         self.last: PushedBatch | None = None
-        self._begin(positions)
+        numbers = spool.numbers(source) if spool is not None else []
+        goes_on = first is not None or bool(positions)
+        #: the first batch of the line of runs that this one belongs to
+        self.line = (first or 0) if goes_on else numbers[-1] + 1 if numbers else 0
+        self._begin(positions, [number for number in numbers if number >= self.line])
 
     # -- beginning ----------------------------------------------------------------------------------------------------
 
-    def _begin(self, positions: Mapping[int, Any]) -> None:
-        numbers = self._spool.numbers(self.source) if self._spool is not None else []
-        if not positions:
-            self._directory = Directory(numbers[-1] + 1 if numbers else 0)
-            return
-        first = min(read_up_to(positions))
+    def _begin(self, positions: Mapping[int, Any], numbers: list[int]) -> None:
+        first = min(read_up_to(positions), default=self.line)
         self._directory = Directory(first)
         self._check_whole(first, numbers)
-        assert self._spool is not None, "a run that goes on from positions has storage"
         for number in numbers:
+            assert self._spool is not None, "without storage nothing was admitted before"
             self.last = _only_stored(self._spool.get(self.source, number))
             self._directory.add(self.last)
 
     def _check_whole(self, first: int, numbers: list[int]) -> None:
         """What the run goes on from has read all batches before the first; all others must be there."""
         found = [number for number in numbers if number >= first]
-        last = numbers[-1] if numbers else -1
+        last = numbers[-1] if numbers else self.line - 1
         if found != list(range(first, first + len(found))) or last < first - 1:
             raise Damaged(
                 f"source {self.source!r}: of what Spark has pushed, batches from {first} on are needed, and the "
@@ -81,14 +89,18 @@ class Ledger:
         """How many partitions of a finite DataFrame are admitted, the first of them; UserError if it is another one."""
         if self.last is None:
             return 0
-        if self.last.stream.startswith(FINITE) and self.last.stream != f"{FINITE}{partitions}":
+        same = self.last.stream == self.finite_stream(partitions)
+        if self.last.stream.startswith(FINITE) and not same:
             raise UserError(
                 f"source {self.source!r}: the DataFrame has {partitions} partitions, and when it was read first it had "
-                f"{self.last.stream.removeprefix(FINITE)}: the run can only go on with the same; see to it with "
-                "df.repartition(…)"
+                f"{self.last.stream.split('-')[1]}: the run can only go on with the same; see to it with "
+                "df.repartition(…), or begin from nothing with restore='none'"
             )
-        same = self.last.stream == f"{FINITE}{partitions}"
         return max(piece.partition for piece in self.last.pieces) + 1 if same else 0
+
+    def finite_stream(self, partitions: int) -> str:
+        """The name of the stream that a finite DataFrame is; two lines may have one with as many partitions."""
+        return f"{FINITE}{partitions}" + (f"-{self.line}" if self.line else "")
 
     def next_of(self, stream: str) -> int:
         """Spark's number of the batch of a stream that is next."""

@@ -72,6 +72,8 @@ class Frames:
         columns = definition.spool.layout.schema(definition.run)
         while not columns.exists():
             if self._run.wait(_POLL) and not columns.exists():
+                if definition.spool.schema is not None:  # it went on from a run that had put all out
+                    return
                 raise UserError(f"the run has ended and wrote nothing to {definition.spool.root}; see its events")
 
     # -- which sink ---------------------------------------------------------------------------------------------------

@@ -122,6 +122,7 @@ class World:
             recovery_parallelism=self.rng.choice((1, 1, 1, 2, 3)),
             cut_chain=self.rng.choice((0, 1, 3)),
             patience=dict.fromkeys(query.graph.operators, self.rng.choice((2, 20, 1 << 30))),
+            last_cut=seed % 3 == 0,
         )
         self.manager = Manager(query.graph, query.parallelism, self._manager_settings)
         self._launch()
@@ -193,6 +194,8 @@ class World:
     def _pulse_or_skip(self, choices: int) -> None:
         effects = self.manager.pulse()
         self.perform(MANAGER, effects)
+        if self.manager.ending and self.manager.settings.last_cut:
+            self.perform(MANAGER, self.manager.persist(last=True)[1])
         if not effects and choices == 0 and self._agenda:
             self.now = max(self.now, self._agenda[0][0] - 1)
 
@@ -282,6 +285,7 @@ class World:
                     self.tally.count("cut complete")
                 case CutAbandoned():
                     self.tally.count("cut abandoned")
+                    self._give_up_without_last_cut()
                 case Event(kind):
                     self.tally.count(kind)
                     if self.trace:
@@ -290,6 +294,18 @@ class World:
                     self.finished = epoch
                 case StateLost():
                     self.lost = effect
+
+    def _give_up_without_last_cut(self) -> None:
+        """A run whose last cut is abandoned when its final epoch has begun fails, and is started again."""
+        life = self.lives
+
+        def failed() -> None:
+            if life == self.lives:
+                self.tally.count("last cut abandoned")
+                self.restart()
+
+        if self.manager.settings.last_cut and self.manager.final is not None:
+            self.at(self.now + 1, failed)
 
     def _persist(self, node: str, effect: Persist) -> None:
         """Writing takes a while; if the node ends before, nobody hears of it."""

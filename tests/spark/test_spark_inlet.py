@@ -85,8 +85,8 @@ class Ledgers:
     spool: Spool | None = field(default_factory=lambda: Spool(MemoryStore("ledger"), "query"))
     news: list[dict[str, Any]] = field(default_factory=list)
 
-    def begin(self, positions: dict[int, Any] | None = None) -> Ledger:
-        return Ledger("clicks", self.spool, self.news.append, positions or {})
+    def begin(self, positions: dict[int, Any] | None = None, first: int | None = None) -> Ledger:
+        return Ledger("clicks", self.spool, self.news.append, positions or {}, first)
 
 
 def test_batches_of_a_stream_count_once_and_in_order() -> None:
@@ -118,6 +118,33 @@ def test_a_run_that_begins_anew_knows_nothing_and_numbers_on() -> None:
     assert anew.verdict("s", 1) is Verdict.GAP
     anew.admit("s", 0, NEVER, [piece(0)])
     assert [batch.number for batch in anew.kept()] == [1]
+
+
+def test_a_run_that_goes_on_from_the_beginning_of_its_line_takes_all_over_that_was_admitted_in_it() -> None:
+    ledgers = Ledgers()
+    ledgers.begin().admit("s", 0, NEVER, [piece(0)])
+    anew = ledgers.begin()
+    for id in range(2):
+        anew.admit("t", id, NEVER, [piece(0)])
+    after = ledgers.begin(first=anew.line)
+    assert [batch.number for batch in after.kept()] == [1, 2]
+    assert [after.verdict(stream, 0) for stream in ("s", "t")] == [Verdict.NEXT, Verdict.KNOWN]
+    assert ledgers.begin(first=3).kept() == [], "nothing was admitted yet"
+
+
+def test_two_lines_that_read_as_many_partitions_keep_their_pieces_apart() -> None:
+    ledgers = Ledgers()
+    assert ledgers.spool is not None
+    lines = [ledgers.begin() for _ in range(2)]
+    for line in lines:
+        stream = line.finite_stream(4)
+        ledgers.spool.put_piece(Key("clicks", stream, 0), 0, "same", rows_of(1))
+        line = ledgers.begin(first=line.line)
+        line.admit(stream, 0, NEVER, [piece(0, token="same")])
+        lines[1] = ledgers.begin()
+    old, new = ledgers.spool.get("clicks", 0), ledgers.spool.get("clicks", 1)
+    ledgers.spool.remove("clicks", old)
+    assert ledgers.spool.get_piece(Key("clicks", new.stream, 0), new.pieces[0]).num_rows == 1
 
 
 def test_of_two_drivers_only_one_admits_a_batch() -> None:

@@ -13,6 +13,7 @@ from primitives.manifest import Manifest, read_manifest
 from seep.storage.attempt import Fenced
 from seep.storage.catalogue import Catalogue
 from seep.storage.disposal import InUse
+from seep.storage.layout import backups_prefix, pushed_batch_key, pushed_pieces_prefix
 from seep.storage.memory import MemoryStore
 from seep.storage.reading import NotStanding
 from seep.storage.store import NotThere
@@ -461,3 +462,42 @@ def test_a_claim_that_cannot_be_read_is_no_obstacle_to_the_next_run(store: Memor
     with pytest.raises(Fenced):
         attempt.commit(text(1))
     assert take(run).id == 2
+
+
+# --- what runs that died have left ------------------------------------------------------------------------------------
+
+
+def left_by(store: MemoryStore, run: str) -> str:
+    """A backup that a run keeps in storage."""
+    key = f"{backups_prefix('orders', run)}/counter/0/000001-000000000-000000000005-full"
+    store.put(key, [b"state"])
+    return key
+
+
+def test_backups_of_a_run_that_died_go_when_another_cleans_up_and_those_of_the_newest_stay(store: MemoryStore) -> None:
+    catalogue(store).enter("monday")
+    old = left_by(store, "monday")
+    run = catalogue(store).enter("tuesday")
+    mine = left_by(store, "tuesday")
+    catalogue(store).clean(keep=1)
+    assert mine in store.list("orders/")
+    assert old not in store.list("orders/")
+    take(run)
+
+
+def test_disposing_of_a_checkpoint_takes_the_backups_of_dead_runs_along(store: MemoryStore) -> None:
+    first = take(catalogue(store).enter("monday"))
+    left_by(store, "monday")
+    take(catalogue(store).enter("tuesday"))
+    catalogue(store).dispose([first.id])
+    assert not list(store.list("orders/backups/"))
+
+
+def test_disposing_of_all_leaves_no_backup_and_nothing_that_was_pushed(store: MemoryStore) -> None:
+    run = catalogue(store).enter("monday")
+    take(run)
+    left_by(store, "monday")
+    store.put(pushed_batch_key("orders", "clicks", 7), [b"batch"])
+    store.put(pushed_pieces_prefix("orders", "clicks", "3fa9", 2) + "0-81c0", [b"piece"])
+    catalogue(store).dispose_all()
+    assert not [*store.list("orders/backups/"), *store.list("orders/pushed/")]

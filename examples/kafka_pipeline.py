@@ -48,10 +48,9 @@ def counting(rows: DataFrame, home: Path) -> seep.Query:
 
 
 def start(query: seep.Query, spark: SparkSession, home: Path) -> seep.Run:
-    """Begins, or goes on from what is stored."""
+    """Begins, or goes on from what is stored: that is what `restore="auto"` means, which need not be said."""
     storage = StorageSettings(location=str(home / "storage"))
-    restore = "latest" if (home / "storage").exists() else None
-    return seep.launch(query, spark, nodes=3, spare=1, checkpoint=1.0, storage=storage, restore=restore)
+    return seep.launch(query, spark, nodes=3, spare=1, checkpoint=1.0, storage=storage)
 
 
 def write(counts: DataFrame, servers: str, topic: str, home: Path) -> StreamingQuery:

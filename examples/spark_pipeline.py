@@ -2,7 +2,9 @@
 
 python examples/spark_pipeline.py                                   # a stream, on files that it makes itself
 spark-submit --master 'local[16]' examples/spark_pipeline.py --in one_line
-python examples/spark_pipeline.py --readings DIRECTORY --output DIRECTORY
+python examples/spark_pipeline.py --readings DIRECTORY --output DIRECTORY --home DIRECTORY
+
+Started again, the stream goes on where it was, however it ended before: what it has to know for that is in `--home`.
 """
 
 from __future__ import annotations
@@ -10,7 +12,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 import seep
+from seep.storage.settings import StorageSettings
 
 SENSORS, READINGS, FILES = 20, 500, 4
 COLUMNS = "sensor string, at timestamp, celsius double"
@@ -53,29 +55,32 @@ def plausible(readings: DataFrame) -> DataFrame:
     return readings.where(f"abs(celsius) >= {LEAST}")
 
 
-def stream(spark: SparkSession, readings: str, output: str) -> None:
+def stream(spark: SparkSession, readings: str, output: str, home: Path) -> None:
     """Files as they come, with the run in hand. `availableNow` ends it when all are read; leave it out to go on."""
     rows = plausible(spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1).parquet(readings))
     query = seep.Query("streaks")
-    source = query.source("readings", seep.from_spark(rows, time="at", trigger={"availableNow": True}))
-    source.key_by("sensor").apply("streaks", Streaks).sink("out", seep.sinks.spark())
-    with seep.launch(query, spark, epoch=0.05) as run:
+    given = seep.from_spark(rows, time="at", trigger={"availableNow": True}, checkpoint=home / "checkpoint")
+    keyed = query.source("readings", given).key_by("sensor")
+    keyed.apply("streaks", Streaks).sink("out", seep.sinks.spark(home / "spool"))
+    storage = StorageSettings(location=str(home / "storage"))
+    with seep.launch(query, spark, epoch=0.05, storage=storage) as run:
         writing = run.to_parquet(output)
         run.wait()
         writing.processAllAvailable()
         writing.stop()
 
 
-def one_line(spark: SparkSession, readings: str, output: str) -> None:
-    """A finite DataFrame in, a finite DataFrame out."""
+def one_line(spark: SparkSession, readings: str, output: str, home: Path) -> None:  # noqa: ARG001
+    """A finite DataFrame in, a finite DataFrame out; there is nothing to go on with."""
     # All readings of a sensor in one partition, in order: partitions are read side by side.
     rows = plausible(spark.read.schema(COLUMNS).parquet(readings)).repartition(4, "sensor").sortWithinPartitions("at")
     streaks = seep.stateful(rows, key="sensor", operator=Streaks, time="at", epoch=0.05)
-    streaks.write.parquet(output)
+    streaks.write.mode("overwrite").parquet(output)
 
 
 def make_readings(directory: str) -> None:
     """Every sensor has a reading each second, warm and cold by turns."""
+    Path(directory).mkdir(parents=True, exist_ok=True)
     for file in range(FILES):
         numbers = range(file * READINGS * SENSORS // FILES, (file + 1) * READINGS * SENSORS // FILES)
         rows = {
@@ -96,14 +101,15 @@ def session() -> SparkSession:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--readings", help="a directory of Parquet files; without it some are made")
-    parser.add_argument("--output", default="streaks", help="a directory that does not exist yet")
+    parser.add_argument("--output", default="streaks", help="a directory for the streaks")
+    parser.add_argument("--home", type=Path, default="streaks-home", help="a directory for all that is to last")
     parser.add_argument("--in", dest="form", choices=("stream", "one_line"), default="stream")
     given = parser.parse_args()
     spark = session()
-    with tempfile.TemporaryDirectory() as made:
-        if given.readings is None:
-            make_readings(made)
-        {"stream": stream, "one_line": one_line}[given.form](spark, given.readings or made, given.output)
+    readings = given.readings or str(given.home / "readings")
+    if given.readings is None and not Path(readings).exists():
+        make_readings(readings)
+    {"stream": stream, "one_line": one_line}[given.form](spark, readings, given.output, given.home)
     longest = spark.read.parquet(given.output).groupBy("sensor").max("longest").orderBy("sensor")
     sys.stdout.write("".join(f"{sensor}: {seconds} seconds\n" for sensor, seconds in longest.collect()))
     spark.stop()

@@ -11,6 +11,7 @@ from primitives.graph import InstanceId
 from primitives.slots import SlotSet
 from primitives.topology import Arrival, Assignment
 from seep.protocol.core import ManagerSettings, Phase
+from seep.protocol.cuts import Cut, CutAbandoned, Part
 from seep.protocol.effects import Effect, Finished, LogOffsets, Post, StateLost
 from seep.protocol.manager import Manager
 from seep.protocol.messages import (
@@ -31,6 +32,8 @@ from seep.protocol.messages import (
     OffsetsRead,
     PartitionBackup,
     Partitioned,
+    Persisted,
+    PersistFailed,
     Restored,
     RestoreFailed,
     StartInstance,
@@ -228,6 +231,57 @@ def test_input_that_is_ended_early_ends_with_the_next_epoch_and_only_once() -> N
     assert desk.manager.finish() == []
     assert of_kind(desk.tick(5), Post) == []
     assert of_kind(desk.commit(3), Finished) == [Finished(3)]
+
+
+def last_cut_of(desk: Desk) -> Cut:
+    """Announces it, and has all nodes hear of it."""
+    cut, effects = desk.manager.persist(last=True)
+    assert cut is not None
+    assert of_kind(effects, Post)
+    desk.acknowledge()
+    return cut
+
+
+def persisted(desk: Desk, cut: Cut) -> list[Effect]:
+    seat = desk.current(SUM)
+    part = Part(desk.manager.topology.slots(SUM, cut.epoch), None, "state")
+    return desk.hear(seat.node, Persisted(life(SUM, seat.incarnation), cut.id, part))
+
+
+@pytest.mark.parametrize("exhausted", [True, False], ids=["by itself", "early"])
+def test_a_query_with_a_last_cut_ends_with_that_and_not_before_it_is_complete(exhausted: bool) -> None:
+    desk = Desk(last_cut=True)
+    desk.tick()
+    desk.read(1, exhausted)
+    if not exhausted:
+        desk.manager.finish()
+    assert desk.manager.ending
+    assert desk.manager.persist()[0] is None, "only the last one is to come"
+    cut = last_cut_of(desk)
+    assert of_kind(desk.tick(9), Post)[-1].body == Tick(life(NUMBERS), cut.epoch, True)
+    assert of_kind(desk.commit(cut.epoch), Finished) == []
+    assert of_kind(persisted(desk, cut), Finished) == [Finished(cut.epoch)]
+    assert desk.manager.exhausted == exhausted
+
+
+def test_a_last_cut_that_fails_before_its_epoch_is_open_may_be_tried_again_and_later_not() -> None:
+    desk = Desk(last_cut=True)
+    desk.manager.finish()
+    for is_open in (False, True):
+        cut = last_cut_of(desk)
+        desk.tick(9 * is_open)
+        [abandoned] = of_kind(desk.hear(HOME[SUM], PersistFailed(life(SUM), cut.id, "full")), CutAbandoned)
+        assert abandoned.cut == cut
+        assert (desk.manager.final is None) == (not is_open)
+    assert desk.manager.persist(last=True)[0] is None
+
+
+def test_nothing_moves_while_a_query_waits_for_its_last_cut() -> None:
+    desk = Desk(last_cut=True)
+    desk.manager.finish()
+    refused, _ = desk.manager.move("sum", {1: SlotSet.range(0, 1)})
+    assert isinstance(refused, Refused)
+    assert refused.why is Refusal.ENDING
 
 
 def test_trims_wait_for_their_turn() -> None:

@@ -11,7 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -176,9 +176,92 @@ def test_what_a_run_wrote_that_ended_before_its_first_checkpoint_does_not_come_t
         persisted(run, 2)
     with run_of(host, tmp_path, rows, restore="latest", checkpoint=None) as run:
         committed(run, 20)
+        run.manager_process.fail(EnvironmentFault("as if it had died: then nothing is stored"))
     with run_of(host, tmp_path, rows, restore="latest", rate=None) as run:
         assert run.wait(120)
     assert last_words(tmp_path) == expected(rows)
+
+
+def test_the_same_command_begins_goes_on_and_finds_nothing_to_do(host: Host, tmp_path: Path) -> None:
+    with run_of(host, tmp_path, checkpoint=60.0) as run:
+        committed(run, 20)
+        assert not run.events.of("resumed")
+    with run_of(host, tmp_path, rate=None) as run:
+        [resumed] = run.events.of("resumed")
+        assert resumed.numbers["epoch"] >= 20, "how far the run before had come is stored when it is stopped"
+        assert run.wait(120)
+    before = sorted((tmp_path / "out").glob("part-*"))
+    with run_of(host, tmp_path) as run:
+        assert run.wait(120)
+        [finished] = run.events.of("finished")
+        assert "nothing new to read" in finished.detail
+    assert sorted((tmp_path / "out").glob("part-*")) == before
+    assert last_words(tmp_path) == expected()
+
+
+def test_a_run_that_fails_before_its_first_checkpoint_is_begun_again_from_its_beginning(
+    host: Host, tmp_path: Path
+) -> None:
+    with run_of(host, tmp_path, checkpoint=None) as run:
+        committed(run, 20)
+        run.manager_process.fail(EnvironmentFault("as if it had died: then nothing is stored"))
+    assert [found.epoch for found in checkpoints(str(tmp_path / "checkpoints"), "durable")] == [0]
+    with run_of(host, tmp_path, rate=None) as run:
+        assert run.wait(120)
+    assert last_words(tmp_path) == expected()
+
+
+def test_after_going_back_later_checkpoints_are_abandoned_and_the_next_run_follows_the_new_line(
+    host: Host, tmp_path: Path
+) -> None:
+    location = str(tmp_path / "checkpoints")
+    storage = StorageSettings(location=location, every=1, keep=20)
+    with run_of(host, tmp_path, storage=storage) as run:
+        committed(run, 20)
+        number = run.savepoint()
+        before = len(run.events.of("persisted"))
+        wait_until(lambda: len(run.events.of("persisted")) >= before + 2)
+    later = {found.id for found in checkpoints(location, "durable") if found.id > number}
+    with run_of(host, tmp_path, storage=storage, restore=str(number), checkpoint=None) as run:
+        committed(run, 1)
+        run.manager_process.fail(EnvironmentFault("as if it had died: then nothing is stored"))
+    newest = checkpoints(location, "durable")[0]
+    assert newest.id > max(later)
+    assert set(newest.abandoned) == later
+    with run_of(host, tmp_path, storage=storage, rate=None) as run:
+        [resumed] = run.events.of("resumed")
+        assert resumed.numbers["id"] == newest.id
+        assert run.wait(120)
+    assert last_words(tmp_path) == expected()
+    assert set(checkpoints(location, "durable")[0].abandoned) == later
+
+
+def test_a_run_that_cannot_store_its_end_fails_and_the_next_one_goes_on_exactly(host: Host, tmp_path: Path) -> None:
+    rows = ROWS // 10
+    with run_of(host, tmp_path, rows, rate=None, checkpoint=None) as run:
+        wait_until(lambda: run.rows_read > 0)
+        blobs = tmp_path / "checkpoints" / "durable" / f"{2:012d}"
+        blobs.parent.mkdir(exist_ok=True)
+        blobs.write_text("where files of the next checkpoint were to be")
+        with pytest.raises(EnvironmentFault, match="last checkpoint could not be stored"):
+            run.wait(120)
+    blobs.unlink()
+    with run_of(host, tmp_path, rows) as run:
+        assert run.wait(120)
+    assert last_words(tmp_path) == expected(rows)
+
+
+@pytest.mark.acceptance
+@pytest.mark.timeout(1200)
+def test_a_driver_that_is_killed_at_any_moment_goes_on_by_the_same_command(tmp_path: Path) -> None:
+    rng = random.Random(7)
+    command = [sys.executable, "-m", "tests.runtime.durable_driver", str(tmp_path)]
+    for _ in range(15):
+        with suppress(subprocess.TimeoutExpired):
+            subprocess.run(command, cwd=ROOT, capture_output=True, timeout=rng.uniform(0.5, 8.0))  # then it is killed
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert last_words(tmp_path) == expected()
 
 
 def test_a_savepoint_stays_and_can_be_begun_from_by_its_number(host: Host, tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ def query_of(operator: type[seep.StatelessOperator]) -> seep.Query:
 
 class Saved(NamedTuple):
     storage: StorageSettings
+    number: int
     rows: int  #: that were read before it
 
 
@@ -66,11 +67,11 @@ def saved(host: Host, tmp_path_factory: pytest.TempPathFactory) -> Saved:
         committed(run, 10)
         number = run.savepoint()
     with Stored.open(storage, "extras", number) as stored:
-        return Saved(storage, sum(position[1] for position in stored.manifest.sources["numbers"].values()))
+        return Saved(storage, number, sum(position[1] for position in stored.manifest.sources["numbers"].values()))
 
 
-def begun(host: Host, storage: StorageSettings, instances: int, operator: type[seep.StatelessOperator] = Seen) -> Run:
-    options: dict[str, Any] = {"storage": storage, "restore": "latest", "checkpoint": None}
+def begun(host: Host, saved: Saved, instances: int, operator: type[seep.StatelessOperator] = Seen) -> Run:
+    options: dict[str, Any] = {"storage": saved.storage, "restore": str(saved.number), "checkpoint": None}
     with start(host, query_of(operator), parallelism={"seen": instances}, **options) as run:
         assert run.wait(120)
     return run
@@ -78,7 +79,7 @@ def begun(host: Host, storage: StorageSettings, instances: int, operator: type[s
 
 @pytest.mark.parametrize("instances", [1, 3, 4])
 def test_each_extra_goes_to_one_instance_of_the_next_run(host: Host, saved: Saved, instances: int) -> None:
-    run = begun(host, saved.storage, instances)
+    run = begun(host, saved, instances)
     taken = set(run.result("out")["taken"].to_pylist())
     assert saved.rows > 0
     assert sum(taken) == saved.rows
@@ -87,4 +88,4 @@ def test_each_extra_goes_to_one_instance_of_the_next_run(host: Host, saved: Save
 
 def test_an_operator_that_cannot_take_over_what_was_kept_is_named(host: Host, saved: Saved) -> None:
     with pytest.raises(UserError, match="operator 'seen', odds and ends: KeyError: 'no such thing'"):
-        begun(host, saved.storage, 1, Careless)
+        begun(host, saved, 1, Careless)

@@ -95,7 +95,7 @@ class ManagerCore:
         self.ticked = self.beginning.epoch
         self.final: int | None = None
         #: the input is to end, or has ended by itself
-        self.ending = self.exhausted = False
+        self.ending = False
         #: instances that began empty and were never backed up: they can begin empty again, after the same epoch
         self._unsaved: dict[InstanceId, int] = {}
         #: instances that there were from the beginning on
@@ -259,8 +259,7 @@ class ManagerCore:
         self._effects.append(LogOffsets(source, message.epoch, message.positions))
         self.cuts.offsets_read(message)
         self._post(self.placement[source].node, Logged(message.source, message.epoch))
-        if not self.exhausted and self._input_has_ended(message.epoch):
-            self.exhausted = True
+        if not self.ending and self._input_has_ended(message.epoch):
             self._end_input()
 
     def _input_has_ended(self, epoch: int) -> bool:

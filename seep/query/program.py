@@ -51,6 +51,12 @@ class Program:
     resume: Resume | None = None  #: where a run begins that does not begin from nothing
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  #: what operators were called in stored state
 
+    @property
+    def begins_at_end(self) -> bool:
+        """Whether the run begins where all its sources had been read to their end."""
+        resume = self.resume
+        return resume is not None and resume.ended and self.sources.keys() <= resume.beginning.positions.keys()
+
     def batches(self) -> ArrowBatches:
         return ArrowBatches(self.graph, self.keys)
 

@@ -82,7 +82,9 @@ class Archivist:
     @property
     def _notes(self) -> dict[str, Any]:
         """What a later run must know of this one; before it has any checkpoint as well."""
-        return {"sinks": {name: sink.note() for name, (sink, _) in self._process.program.sinks.items()}}
+        program = self._process.program
+        sinks = {name: sink.note() for name, (sink, _) in program.sinks.items()}
+        return {"sinks": sinks, "sources": {name: source.content for name, (source, _) in program.sources.items()}}
 
     # -- the beginning ------------------------------------------------------------------------------------------------
 
@@ -372,7 +374,7 @@ class Archivist:
             sources={o: {str(p): at for p, at in read.items()} for o, read in complete.positions.items()},
             components={each: self._component([p for p in parts if p.operator == each]) for each in operators},
             pushed=dict(self._pushed),
-            ended=self._process.manager.exhausted,
+            ended=all(_has_ended(complete.positions.get(source, {})) for source in self._process.program.sources),
             abandoned=self._abandoned,
             notes=self._notes,
         )
@@ -398,3 +400,8 @@ def _given_up(found: Manifest | None, complete: Sequence[Manifest]) -> tuple[int
 def _rows(positions: Mapping[int, Any]) -> int:
     """Rows that were read up to some positions."""
     return sum(Position(*position).rows for position in positions.values())
+
+
+def _has_ended(positions: Mapping[int, Any]) -> bool:
+    """Whether a source that stands there was read to its end."""
+    return bool(positions) and all(Position(*position).ended for position in positions.values())

@@ -177,9 +177,23 @@ def check_resume(program: Program, options: RunOptions) -> None:
     manifest = catalogue.standing(program.resume.checkpoint).renamed(program.aliases)
     stateful = [o for o in program.graph.order if program.graph.kind(o) is Kind.STATEFUL]
     manifest.check_operators(stateful, allow_dropped=options.allow_dropped_state)
+    _check_sources(program, manifest)
     for operator in (*stateful, *(o for o, spec in program.graph.operators.items() if spec.keeps_extra)):
         if operator in manifest.components:
             _check_component(program, operator, manifest.components[operator], options.allow_dropped_state)
+
+
+def _check_sources(program: Program, manifest: Manifest) -> None:
+    """Positions in other files, or in other partitions, would be those of other rows."""
+    known = manifest.notes.get("sources")
+    for name, (source, _) in program.sources.items():
+        before = known.get(name) if isinstance(known, dict) and name in manifest.sources else None
+        if before is not None and before != source.content:
+            raise UserError(
+                f"source {name!r} reads other data than that in which checkpoint {manifest.id} of {manifest.query} has "
+                f"positions: {source.content}, and it was {before}. Give it what it had; or begin from nothing with "
+                f"restore={NONE!r} (--restore {NONE}), or another storage"
+            )
 
 
 def _check_component(program: Program, operator: str, component: Component, allow_dropped: bool) -> None:

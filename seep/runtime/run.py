@@ -227,8 +227,7 @@ class Run:
 
     def _has_nothing_to_do(self) -> bool:
         """Whether all input was read to its end before. What Spark has to say to that comes with its first batch."""
-        resume = self.program.resume
-        return resume is not None and resume.ended and not spark_sources(self.program)
+        return self.program.begins_at_end and not spark_sources(self.program)
 
     def _end_unchanged(self) -> None:
         self.events.begin()

@@ -59,6 +59,11 @@ class SourceDefinition(ABC):
     def partitions(self) -> int:
         """Into how many parts it can be divided; the query gives it at least as many slots."""
 
+    @property
+    def content(self) -> str:
+        """Tells apart what positions cannot be carried over between: a run goes on only where this is as it was."""
+        return f"{self.partitions} partitions"
+
     @abstractmethod
     def check(self, operator: str) -> None:
         """UserError that names the operator if its data is not there or not as described; called before a run."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterable, Sequence
 from glob import glob, has_magic
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
@@ -84,6 +85,16 @@ def deal_out(items: Sequence[Item], parts: int) -> list[list[Item]]:
     for at, item in enumerate(items):
         dealt[turn[at % parts]].append(item)
     return dealt
+
+
+def content_of(files: Iterable[tuple[str, int]]) -> str:
+    """Names and sizes of files in a few words.
+
+    >>> content_of([("/data/a.csv", 7), ("/data/b.csv", 1)]) == content_of([("/moved/a.csv", 7), ("/moved/b.csv", 1)])
+    True
+    """
+    found = [f"{Path(path).name} {size}" for path, size in files]
+    return f"{len(found)} files {zlib.crc32(chr(10).join(found).encode()):08x}"
 
 
 def share_out(items: Sequence[Item], weights: Sequence[int], most: int) -> list[list[Item]]:

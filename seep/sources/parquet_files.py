@@ -15,7 +15,7 @@ from primitives.errors import EnvironmentFault, UserError
 from seep.operators.batches import concat
 from seep.query.times import Duration, event_times, is_event_time
 from seep.sources.base import ReaderDefinition, check_partitions
-from seep.sources.files import PARTITIONS, Parts, absolute, resolve
+from seep.sources.files import PARTITIONS, Parts, absolute, content_of, resolve
 from seep.sources.reader import Block, SourceReader
 
 #: Rows that are decoded at a time, so that memory does not depend on the size of row groups.
@@ -77,6 +77,11 @@ class Parquet(ReaderDefinition):
     def schema(self) -> pa.Schema:
         path, schema, _ = self._files[0]
         return _selected(path, schema, self._columns)
+
+    @property
+    def content(self) -> str:
+        rows = [(path, sum(group.rows for group in groups)) for path, _, groups in self._files]
+        return f"{super().content}, {content_of(rows)} by {self.time or 'name'}"
 
     @property
     def partitions(self) -> int:

@@ -14,7 +14,7 @@ from seep.operators.batches import concat
 from seep.query.times import Duration
 from seep.sources.base import ReaderDefinition, check_partitions
 from seep.sources.dialect import Dialect
-from seep.sources.files import InputFile, Parts, absolute, resolve
+from seep.sources.files import InputFile, Parts, absolute, content_of, resolve
 from seep.sources.reader import Block, SourceReader
 from seep.sources.text_rows import Beginning, TextRows, beginning, first_bad, rows_from
 
@@ -61,6 +61,10 @@ class TextFiles(ReaderDefinition):
             "its type was told from the first rows. Text such as 2026-01-31T12:00:00Z is read as a time if you give "
             f"schema=pa.schema([({self.time!r}, pa.timestamp('us', 'UTC')), …]) with all columns that you need"
         )
+
+    @property
+    def content(self) -> str:
+        return f"{super().content}, {content_of(self._files)} by {self.time or 'name'}"
 
     @property
     def partitions(self) -> int:

@@ -261,7 +261,6 @@ def test_a_query_with_a_last_cut_ends_with_that_and_not_before_it_is_complete(ex
     assert of_kind(desk.tick(9), Post)[-1].body == Tick(life(NUMBERS), cut.epoch, True)
     assert of_kind(desk.commit(cut.epoch), Finished) == []
     assert of_kind(persisted(desk, cut), Finished) == [Finished(cut.epoch)]
-    assert desk.manager.exhausted == exhausted
 
 
 def test_a_last_cut_that_fails_before_its_epoch_is_open_may_be_tried_again_and_later_not() -> None:

@@ -350,6 +350,27 @@ def test_storage_without_a_checkpoint_is_named(host: Host, tmp_path: Path) -> No
         seep.launch(durable(tmp_path / "out"), host.context, **options(tmp_path), restore="latest")
 
 
+def test_a_run_does_not_go_on_with_other_files_than_those_that_its_positions_are_in(host: Host, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("n\n1\n2\n")
+
+    def launched() -> Run:
+        query = seep.Query("durable")
+        rows = query.source("numbers", seep.sources.csv(tmp_path / "in"))
+        rows.sink("out", seep.sinks.parquet(tmp_path / "out"))
+        return seep.launch(query, host.context, **(options(tmp_path) | {"rate": None, "nodes": 1, "spare": 0}))
+
+    with launched() as run:
+        assert run.wait(120)
+    (tmp_path / "in" / "b.csv").write_text("n\n3\n")
+    with pytest.raises(UserError, match=r"source 'numbers' reads other data .*restore='none'"):
+        launched()
+    (tmp_path / "in" / "b.csv").unlink()
+    with launched() as run:
+        assert run.wait(120)
+    assert sorted(seep.sinks.read(tmp_path / "out")["n"].to_pylist()) == [1, 2]
+
+
 def changed(out: Path, **aggregates: Any) -> seep.Query:
     query = seep.Query("durable")
     schema = pa.schema([("n", pa.int64())])

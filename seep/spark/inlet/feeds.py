@@ -143,22 +143,27 @@ class Feeds:
 
     def ended(self, name: str) -> None:
         """A run that goes on after the end of all input tells its nodes of an end only if there was something new."""
-        resume = self._process.program.resume
         with self._lock:
             self._ended.add(name)
-            if resume is None or not resume.ended:
+            if not self._process.program.begins_at_end:
                 self._ledgers[name].end()
             elif self._ended == self._ledgers.keys():
-                self._end_all(resume.beginning.positions)
+                self._end_all()
 
-    def _end_all(self, before: Mapping[str, Mapping[int, Any]]) -> None:
-        if all(
-            ledger.is_read(before.get(name, {}), self._sources[name].partitions)
-            for name, ledger in self._ledgers.items()
-        ):
+    def _end_all(self) -> None:
+        if self._is_unchanged():
             self._process.conclude_unchanged()
+            return
         for ledger in self._ledgers.values():
             ledger.end()
+
+    def _is_unchanged(self) -> bool:
+        resume = self._process.program.resume
+        before = resume.beginning.positions if resume is not None else {}
+        return all(
+            ledger.is_read(before.get(name, {}), self._sources[name].partitions)
+            for name, ledger in self._ledgers.items()
+        )
 
     def failed(self, reason: SeepError) -> None:
         self._process.fail(reason)

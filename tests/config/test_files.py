@@ -92,6 +92,20 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         read_policy(tmp_path)
 
 
+def test_a_file_of_config_that_is_not_here_is_the_one_that_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert read_policy(Path("config/balance.yaml")).balance is not None
+    with pytest.raises(UserError, match=r"config/none\.yaml cannot be read: No such file"):
+        read_policy(Path("config/none.yaml"))
+    with pytest.raises(UserError, match=r"balance\.yaml cannot be read: No such file"):
+        read_policy(Path("balance.yaml"))
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "balance.yaml").write_text("run: {epoch: 70ms}")
+    assert read_policy(Path("config/balance.yaml")).run.epoch is not None, "a file that is here goes first"
+
+
 def test_a_file_that_is_no_text_is_refused(file: Path) -> None:
     file.write_bytes(b"run: \xff")
     with pytest.raises(UserError, match="is no text in UTF-8: invalid start byte at byte 5"):

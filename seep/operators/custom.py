@@ -275,6 +275,7 @@ class _Running(Base):
         self._operator = operator
         self._inputs: Inputs  # of the epoch that is being processed
         operator._running = self
+        self._epoch, self._slots_before, self._slots = -1, SlotSet.empty(), SlotSet.empty()
         self._owning = [state for state in containers if isinstance(state, Tracked)]
         self._strictness = Strictness(setting, self.state, _watched(operator)) if setting.strict else None
 
@@ -293,11 +294,11 @@ class _Running(Base):
     @contextmanager
     def _owned_keys(self, piece: Piece[pa.RecordBatch]) -> Iterator[None]:
         """Meanwhile, containers refuse keys that belong to other instances."""
-        bits, owned = self.setting.slot_bits, None
+        bits, owned, slots = self.setting.slot_bits, None, self._resident(piece)
         if self._strictness is not None and self._operator.keeps_state:
-            owned = self._strictness.owned_keys(piece.slots, self._inputs)
-        elif len(piece.slots) < 1 << bits:
-            owned = OwnedKeys(self.setting.operator, piece.slots, bits)
+            owned = self._strictness.owned_keys(slots, self._inputs)
+        elif len(slots) < 1 << bits:
+            owned = OwnedKeys(self.setting.operator, slots, bits)
         for state in self._owning:
             state.owned = owned
         try:
@@ -305,6 +306,13 @@ class _Running(Base):
         finally:
             for state in self._owning:
                 state.owned = None
+
+    def _resident(self, piece: Piece[pa.RecordBatch]) -> SlotSet:
+        """The slots that are here: those of the pieces of this epoch until now, and of the one before."""
+        if piece.epoch != self._epoch:
+            self._epoch, self._slots_before, self._slots = piece.epoch, self._slots, SlotSet.empty()
+        self._slots |= piece.slots
+        return self._slots_before | self._slots
 
     def extra(self) -> bytes | None:
         """See `Logic.extra`."""

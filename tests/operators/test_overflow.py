@@ -18,7 +18,7 @@ from seep.operators import aggregates as agg
 from seep.operators.agg import Agg, OnOverflow
 from seep.operators.aggregates import Aggregate
 from seep.operators.definition import Definition, Input
-from seep.operators.highest import HighestKeys
+from seep.operators.highest import HighestKeys, HighestRows
 from seep.operators.windows import Session, Sliding, Tumbling
 from tests.operators.instances import NAME, Instances, Row, bag
 
@@ -239,3 +239,11 @@ def test_nan_is_greater_than_any_other_number() -> None:
         assert all(math.isnan(found["a"][name]) for name in ("max", "mean", "last"))
         assert all(math.isnan(found["b"][name]) for name in asked)
         assert [str(found["c"][name]) for name in ("min", "max")] == ["0.0", "0.0"]
+
+
+def test_the_highest_rows_are_those_with_nan_if_there_are_any() -> None:
+    instances = Instances(HighestRows("x", Tumbling(10)), [stream(pa.float64())])
+    came = [row(math.inf), row(math.nan), row(1.0), row(math.nan, 3), row(-1.0, 12), row(None, 13), row(-2.0, 14)]
+    assert instances.epoch(came) == []
+    found = instances.end([])
+    assert [str(one["x"]) for one in sorted(found, key=lambda one: one["t"])] == ["nan", "nan", "-1.0"]

@@ -40,12 +40,11 @@ def run_wordcount(window: str, flags: Flags) -> None:
         report = run.report()
         found = run.result("out")
         rows = {partition: Position(*position).rows for partition, position in run.positions("lines").items()}
-        goes_on = run.program.resume is not None and run.program.resume.beginning.epoch > 0
     _summarise(view, report)
     if run.halted:
         view.say("stopped before the end of its input: the counts are not complete, and not checked")
         return
-    if goes_on:
+    if run.goes_on:
         view.say("not checked, as an earlier run has counted a part of it; --restore none begins from nothing")
         return
     expected = recount(rows, rate, window)

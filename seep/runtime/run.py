@@ -252,6 +252,11 @@ class Run:
         return bool(self.events.of("finished"))
 
     @property
+    def goes_on(self) -> bool:
+        """Whether it goes on from what an earlier run has processed."""
+        return self.program.resume is not None and self.program.resume.beginning.epoch > 0
+
+    @property
     def halted(self) -> bool:
         """Whether somebody has stopped it as it stood."""
         return bool(self.events.of("halted"))

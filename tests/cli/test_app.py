@@ -130,6 +130,7 @@ class FakeRun:
     """A word count that is over, and had found what it is told to have found."""
 
     halted = False
+    goes_on = False
 
     def __init__(self, found: Any) -> None:
         self.found = found

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from primitives.slots import SlotSet
 from seep.operators.progress import Progress
+from seep.protocol.messages import MAX_WATERMARK
 
 FULL = SlotSet.full(2)
 KEYS = pa.array([f"k{n}" for n in range(100)])
@@ -41,3 +42,11 @@ def test_no_key_is_hashed_while_nothing_can_be_late() -> None:
     progress.advance(FULL, 10)
     unhashable = pa.array([[1]])
     assert not progress.passed([unhashable], np.array([11])).any()
+
+
+def test_the_end_of_the_input_is_no_event_time_so_rows_of_a_run_that_goes_on_are_not_late() -> None:
+    slots, progress, later = SlotSet.full(2), Progress(2), Progress(2)
+    progress.advance(slots, 10)
+    progress.advance(slots, MAX_WATERMARK)
+    later.set_processing_state(progress.get_processing_state(slots))
+    assert later.passed([pa.array(["a", "a"])], np.array([10, 11])).tolist() == [True, False]

@@ -29,6 +29,7 @@ from seep.spark.inlet.pieces import PushedBatch
 from seep.spark.inlet.unweighed import unweighed
 from seep.spark.session import Host
 from seep.spark.types import arrow_schema
+from seep.storage.settings import StorageSettings
 from tests.runtime.counting import counting, recovered, told, wait_until
 from tests.spark.processors import Totals
 
@@ -389,3 +390,20 @@ def test_the_time_column_must_be_there_and_a_time(spark: SparkSession) -> None:
 def test_it_runs_only_on_nodes(spark: SparkSession) -> None:
     with pytest.raises(seep.UserError, match=r"seep\.launch"):
         seep.testing.run(passing(seep.from_spark(spark.range(5).selectExpr("id as n"))))
+
+
+def test_a_stream_that_spark_would_read_from_its_beginning_again_does_not_go_on(
+    host: Host, spark: SparkSession, files: Path, tmp_path: Path
+) -> None:
+    storage = StorageSettings(location=str(tmp_path / "storage"))
+    source = seep.from_spark(stream_of(spark, files), trigger=BY_FILE)
+    with start(host, passing(source), storage=storage) as run:
+        assert run.wait(120)
+    with (
+        start(host, passing(source), storage=storage) as run,
+        pytest.raises(seep.UserError, match=r"'numbers': the run goes on .* restore='none'"),
+    ):
+        run.wait(120)
+    with start(host, passing(source), storage=storage, restore="none") as run:
+        assert run.wait(120)
+        assert numbers_in(run) == list(range(FILES * ROWS))

@@ -271,6 +271,7 @@ class StreamingFeed(Feed):
                 self._query.result().stop()
 
     def _feed(self) -> None:
+        self._check_goes_on()
         writer = self._definition.df.writeStream.foreachBatch(self._on_batch)
         if self._settings.checkpoint is not None:
             writer = writer.option("checkpointLocation", self._settings.checkpoint)
@@ -287,6 +288,15 @@ class StreamingFeed(Feed):
                 raise
         if self._reason is not None:
             raise self._reason
+
+    def _check_goes_on(self) -> None:
+        """Without a checkpoint of its own Spark begins anew, whatever the run goes on from."""
+        if self._settings.checkpoint is None and self._ledger.last is not None:
+            raise UserError(
+                f"source {self._ledger.source!r}: the run goes on from batches that an earlier one had from Spark, and "
+                "Spark, without checkpoint=, would read the stream from its beginning again. Give from_spark a "
+                "checkpoint=, from the first run on; or begin from nothing, with restore='none'"
+            )
 
     def _on_batch(self, df: DataFrame, id: int) -> None:
         """What Spark calls for a batch, on a thread of its own; what it raises ends the streaming query.

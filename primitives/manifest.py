@@ -323,8 +323,15 @@ class Manifest(Stored):
 
     def renamed(self, aliases: Mapping[str, Sequence[str]]) -> Manifest:
         """The same for a query in which operators have other names now, and declare what they were called."""
-        components = renamed("operator", self.components, aliases)
-        return self.model_copy(update={"components": components})
+        update = {
+            "components": renamed("operator", self.components, aliases),
+            "sources": renamed("source", self.sources, aliases),
+            "watermarks": renamed("source", self.watermarks, aliases),
+        }
+        known = self.notes.get("sources")
+        if isinstance(known, dict):
+            update["notes"] = {**self.notes, "sources": renamed("source", known, aliases)}
+        return self.model_copy(update=update)
 
     def check_operators(self, stateful: Iterable[str], *, allow_dropped: bool = False) -> frozenset[str]:
         """Which of the operators begin empty, as nothing is stored for them; UserError if state of others is lost."""

@@ -11,6 +11,7 @@ import pytest
 import seep
 from primitives.errors import UserError
 from primitives.evolution import Evolution, check_containers
+from primitives.manifest import Component, Manifest
 from primitives.renaming import check_aliases, renamed
 from primitives.slots import SlotSet
 from primitives.state.frame import Frame
@@ -43,6 +44,26 @@ def test_an_alias_that_is_in_use_or_of_two_is_refused() -> None:
     with pytest.raises(UserError, match="operator 'a' and 'b' both have the alias 'c'; leave it out of one"):
         check_aliases("operator", {"a": ["c"], "b": ["c"]}, ["a", "b"])
     check_aliases("operator", {"a": ["c", "d"]}, ["a", "b"])
+
+
+def test_a_manifest_has_operators_and_all_that_it_knows_of_sources_by_the_names_of_now() -> None:
+    component = Component(epoch=7, parallelism=1, slot_bits=3)
+    manifest = Manifest(
+        query="q",
+        id=1,
+        epoch=7,
+        created=0.0,
+        sources={"numbers": {"0": [5]}, "others": {}},
+        watermarks={"numbers": 9},
+        components={"counter": component},
+        notes={"sources": {"numbers": "100 rows"}, "sinks": {}},
+    )
+    now = manifest.renamed({"totals": ["counter"], "integers": ["numbers"]})
+    assert now.components == {"totals": component}
+    assert now.sources == {"integers": {"0": [5]}, "others": {}}
+    assert now.watermarks == {"integers": 9}
+    assert now.notes == {"sources": {"integers": "100 rows"}, "sinks": {}}
+    assert manifest.sources.keys() == {"numbers", "others"}
 
 
 def test_chunks_of_a_container_that_was_renamed_fit_it() -> None:

@@ -73,8 +73,6 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 
-#: Seconds that a session has to come up with the task slots for all nodes: those of a cluster may be on their way.
-_LOCAL_WAIT, _CLUSTER_WAIT = 1.0, 30.0
 #: Migrations that were asked for from outside, of which can be asked how they get on.
 _ASKED = 100
 
@@ -620,7 +618,7 @@ class Run:
 def _check(host: Host, nodes: int) -> None:
     """Looks at a session before nodes are started in it; at the one that starts by default there is nothing to see."""
     if not (host.own and host.is_local) or capacity(host.context).slots < nodes:
-        raise_first(of_session(host.context, nodes, wait=_LOCAL_WAIT if host.is_local else _CLUSTER_WAIT))
+        raise_first(of_session(host.context, nodes))
 
 
 def _program(

@@ -31,6 +31,10 @@ NODE_MEMORY = 256 << 20
 SPILL_SPACE = 1 << 30
 
 
+#: Seconds for executors to come, or for task slots of this machine to be given back.
+_LOCAL_WAIT, _CLUSTER_WAIT = 1.0, 30.0
+
+
 class Verdict(enum.Enum):
     OK = "ok"
     WARN = "warn"  #: it will run, perhaps not as expected
@@ -54,13 +58,16 @@ def before_start(nodes: int, directory: str | None = None) -> Iterator[Check]:
     yield _look("disk", lambda: check_disk(directory or tempfile.gettempdir()))
 
 
-def of_session(context: SparkContext, nodes: int, *, wait: float = 10.0, settled: float = 0.0) -> Iterator[Check]:
+def of_session(
+    context: SparkContext, nodes: int, *, wait: float | None = None, settled: float = 0.0
+) -> Iterator[Check]:
     """What a session offers to so many nodes; waits up to `wait` seconds for executors that are still coming.
 
     With `settled`, until none has come for so many seconds: then all are counted, and not only as many as are needed.
     """
     conf = context.getConf()
-    settled = 0.0 if is_local(context) else settled
+    here = is_local(context)
+    wait, settled = (_LOCAL_WAIT if here else _CLUSTER_WAIT) if wait is None else wait, 0.0 if here else settled
     slots = partial(await_capacity, context, nodes, wait, settled)
     yield _look("task slots", lambda: check_slots(slots(), nodes, is_dynamic(conf)))
     yield _look("settings", lambda: check_settings(conf))

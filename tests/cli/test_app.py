@@ -42,7 +42,8 @@ def test_every_help_has_an_example(command: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flag", "words"), [("--chaos", [*Act, "counter[0]", "@5s"]), ("--restore", ["latest", "storage", "parallelism"])]
+    ("flag", "words"),
+    [("--chaos", [*Act, "counter[0]", "@5s"]), ("--restore", ["auto", "none", "latest", "number", "storage"])],
 )
 def test_a_flag_that_has_a_language_of_its_own_explains_it(flag: str, words: list[str]) -> None:
     lines = runner.invoke(app, ["run", "--help"]).output.split("\n  --")

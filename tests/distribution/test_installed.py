@@ -145,7 +145,7 @@ def test_an_extra_brings_what_is_imported_of_it(environment: Environment, wheel:
 
 def test_the_tests_pass(environment: Environment, wheel: Path) -> None:
     tools = [pin for pin in locked() if pin.partition("==")[0] in ("pytest", "pytest-timeout", "hypothesis")]
-    environment.install(f"{wheel}[pandas]", *tools)
+    environment.install(f"{wheel}[disk,pandas]", *tools)
     # Warnings of old libraries, some of them where they are compiled first, are no errors of ours.
     chosen = ["-p", "no:cacheprovider", "-W", "default", "-k", f"not {' and not '.join(ONLY_NEWER)}"]
     files = FOR_LOWEST if environment.is_lowest else WITH_PANDAS

@@ -14,6 +14,11 @@ from pathlib import Path
 _PATIENCE = 240
 
 
+def _hear_ctrl_c() -> None:
+    """As in the foreground of a terminal; what is started in the background, as tests may be, ignores it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Command:
     """A running program, whose processes all carry a mark in their environment."""
 
@@ -27,6 +32,7 @@ class Command:
             text=True,
             env=os.environ | {name: value},
             start_new_session=True,
+            preexec_fn=_hear_ctrl_c,
         )
 
     def press_ctrl_c(self) -> None:

@@ -119,7 +119,8 @@ def test_what_is_damaged_has_files_of_every_kind(stored: Stored) -> None:
 
 def is_chained(manifest: Manifest) -> bool:
     """Whether it builds on checkpoints before it."""
-    return any(blob.epoch < manifest.epoch for blob in manifest.components["counter"].every_blob())
+    blobs = [blob for component in manifest.components.values() for blob in component.every_blob()]
+    return any(blob.epoch < manifest.epoch for blob in blobs)
 
 
 # --- restoring --------------------------------------------------------------------------------------------------------

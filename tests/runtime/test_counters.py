@@ -74,12 +74,17 @@ def test_counters_of_a_run_that_was_stopped_as_it_stood_are_not_said_to_be_exact
         assert not run.report()["summary"]["counters_exact"]
 
 
+def living_at_last(run: seep.Run) -> set[str]:
+    """The instances in the last sample of a run's report; none before there is a sample."""
+    return {name for sample in run.report()["series"][-1:] for name in sample["instances"]}
+
+
 def test_a_report_tells_of_the_instances_that_lived_at_each_time(host: Host) -> None:
     with start(host, windows(), rate=seep.Rate(RATE)) as run:
-        awaited(run, lambda: len(run.report()["series"][-1]["instances"]) == 5)
+        awaited(run, lambda: len(living_at_last(run)) == 5)
         run.scale("counter", 1)
         awaited(run, lambda: len(run.placement) == 3)
         living = {f"{name}#0" for name in run.placement}
-        awaited(run, lambda: set(run.report()["series"][-1]["instances"]) == living)
+        awaited(run, lambda: living_at_last(run) == living)
         run.finish()
         assert run.wait(120)

@@ -43,6 +43,14 @@ def test_queries_are_listed_and_checkpoints_of_one(stage: Stage) -> None:
     assert oldest.startswith("1   7      2027-01-15 08:00:01 UTC ")
 
 
+def test_checkpoints_that_a_run_went_back_behind_are_listed_as_abandoned(stage: Stage) -> None:
+    first = stage.catalogue.standing(1)
+    with stage.catalogue.enter("went back").begin([first.id]) as attempt:
+        attempt.commit(first.model_copy(update={"id": attempt.id, "abandoned": (2,)}).to_json())
+    assert ["abandoned" in line for line in state("ls", stage).output.splitlines()[1:]] == [False, True, False]
+    assert [each["abandoned"] for each in json.loads(state("ls", stage, "--json").output)] == [False, True, False]
+
+
 @pytest.mark.parametrize("place", ["nowhere", "elsewhere"])
 def test_a_place_that_is_not_there_or_has_other_things_is_no_empty_list(tmp_path: Path, place: str) -> None:
     (tmp_path / "elsewhere").mkdir()

@@ -1,6 +1,7 @@
 """A driver in a process of its own: `examples/kafka_pipeline.py` with a real broker, which is killed in the middle.
 
-So is an ingress node; and in the end the counts are read back from their topic. Prints a line of JSON.
+So is an ingress node; then the example is stopped, and started again; and in the end the counts are read back from
+their topic. Prints a line of JSON.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import re
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from runpy import run_path
@@ -19,6 +21,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from seep import Run
 from tests.kafka.broker import Broker
 from tests.kafka.packages import JARS, NotThere, packages
 from tests.runtime.counting import recovered, wait_until
@@ -73,32 +76,49 @@ def counted(spark: SparkSession, servers: str) -> list[tuple[tuple[str, datetime
     return [((row["user"], row["minute"]), row["n"]) for row in rows]
 
 
-def story(spark: SparkSession, broker: Broker, home: Path) -> dict[str, Any]:
-    produce(spark, broker.servers, range(HALF))
+@contextmanager
+def example(spark: SparkSession, broker: Broker, home: Path) -> Iterator[Run]:
+    """The example as its own command runs it, until the block ends."""
     query = EXAMPLE["counting"](EXAMPLE["clicks"](spark, broker.servers, "clicks"), home)
     with EXAMPLE["start"](query, spark, home) as run:
         writing = EXAMPLE["write"](run.to_spark(), broker.servers, "counts", home)
+        yield run
+        if run.finished:
+            writing.processAllAvailable()
+        writing.stop()
+
+
+def story(spark: SparkSession, broker: Broker, home: Path) -> dict[str, Any]:
+    """The second start of the same command goes on where the first one was stopped."""
+    produce(spark, broker.servers, range(HALF))
+    with example(spark, broker, home) as run:
         wait_until(lambda: run.rows_read >= HALF // 2)
         broker.kill()
         run.kill("clicks")
         recovered(run)
+        lost, late = len(run.events.of("node lost")), late_in(run)
         broker.start()
-        produce(spark, broker.servers, range(HALF, 2 * HALF))
+    produce(spark, broker.servers, range(HALF, 2 * HALF))
+    with example(spark, broker, home) as run:
+        goes_on = run.goes_on
         wait_until(lambda: run.rows_read >= 2 * HALF)
         run.finish()
         run.wait(120)
-        writing.processAllAvailable()
-        writing.stop()
-        lost, read = len(run.events.of("node lost")), run.rows_read
-        late = run.report()["summary"]["counters"].get("late", 0)
+        read = run.rows_read
+        late += late_in(run)
     found = counted(spark, broker.servers)
     return {
         "lost": lost,
+        "goes on": goes_on,
         "read": read,
         "late": late,
         "equal": dict(found) == expected(read),
         "alike": len(set(found)) == len(dict(found)),
     }
+
+
+def late_in(run: Run) -> int:
+    return int(run.report()["summary"]["counters"].get("late", 0))
 
 
 def main() -> None:

@@ -169,7 +169,7 @@ def refused(spark: SparkSession, home: Path) -> bool:
         with seep.launch(query, spark, **OPTIONS | {"nodes": 1, "spare": 0}, storage=other) as run:
             run.wait(120)
     except seep.UserError as reason:
-        return "restore='latest'" in str(reason)
+        return "restore='auto'" in str(reason)
     return False
 
 

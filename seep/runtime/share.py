@@ -27,8 +27,7 @@ class CpuShare:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.cores = cores
-        #: CPU seconds beyond the share that may be used once, as burstable VMs have them; and those that were
-        self._credit, self._given = credit, 0.0
+        self._credit = credit  #: CPU seconds at the start that are not paid for, as burstable VMs have them
         self._clock, self._used, self._sleep = clock, used, sleep
         self._lock = threading.Lock()
         #: CPU seconds that may be used at once; below 0, that are owed
@@ -41,22 +40,20 @@ class CpuShare:
             self._sleep(min(max(owed / self.cores, _SHORTEST), _LONGEST))
 
     def paid(self) -> float:
-        """CPU seconds of the share that the process has used: without what it still owes, and what it had on credit.
+        """CPU seconds that the process has used and paid for: without what it still owes.
 
-        Grows by `cores` a second at most, so it tells how busy a VM is even while a long piece of work is paid for,
-        and while saved credit is used up.
+        Grows by `cores` a second at most, so it tells how busy a VM is even while a long piece of work is paid for.
         """
-        owed = max(0.0, self._owed())
-        return self._used() - owed - self._given
+        return self._used() - max(0.0, self._owed())
 
     def _owed(self) -> float:
         with self._lock:
             now, used = self._clock(), self._used()
             earned, spent = (now - self._at) * self.cores, used - self._before
-            balance = min(self._balance + earned - spent, _SAVED * self.cores)
-            given = min(self._credit, max(0.0, -balance))
-            self._credit, self._given = self._credit - given, self._given + given
-            self._balance, self._at, self._before = balance + given, now, used
+            given = min(self._credit, spent)
+            self._credit -= given
+            self._balance = min(self._balance + earned + given - spent, _SAVED * self.cores)
+            self._at, self._before = now, used
             return -self._balance
 
 

@@ -93,6 +93,18 @@ def test_credit_that_is_used_up_reads_as_all_of_the_share_and_not_as_many_times_
     assert used == [pytest.approx(1.0), pytest.approx(1.0), pytest.approx(0.5)]
 
 
+def test_credit_hides_no_bottleneck_whose_work_comes_in_bursts() -> None:
+    machine = Machine()
+    share = machine.share(0.1, credit=5.0)
+    before = node(machine.now, instance(cpu=machine.used), cpu=share.paid(), cores=share.cores)
+    for _ in range(10):  # half as much again as the share gives, but hardly any of it can be saved up between bursts
+        machine.work(0.03)
+        share.pace()
+        machine.sleep(0.17)
+    now = node(machine.now, instance(cpu=machine.used), cpu=share.paid(), cores=share.cores)
+    assert next(compared("n1", before, now)).utilisation == pytest.approx(1.0)
+
+
 @given(st.floats(0, 9), st.floats(0, 9), st.floats(0, 9), st.floats(0.05, 4.0))
 def test_utilisation_is_between_nothing_and_all(cpu: float, of_process: float, stolen: float, cores: float) -> None:
     before = node(0.0, instance(), cores=cores)

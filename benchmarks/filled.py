@@ -24,6 +24,7 @@ from seep.operators.definition import Input
 from seep.protocol.messages import MAX_WATERMARK
 from seep.protocol.view import Incarnation
 from seep.sinks.definition import SinkDefinition, SinkStore
+from seep.sources.position import rows_up_to
 
 EPOCH = 0.02
 #: Seconds until all state is there, or anything else that is waited for has happened.
@@ -205,7 +206,7 @@ class Filled:
 
     def rows(self) -> int:
         """That the source has read with keys at random."""
-        return pipelines.rows_of(self.run.positions("source"))
+        return rows_up_to(self.run.positions("source"))
 
 
 @contextmanager
@@ -216,6 +217,6 @@ def filled(spark: SparkContext, load: Load, **options: Any) -> Iterator[Filled]:
         given = {"epoch": EPOCH, "nodes": load.parallelism + 2, "spare": 0} | options
         with seep.launch(counts(load, notes), spark, **given) as run:
             found = Filled(run, notes)
-            found.until(lambda: pipelines.rows_of(run.positions("fill")) == load.keys, "the last key")
+            found.until(lambda: rows_up_to(run.positions("fill")) == load.keys, "the last key")
             found.caught_up()
             yield found

@@ -27,7 +27,7 @@ from nexmark.queries import QUERIES
 from nexmark.schema import KINDS
 from nexmark.source import Made
 from seep import sinks
-from seep.sources.position import Position
+from seep.sources.position import rows_up_to
 from seep.spark.session import open_session
 
 #: Millions of events a second that are wanted of two cores.
@@ -95,7 +95,7 @@ def saturated(name: str, spark: SparkContext, seconds: float) -> dict[str, float
 
 
 def _rows(run: seep.Run, source: str) -> int:
-    return sum(Position(*position).rows for position in run.positions(source).values())
+    return rows_up_to(run.positions(source))
 
 
 def main(arguments: list[str] | None = None) -> int:

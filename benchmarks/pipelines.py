@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -12,7 +10,7 @@ import seep
 from benchmarks.keys import KEYS, Columns, Numbers
 from benchmarks.notes import Noting
 from primitives.graph import InstanceId
-from seep.sources.position import Position
+from seep.sources.position import rows_up_to
 
 #: Seconds that a run may take to finish what it has read.
 _PATIENCE = 120.0
@@ -46,17 +44,12 @@ def _folded(batch: pa.RecordBatch) -> dict[str, pa.Array | Numbers]:
 
 def rows_read(run: seep.Run) -> int:
     """By what the source log says."""
-    return rows_of(run.positions("source"))
+    return rows_up_to(run.positions("source"))
 
 
 def rows_committed(run: seep.Run) -> int:
     """Rows that were read in epochs that the sink has committed."""
-    return rows_of(run.manager_process.ask(lambda manager: manager.log.after(_SOURCE, manager.safe.of(_SINK))[0]))
-
-
-def rows_of(positions: Mapping[int, Any]) -> int:
-    """Rows up to these positions of a source."""
-    return sum(Position(*position).rows for position in positions.values())
+    return rows_up_to(run.manager_process.ask(lambda manager: manager.log.after(_SOURCE, manager.safe.of(_SINK))[0]))
 
 
 def watch(run: seep.Run, seconds: float) -> None:

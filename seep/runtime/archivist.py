@@ -20,7 +20,7 @@ from seep.protocol.manager import Manager
 from seep.query.program import Resume
 from seep.runtime.driver import ManagerProcess
 from seep.runtime.requests import Requests
-from seep.sources.position import Position
+from seep.sources.position import Position, rows_up_to
 from seep.storage.attempt import Attempt, Fenced, Writer
 from seep.storage.catalogue import Catalogue
 from seep.storage.location import store_of
@@ -217,7 +217,8 @@ class Archivist:
     def _has_read(self) -> bool:
         before = self._resume.beginning.positions if self._resume else {}
         return any(
-            _rows(dict(read)) > _rows(before.get(source, {})) for source, read in self._process.positions.items()
+            rows_up_to(dict(read)) > rows_up_to(before.get(source, {}))
+            for source, read in self._process.positions.items()
         )
 
     def _ends(self) -> bool:
@@ -395,11 +396,6 @@ def _given_up(found: Manifest | None, complete: Sequence[Manifest]) -> tuple[int
     """Which checkpoints a run leaves behind that begins with this one: all later ones, and what that has left."""
     there = [each.id for each in complete]
     return tuple(sorted(id for id in there if found is None or id > found.id or id in found.abandoned))
-
-
-def _rows(positions: Mapping[int, Any]) -> int:
-    """Rows that were read up to some positions."""
-    return sum(Position(*position).rows for position in positions.values())
 
 
 def _has_ended(positions: Mapping[int, Any]) -> bool:

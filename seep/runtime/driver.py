@@ -183,7 +183,7 @@ class ManagerProcess:
 
     def conclude(self, detail: str) -> None:
         """All that there was to read is processed, committed, and stored if there is a storage."""
-        self.ask(lambda _: self._conclude(detail))
+        self.ask(lambda _: self._conclude("finished", detail))
 
     def conclude_unchanged(self) -> None:
         """There is nothing new to read, and what there was is out already: nothing is put out again."""
@@ -196,7 +196,7 @@ class ManagerProcess:
 
     def halt(self) -> None:
         """Ends the run as it stands."""
-        self.ask(lambda _: self._halt())
+        self.ask(lambda _: self._conclude("halted", "as somebody asked for"))
 
     def fail(self, failure: SeepError) -> None:
         """The run cannot go on."""
@@ -486,14 +486,9 @@ class ManagerProcess:
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
-    def _conclude(self, detail: str) -> None:
+    def _conclude(self, kind: str, detail: str) -> None:
         if not self._is_ending and not self.ended.is_set():
-            self.events.add("finished", detail=detail)
-            self._await_last_words()
-
-    def _halt(self) -> None:
-        if not self._is_ending and not self.ended.is_set():
-            self.events.add("halted", detail="as somebody asked for")
+            self.events.add(kind, detail=detail)
             self._await_last_words()
 
     def _await_last_words(self) -> None:
@@ -540,7 +535,7 @@ class ManagerProcess:
                     self._chronicle.tell(effect, self.manager.placement)
                 case Finished(epoch):
                     if not self.manager.settings.last_cut:  # else whoever stores it says when that is done
-                        self._conclude(f"at epoch {epoch}")
+                        self._conclude("finished", f"at epoch {epoch}")
                 case CutComplete(cut):
                     self.on_cut(cut, effect)
                 case CutAbandoned(cut, why):

@@ -54,7 +54,7 @@ from seep.runtime.ring import Ring
 from seep.runtime.scaling import check_scaling
 from seep.runtime.security import Security
 from seep.runtime.showing import Showing
-from seep.sources.position import Position
+from seep.sources.position import rows_up_to
 from seep.sources.rate import Rate
 from seep.spark.capacity import capacity
 from seep.spark.inlet.feeds import Feeds, check_feeds, session_of
@@ -332,7 +332,7 @@ class Run:
     @property
     def rows_read(self) -> int:
         """Rows that the sources have read, each counted once whatever failed: from the positions in the source log."""
-        return sum(Position(*p).rows for source in self.program.sources for p in self.positions(source).values())
+        return sum(rows_up_to(self.positions(source)) for source in self.program.sources)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until the run is over and raises what it failed of; False if that takes longer than `timeout`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from seep.protocol.messages import MAX_WATERMARK
@@ -26,6 +26,11 @@ class Position(NamedTuple):
     def passed(self) -> int:
         """Rows that are done with, read or not: the number of the next row."""
         return self.rows + self.shed
+
+
+def rows_up_to(positions: Mapping[int, Any]) -> int:
+    """Rows that were read of a source up to its positions, by partition, as the source log has them."""
+    return sum(Position(*position).rows for position in positions.values())
 
 
 def watermark_of(positions: Iterable[Position], lag: int) -> int:

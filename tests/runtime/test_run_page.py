@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/run.md").read_text()
 
 #: Functions that hand a kind of event on, and which of their arguments it is.
-HANDS_ON = {"_close": 1, "_signal": 0, "_note": 0, "_tell": 1, "_end": 1}
+HANDS_ON = {"_close": 1, "_signal": 0, "_note": 0, "_tell": 1, "_end": 1, "_conclude": 0}
 #: Tables of kinds.
 TABLES = {"_KINDS", "_WITHOUT_A_MOVE"}
 

@@ -1,0 +1,1 @@
+"""Control: the steward, which decides what changes while a query runs. Pure: no threads, no clock, no sockets."""

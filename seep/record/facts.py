@@ -1,0 +1,162 @@
+"""Facts: what is known of a run at one moment, as one immutable value. The steward decides by it, and by nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from policies.observation import Change, Observation
+from primitives.graph import InstanceId, Kind, QueryGraph
+from primitives.slots import SlotSet
+from primitives.topology import Assignment, Topology
+from seep.protocol.core import Phase
+from seep.protocol.manager import Manager
+from seep.protocol.view import Seat
+
+
+class OpenPlan(NamedTuple):
+    """A plan that is not complete."""
+
+    operator: str
+    first: int | None  #: the epoch at which it is effective; None while a split is prepared
+    slots: SlotSet
+
+
+class Handover(NamedTuple):
+    """What came to the instances of an operator by handover at an epoch, as far as they have reported."""
+
+    nbytes: int = 0  #: handed over between two epochs
+    nbytes_ahead: int = 0  #: of backups, fetched ahead
+    held_back: int = 0  #: rows that waited for it
+
+
+class Latencies(Protocol):
+    """The latencies of committed epochs, as far back as they are kept."""
+
+    def percentiles_since(self, at: float) -> Mapping[str, float]:
+        """p50, p95, p99 and max of those heard of since a time of the run; empty if there is none."""
+        ...
+
+
+class NoLatencies:
+    """Of a run that measures none."""
+
+    def percentiles_since(self, at: float) -> Mapping[str, float]:  # noqa: ARG002
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class QueryFacts:
+    """The manager's side: who owns what, what lives where, which plans are open."""
+
+    topology: Topology
+    phase: Phase
+    ending: bool  #: the input is to end, or has
+    ticked: int
+    committed: int
+    lead: int  #: epochs between the announcement of a plan and its effect
+    window: int  #: epochs that may be open
+    placement: Mapping[InstanceId, Seat]
+    nodes: frozenset[str]  #: that are live
+    leaving: frozenset[str]  #: live nodes that get nothing new
+    used: frozenset[str]  #: live nodes that host an instance, or keep the only copy of a backup
+    vms: Mapping[str, str]  #: of nodes, where that is known
+    fresh: Mapping[str, int]  #: by operator: from this number on, no instance ever had one
+    moves: Mapping[int, OpenPlan]
+    splits: Mapping[int, OpenPlan]
+    safe: Mapping[InstanceId, int]  #: epochs up to which those that are placed are backed up, or have committed
+    unkept: frozenset[str]  #: operators whose state nobody backs up
+    not_on_nodes: frozenset[str]  #: operators whose backups no node keeps, nor will
+    groups: Mapping[InstanceId, tuple[str, ...]]  #: who is to keep backups, where that was said
+
+    @property
+    def graph(self) -> QueryGraph:
+        return self.topology.graph
+
+    def latest(self, operator: str) -> Assignment:
+        """Who will own what, when all plans that are announced have taken effect."""
+        return self.topology.history[operator][-1].assignment
+
+    def instances(self, operator: str) -> int:
+        """How many of them will own slots then."""
+        return len(self.latest(operator).parts)
+
+    def soonest(self, operator: str) -> int:
+        """The epoch at which a move of the operator can be effective if it is announced now."""
+        return max(self.ticked + 1 + self.lead, self.topology.history[operator][-1].first + 1)
+
+    def was_born(self, instance: InstanceId) -> bool:
+        """Whether there ever was such an instance."""
+        return instance in self.placement or instance.index < self.fresh[instance.operator]
+
+    def hosted_by(self, node: str) -> list[InstanceId]:
+        return [instance for instance, seat in self.placement.items() if seat.node == node]
+
+    def of_kind(self, kind: Kind) -> list[InstanceId]:
+        """The instances of operators of a kind that are placed."""
+        return [instance for instance in self.placement if self.graph.kind(instance.operator) is kind]
+
+    @property
+    def kept(self) -> list[InstanceId]:
+        """Live instances whose state is backed up."""
+        return [
+            instance
+            for instance in self.of_kind(Kind.STATEFUL)
+            if instance.operator not in self.unkept and self.placement[instance].node in self.nodes
+        ]
+
+
+def query_facts(manager: Manager) -> QueryFacts:
+    """What a manager knows now."""
+    placement = dict(manager.placement)
+    sinks = [i for i in placement if manager.graph.kind(i.operator) is Kind.SINK]
+    operators = manager.graph.order
+    return QueryFacts(
+        topology=manager.topology,
+        phase=manager.phase,
+        ending=manager.ending,
+        ticked=manager.ticked,
+        committed=min((manager.safe.of(sink) for sink in sinks), default=0),
+        lead=manager.settings.lead,
+        window=manager.settings.window,
+        placement=placement,
+        nodes=frozenset(manager.nodes),
+        leaving=frozenset(manager.roster.leaving),
+        used=frozenset(manager.used_nodes()),
+        vms=dict(manager.roster.vms),
+        fresh={operator: manager.fresh_index(operator) for operator in operators} if placement else {},
+        moves={plan: OpenPlan(move.operator, move.first, move.slots) for plan, move in manager.moves.items()},
+        splits={
+            plan: OpenPlan(split.origin.operator, None, SlotSet.empty()) for plan, split in manager.splits.items()
+        },
+        safe={instance: manager.safe.of(instance) for instance in placement},
+        unkept=manager.settings.unkept,
+        not_on_nodes=frozenset(
+            o for o in manager.graph.of_kind(Kind.STATEFUL) if placement and not manager.has_backups_on_nodes(o)
+        ),
+        groups=manager.replication.groups,
+    )
+
+
+class Answer(NamedTuple):
+    """What came of a command that asked for something; an exception if it went wrong."""
+
+    number: int  #: of the command
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A run at one moment. Times are seconds since the query began to run."""
+
+    at: float
+    query: QueryFacts
+    free: tuple[str, ...] = ()  #: warm nodes that new instances may take
+    answers: tuple[Answer, ...] = ()  #: to earlier commands, since the last facts
+    observation: Observation | None = None  #: of the last report interval that is over
+    recoveries: tuple[Change, ...] = ()  #: the newest that are over, and all that are not
+    reported: Mapping[InstanceId, int] = field(default_factory=dict)  #: the last epoch that each has told of
+    state_bytes: Mapping[InstanceId, int] = field(default_factory=dict)
+    handed: Mapping[tuple[str, int], Handover] = field(default_factory=dict)  #: by operator and epoch
+    latencies: Latencies = field(default_factory=NoLatencies)

@@ -1,1 +1,1 @@
-"""The record of a run: what it knows about itself, in one place, typed and bounded."""
+"""The record of a run: what a run knows about itself, typed and bounded, and without threads or a clock of its own."""

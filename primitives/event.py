@@ -1,0 +1,210 @@
+"""Events: what has happened, one class for each kind, with typed fields and one line of words.
+
+A class of events is made with the decorator `event`, which registers it under its kind. What all events can be asked
+for (`operator`, `instance`, `node`, `detail`, `seconds`, `parts`, `numbers`) is a field of the class, or follows from
+its fields.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Set
+from dataclasses import dataclass, field, fields, replace
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, ClassVar, TypeVar, dataclass_transform
+
+from primitives.graph import InstanceId
+
+E = TypeVar("E", bound="Event")
+
+#: What every event can be asked for beside its time, in the order of its JSON.
+COMMON = ("operator", "instance", "node", "detail", "seconds", "parts", "numbers")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that has happened: one line of the log, one entry of the report."""
+
+    kind: ClassVar[str]  #: in words, as in the log
+
+    at: float = 0.0  #: seconds since the query began, before that negative; the log sets it unless it is given
+
+    @property
+    def operator(self) -> str | None:
+        """The operator that it is about."""
+        return None
+
+    @property
+    def instance(self) -> str | None:
+        """The instance that it is about, written `counter[2]`."""
+        return None
+
+    @property
+    def node(self) -> str | None:
+        """The node that it is about."""
+        return None
+
+    @property
+    def detail(self) -> str:
+        """What else there is to say, in words."""
+        return ""
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took, where that is known."""
+        return None
+
+    @property
+    def parts(self) -> Mapping[str, float]:
+        """Parts of these seconds, by name."""
+        return MappingProxyType({})
+
+    @property
+    def numbers(self) -> Mapping[str, float]:
+        """Other figures, by name."""
+        return MappingProxyType({})
+
+    def text(self) -> str:
+        """One line, without its time."""
+        subject = self.instance or self.operator
+        where = f"on {self.node}" if self.node and subject else self.node
+        took = f"in {self.seconds:.3f} s" if self.seconds is not None else ""
+        parts = ", ".join(f"{name} {seconds:.3f}" for name, seconds in self.parts.items())
+        words = (self.kind, subject, where, took, f"({parts})" if parts else "", self.detail)
+        return " ".join(word for word in words if word)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def to_json(self) -> dict[str, Any]:
+        """What every event can be asked for, without what is empty; then fields of its own that are not among it."""
+        common = {"kind": self.kind, "at": self.at} | {name: plain(getattr(self, name)) for name in COMMON}
+        told = {*common, *self.parts, *self.numbers, "subject"}
+        own = {each.name: plain(getattr(self, each.name)) for each in fields(self) if each.name not in told}
+        own = {name: value for name, value in own.items() if value != self.detail}
+        return {name: value for name, value in (common | own).items() if value not in (None, "", {}, [])}
+
+    def dated(self: E, at: float) -> E:
+        """The same event at another time."""
+        return replace(self, at=at)
+
+
+_KINDS: dict[str, type[Event]] = {}
+
+
+def event_kinds() -> Mapping[str, type[Event]]:
+    """All classes of events that were imported so far, by kind."""
+    return MappingProxyType(_KINDS)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+def event(kind: str) -> Callable[[type[E]], type[E]]:
+    """Makes a class one of events of a kind, which no other class has.
+
+    >>> @event("tea served")
+    ... class TeaServed(Event):
+    ...     '''Somebody has served tea.'''
+    ...
+    ...     cups: int
+    ...
+    ...     @property
+    ...     def detail(self) -> str:
+    ...         return f"{self.cups} cups"
+    >>> TeaServed(cups=2, at=1.5).text()
+    'tea served 2 cups'
+    >>> TeaServed(cups=2, at=1.5).to_json()
+    {'kind': 'tea served', 'at': 1.5, 'detail': '2 cups', 'cups': 2}
+    >>> event_kinds()["tea served"] is TeaServed
+    True
+    """
+
+    def register(cls: type[E]) -> type[E]:
+        made = event_base(cls)
+        made.kind = kind
+        assert kind not in _KINDS or _KINDS[kind].__qualname__ == cls.__qualname__, f"two classes for {kind!r}"
+        _KINDS[kind] = made
+        return made
+
+    return register
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+def event_base(cls: type[E]) -> type[E]:
+    """Makes a class one of events that have fields in common; it has no kind of its own."""
+    for name in inspect.get_annotations(cls):
+        if name not in cls.__dict__:
+            setattr(cls, name, field())  # else the property that it takes the place of would be its default
+    return dataclass(frozen=True, slots=True, kw_only=True)(cls)
+
+
+@event_base
+class OperatorEvent(Event):
+    """Something about an operator, and why."""
+
+    operator: str
+    why: str = ""
+
+    @property
+    def detail(self) -> str:
+        return self.why
+
+
+@event_base
+class InstanceEvent(Event):
+    """Something about an instance."""
+
+    subject: InstanceId
+
+    @property
+    def operator(self) -> str:
+        return self.subject.operator
+
+    @property
+    def instance(self) -> str:
+        return str(self.subject)
+
+
+@event_base
+class NodeEvent(Event):
+    """Something about a node, and why."""
+
+    node: str
+    why: str = ""
+
+    @property
+    def detail(self) -> str:
+        return self.why
+
+
+@event_base
+class RunEvent(Event):
+    """Something about the run as a whole, and why."""
+
+    why: str = ""
+
+    @property
+    def detail(self) -> str:
+        return self.why
+
+
+def plain(value: Any) -> Any:
+    """A field's value as JSON has it.
+
+    >>> plain({InstanceId("counter", 0): ("n1", "n2")})
+    {'counter[0]': ['n1', 'n2']}
+    """
+    match value:
+        case InstanceId():
+            return str(value)
+        case Enum():
+            return value.value
+        case Mapping():
+            return {str(plain(name)): plain(each) for name, each in value.items()}
+        case tuple() | list() | Set():
+            return list(_plain_items(value))
+    return value
+
+
+def _plain_items(values: Any) -> Iterator[Any]:
+    return (plain(value) for value in values)

@@ -51,7 +51,7 @@ class LeaveNode(NamedTuple):
 class WantNodes(NamedTuple):
     """So many free nodes are needed now, beyond the reserve."""
 
-    count: int
+    nodes: int
 
 
 class CountSlots(NamedTuple):
@@ -79,7 +79,7 @@ class Consult(NamedTuple):
     work: Callable[[], Any]
 
 
-class MigrationOver(NamedTuple):
+class MigrationEnded(NamedTuple):
     """Whoever waits for a migration need not wait any more."""
 
     number: int
@@ -101,6 +101,6 @@ Command = (
     | CountSlots
     | EndWindow
     | Consult
-    | MigrationOver
+    | MigrationEnded
     | Tell
 )

@@ -1,4 +1,4 @@
-"""Facts: what is known of a run at one moment, as one immutable value. The steward decides by it, and by nothing else."""
+"""Facts: what is known of a run at one moment, as one immutable value: all that the steward decides by."""
 
 from __future__ import annotations
 
@@ -127,9 +127,7 @@ def query_facts(manager: Manager) -> QueryFacts:
         vms=dict(manager.roster.vms),
         fresh={operator: manager.fresh_index(operator) for operator in operators} if placement else {},
         moves={plan: OpenPlan(move.operator, move.first, move.slots) for plan, move in manager.moves.items()},
-        splits={
-            plan: OpenPlan(split.origin.operator, None, SlotSet.empty()) for plan, split in manager.splits.items()
-        },
+        splits={plan: OpenPlan(split.origin.operator, None, SlotSet.empty()) for plan, split in manager.splits.items()},
         safe={instance: manager.safe.of(instance) for instance in placement},
         unkept=manager.settings.unkept,
         not_on_nodes=frozenset(

@@ -24,7 +24,7 @@ from seep.runtime.failures import place_of
 from seep.runtime.migrations import Migrations
 from seep.runtime.observer import Observer
 from seep.runtime.replicas import Replicas
-from seep.runtime.ring import Ring
+from seep.record.ring import Ring
 from seep.runtime.scaling import Scalings, at_once_unless_said
 from seep.runtime.waiting import Room, WarmNodes
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from operator import itemgetter
 from typing import Any
 
-from seep.runtime.ring import Ring
+from seep.record.ring import Ring
 
 #: Events of one kind that are kept.
 _MOST = 1000

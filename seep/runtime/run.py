@@ -50,7 +50,7 @@ from seep.runtime.replicas import check_backup
 from seep.runtime.report import Recorder, make_report
 from seep.runtime.requests import answer_of
 from seep.runtime.resume import catalogue_of, check_resume, resume_of
-from seep.runtime.ring import Ring
+from seep.record.ring import Ring
 from seep.runtime.scaling import check_scaling
 from seep.runtime.security import Security
 from seep.runtime.showing import Showing

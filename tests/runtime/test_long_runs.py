@@ -21,7 +21,7 @@ from seep.runtime.driver import ManagerProcess
 from seep.runtime.events import Events, Happening
 from seep.runtime.fading_series import FadingSeries
 from seep.runtime.options import RunOptions
-from seep.runtime.ring import Ring
+from seep.record.ring import Ring
 from seep.runtime.security import Security
 from seep.spark.process import Process
 from tests.runtime.counting import counting

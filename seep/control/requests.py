@@ -13,73 +13,59 @@ from policies.migration.settings import MigrationSettings, Strategy
 from policies.move_stream import move_stream
 from primitives.durations import seconds
 from primitives.errors import UserError
+from primitives.graph import QueryGraph
 from primitives.settings import checked
-from seep.query.program import Program
-from seep.runtime.courses import ByTheClock, StepByStep
-from seep.runtime.driver import ManagerProcess
-from seep.runtime.goals import Target, goal_of, handed_over
-from seep.runtime.migration import Migration
-from seep.runtime.migration_handle import MigrationHandle
-from seep.runtime.migrations import Migrations
+from seep.control.migration import Migration
+from seep.control.pacing import ByTheClock, StepByStep
+from seep.control.targets import Target, goal_of, handed_over
 
 _INSTANCE = re.compile(r"(?P<operator>[^\[\]]+)(\[(?P<index>\d+)\])?")
 
 
 class MigrationRequests:
-    """Between whoever asks and the migrations of a run. For any thread."""
+    """Makes migrations of what people ask for, by the settings of a run."""
 
-    def __init__(
-        self, process: ManagerProcess, migrations: Migrations, program: Program, settings: MigrationSettings
-    ) -> None:
-        self._process, self._migrations, self._program, self._settings = process, migrations, program, settings
+    def __init__(self, graph: QueryGraph, settings: MigrationSettings) -> None:
+        self._graph, self._settings = graph, settings
 
     def migrate(
         self,
+        now: float,
         targets: Mapping[str, Target],
         chosen: Mapping[str, object],
         at: float | str | None = None,
         epoch: int | None = None,
-    ) -> MigrationHandle:
+    ) -> list[Migration]:
         """Several operators begin together. `chosen` are the settings that go before those of the run, None apart."""
         if not targets:
             raise UserError("there is nothing to migrate; give an operator and its target")
         settings = self._with(chosen)
-        course = StepByStep(settings, None if at is None else seconds(at), epoch)
-        return self._open([self._towards(operator, target, course) for operator, target in targets.items()])
+        pace = StepByStep(settings, None if at is None else seconds(at), epoch)
+        return [
+            Migration(operator, pace, now, goal=goal_of(operator, target, self._slot_bits(operator)), settings=settings)
+            for operator, target in targets.items()
+        ]
 
-    def follow(self, operator: str, rows: Any) -> MigrationHandle:
+    def follow(self, now: float, operator: str, rows: Any) -> list[Migration]:
         """Moves that are told by rows, each at its moment."""
         stream = move_stream(_rows(rows), self._slot_bits(operator), f"the moves of {operator}")
-        why = f"{len(stream)} moments"
-        migration = Migration(operator, ByTheClock(stream), self._process.events.now, steps=stream.steps, why=why)
-        return self._open([migration])
+        return [Migration(operator, ByTheClock(stream), now, steps=stream.steps, why=f"{len(stream)} moments")]
 
-    def hand_over(self, instance: str) -> MigrationHandle:
+    def hand_over(self, now: float, instance: str) -> list[Migration]:
         """All slots of an instance, or of an operator's first, go to a new instance at once."""
         read = _INSTANCE.fullmatch(instance)
         if read is None:
             raise UserError(f"{instance!r} is neither an operator nor an instance; write it as counter or counter[0]")
         operator, index = read["operator"], read["index"]
         goal = handed_over(operator, None if index is None else int(index))
-        return self.migrate({operator: goal}, {"strategy": Strategy.ALL_AT_ONCE})
-
-    def _towards(self, operator: str, target: Target, course: StepByStep) -> Migration:
-        goal = goal_of(operator, target, self._slot_bits(operator))
-        self._process.ask(goal)  # UserError now, rather than when it begins
-        return Migration(operator, course, self._process.events.now, goal=goal, settings=course.settings)
+        return self.migrate(now, {operator: goal}, {"strategy": Strategy.ALL_AT_ONCE})
 
     def _with(self, chosen: Mapping[str, object]) -> MigrationSettings:
         given = {name: value for name, value in chosen.items() if value is not None}
         return checked(MigrationSettings, self._settings.model_dump() | given, "migrate")
 
-    def _open(self, migrations: Sequence[Migration]) -> MigrationHandle:
-        if self._process.ended.is_set():
-            raise UserError("the run is over; nothing can be migrated any more")
-        self._migrations.open(*migrations)
-        return MigrationHandle(self._process, self._migrations, migrations)
-
     def _slot_bits(self, operator: str) -> int:
-        operators = self._program.graph.operators
+        operators = self._graph.operators
         if operator not in operators:
             raise UserError(f"there is no operator {operator!r}; there are {', '.join(operators)}")
         return operators[operator].slot_bits

@@ -1,4 +1,4 @@
-"""Courses: when each step of a migration is due."""
+"""Pacing: when each step of a migration is due."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Now(NamedTuple):
 
 
 class Before(Protocol):
-    """What a course needs to know of the step before."""
+    """What a pace needs to know of the step before."""
 
     @property
     def first(self) -> int:
@@ -45,7 +45,7 @@ class Before(Protocol):
         ...
 
 
-class Course(Protocol):
+class Pace(Protocol):
     """Decides when the next step is announced."""
 
     @property

@@ -1,4 +1,4 @@
-"""Goals: what a migration is to come to, as a question to the manager that is asked when it begins."""
+"""Targets: what a migration is to come to, worked out from the facts when it begins."""
 
 from __future__ import annotations
 
@@ -11,18 +11,13 @@ from primitives.errors import UserError
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
 from primitives.topology import Assignment
-from seep.protocol.manager import Manager
+from seep.record.facts import QueryFacts
 
 #: What each gaining instance gets, in the form that `Manager.move` takes.
 Parts = Mapping[int, SlotSet]
-Goal = Callable[[Manager], Parts]
+Goal = Callable[[QueryFacts], Parts]
 #: What people may give: an assignment, a number of instances, or slots by instance (`1`, or `counter[1]`).
 Target = Assignment | int | Mapping[int | str, SlotSet | Iterable[int]] | Goal
-
-
-def latest(manager: Manager, operator: str) -> Assignment:
-    """Who will own what, when all plans that are announced have taken effect."""
-    return manager.topology.history[operator][-1].assignment
 
 
 def goal_of(operator: str, target: Target, slot_bits: int) -> Goal:
@@ -46,18 +41,18 @@ def goal_of(operator: str, target: Target, slot_bits: int) -> Goal:
 
 def to_parallelism(operator: str, parallelism: int) -> Goal:
     """So many instances, and as few slots as will do."""
-    return lambda manager: rescaled(latest(manager, operator), parallelism, manager.fresh_index(operator))
+    return lambda facts: rescaled(facts.latest(operator), parallelism, facts.fresh[operator])
 
 
 def handed_over(operator: str, index: int | None) -> Goal:
     """All slots of an instance, of the first if none is named, go to a new one."""
 
-    def parts(manager: Manager) -> Parts:
-        assignment = latest(manager, operator)
+    def parts(facts: QueryFacts) -> Parts:
+        assignment = facts.latest(operator)
         origin = min(assignment.parts) if index is None else index
         if origin not in assignment.parts:
             raise UserError(f"{operator}[{origin}] owns no slots; those that do: {_names(operator, assignment)}")
-        return relocated(assignment, origin, manager.fresh_index(operator))
+        return relocated(assignment, origin, facts.fresh[operator])
 
     return parts
 
@@ -65,8 +60,8 @@ def handed_over(operator: str, index: int | None) -> Goal:
 def passed_on(operator: str) -> Goal:
     """Every slot goes to the next instance, so that all change their owner."""
 
-    def parts(manager: Manager) -> Parts:
-        owned = latest(manager, operator).parts
+    def parts(facts: QueryFacts) -> Parts:
+        owned = facts.latest(operator).parts
         if len(owned) < 2:
             raise UserError(f"{operator} has one instance, so none of its slots can change its owner; scale it out")
         givers = list(owned)
@@ -81,9 +76,9 @@ def away_from(operator: str, node: str, heirs: dict[int, int]) -> Goal:
     `heirs` says by which, so that it is the same one again if slots have come in the meantime.
     """
 
-    def parts(manager: Manager) -> Parts:
-        assignment, fresh = latest(manager, operator), count(manager.fresh_index(operator))
-        hosted = [i.index for i, seat in manager.placement.items() if i.operator == operator and seat.node == node]
+    def parts(facts: QueryFacts) -> Parts:
+        assignment, fresh = facts.latest(operator), count(facts.fresh[operator])
+        hosted = [i.index for i, seat in facts.placement.items() if i.operator == operator and seat.node == node]
         leaving = sorted(index for index in hosted if index in assignment.parts)
         heirs.update({index: next(fresh) for index in leaving if heirs.get(index) not in assignment.parts})
         return {heirs[index]: assignment.slots_of(index) for index in leaving}
@@ -98,13 +93,13 @@ def _to_assignment(operator: str, target: Assignment, slot_bits: int) -> Goal:
 
 
 def _to_parts(operator: str, parts: Parts) -> Goal:
-    def checked(manager: Manager) -> Parts:
-        owned = latest(manager, operator)
+    def checked(facts: QueryFacts) -> Parts:
+        owned = facts.latest(operator)
         for index in parts:
-            if index not in owned.parts and manager.roster.was_born(InstanceId(operator, index)):
+            if index not in owned.parts and facts.was_born(InstanceId(operator, index)):
                 raise UserError(
                     f"{operator}[{index}] has given up all its slots and gets no new ones; name one of "
-                    f"{_names(operator, owned)}, or a new one from {operator}[{manager.fresh_index(operator)}] on"
+                    f"{_names(operator, owned)}, or a new one from {operator}[{facts.fresh[operator]}] on"
                 )
         return {index: slots - owned.slots_of(index) for index, slots in parts.items()}
 

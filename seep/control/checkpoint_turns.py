@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from primitives.graph import InstanceId
 
@@ -10,11 +10,11 @@ from primitives.graph import InstanceId
 _EVERY = 0.05
 
 
-class CheckpointClock:
+class CheckpointTurns:
     """Spreads the checkpoints of all instances over the time between two of the same.
 
-    >>> clock, both = CheckpointClock(10.0), [InstanceId("sum", 0), InstanceId("sum", 1)]
-    >>> [[i.index for i in clock.due(now, lambda: both)] for now in (0.0, 5.0, 10.0, 12.0, 15.0)]
+    >>> turns, both = CheckpointTurns(10.0), [InstanceId("sum", 0), InstanceId("sum", 1)]
+    >>> [[i.index for i in turns.due(now, both)] for now in (0.0, 5.0, 10.0, 12.0, 15.0)]
     [[], [0], [1], [], [0]]
     """
 
@@ -23,12 +23,11 @@ class CheckpointClock:
         self._next: dict[InstanceId, float] = {}
         self._look = 0.0
 
-    def due(self, now: float, present: Callable[[], Collection[InstanceId]]) -> list[InstanceId]:
+    def due(self, now: float, instances: Collection[InstanceId]) -> list[InstanceId]:
         """Those of all present instances whose turn it is; it looks now and then only."""
         if now < self._look:
             return []
         self._look = now + min(_EVERY, self._interval / 10)
-        instances = present()
         self._next = {instance: at for instance, at in self._next.items() if instance in instances}
         for turn, instance in enumerate(sorted(instances), start=1):
             self._next.setdefault(instance, now + self._interval * turn / len(instances))

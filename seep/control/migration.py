@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Container, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -12,12 +11,12 @@ from policies.migration.settings import MigrationSettings
 from policies.migration.steps import Steps
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
-from seep.runtime.courses import Course, Now
-from seep.runtime.goals import Goal
-from seep.runtime.meter import Handed
+from seep.control.pacing import Now, Pace
+from seep.control.targets import Goal
+from seep.record.facts import Handover
 
 
-class State(StrEnum):
+class MigrationState(StrEnum):
     WAITING = "waiting"  #: for its time, for VMs, or for another migration of the operator
     MOVING = "moving"
     SETTLING = "settling"  #: all that is to move has moved; both sides take backups
@@ -29,11 +28,11 @@ class State(StrEnum):
 #: Of what a step had fetched ahead: if more is handed over again, to fetch it costs more than it saves.
 _MUCH, _LATELY = 1 / 3, 16
 
-OVER = frozenset({State.DONE, State.CANCELLED, State.REFUSED})
+OVER = frozenset({MigrationState.DONE, MigrationState.CANCELLED, MigrationState.REFUSED})
 
 
 @dataclass(slots=True)
-class Step:
+class MigrationStep:
     """A step that was announced."""
 
     slots: int
@@ -43,7 +42,7 @@ class Step:
     announced: float
     effective: float | None = None  #: when all sinks had committed that epoch
     complete: float | None = None  #: when both sides had a backup
-    handed: Handed = field(default_factory=lambda: Handed(0))
+    handed: Handover = field(default_factory=Handover)
 
     def to_json(self) -> dict[str, Any]:
         times = {"announced": self.announced, "effective": self.effective, "complete": self.complete}
@@ -56,7 +55,7 @@ class MigrationProgress:
 
     operator: str
     strategy: str
-    state: State
+    state: MigrationState
     steps: int
     steps_done: int  #: that have taken effect
     slots_moved: int
@@ -74,10 +73,10 @@ class MigrationProgress:
 
 @dataclass(slots=True, eq=False)
 class Migration:
-    """Opened on any thread; from its beginning on, for the manager's alone."""
+    """One operator's slots on their way; the steward carries it on."""
 
     operator: str
-    course: Course
+    pace: Pace
     opened: float
     goal: Goal | None = None  #: what is to be cut into steps when it begins; None: the steps are there
     settings: MigrationSettings = field(default_factory=MigrationSettings)  #: by which it is cut
@@ -85,10 +84,10 @@ class Migration:
     why: str = "asked for"
     is_told: bool = True  #: has events of its own; else it is a part of something that has
     is_urgent: bool = False  #: waits neither for other migrations nor for VMs
-    state: State = State.WAITING
+    state: MigrationState = MigrationState.WAITING
     number: int = 0  #: of the next step
     skipped: int = 0  #: steps that had nothing to move any more
-    taken: list[Step] = field(default_factory=list)  #: the others that were announced, in order
+    taken: list[MigrationStep] = field(default_factory=list)  #: the others that were announced, in order
     begun: float | None = None
     moved: float | None = None  #: when the last step had taken effect
     ended: float | None = None
@@ -99,8 +98,10 @@ class Migration:
     is_called_off: bool = False
     unsaved: list[InstanceId] = field(default_factory=list)  #: that are still to take a backup, once all has moved
     asked: float = 0.0  #: when the first of them was asked to
-    over: threading.Event = field(default_factory=threading.Event)
-    _unsettled: list[Step] = field(default_factory=list)  #: taken, and not complete
+    id: int = 0  #: among all of the run
+    asks: int | None = None  #: the command whose answer it waits for
+    again: float = 0.0  #: when what was refused for now is tried again
+    _unsettled: list[MigrationStep] = field(default_factory=list)  #: taken, and not complete
 
     @property
     def slots(self) -> int:
@@ -108,6 +109,10 @@ class Migration:
         return len(self.steps.slots) if self.steps is not None else 0
 
     # -- its steps ----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in OVER
 
     @property
     def is_planned(self) -> bool:
@@ -125,9 +130,9 @@ class Migration:
     def due(self, now: Now) -> int | None:
         """The epoch at which the next step is to be effective, if it is to be announced now."""
         before = self.taken[-1] if self.taken else None
-        return None if self.is_planned else self.course.due(self.number, before, now)
+        return None if self.is_planned else self.pace.due(self.number, before, now)
 
-    def took(self, step: Step) -> None:
+    def took(self, step: MigrationStep) -> None:
         self.number += 1
         self.taken.append(step)
         self._unsettled.append(step)
@@ -159,7 +164,7 @@ class Migration:
         return self.settings.prepare and not any(each.nbytes > _MUCH * each.nbytes_ahead > 0 for each in handed)
 
     @property
-    def lately(self) -> list[Step]:
+    def lately(self) -> list[MigrationStep]:
         """The steps by which it is judged whether to prepare the next; so after a while without, it is tried again."""
         return self.taken[-_LATELY:]
 
@@ -172,7 +177,7 @@ class Migration:
         until = self.ended if self.ended is not None else now
         return MigrationProgress(
             operator=self.operator,
-            strategy=self.course.name,
+            strategy=self.pace.name,
             state=self.state,
             steps=len(self.steps) if self.steps is not None else 0,
             steps_done=len(effective) + self.skipped,
@@ -187,10 +192,9 @@ class Migration:
         )
 
     @property
-    def handed(self) -> Handed:
+    def handed(self) -> Handover:
         """In all steps together."""
-        _, *counts = zip(*(step.handed for step in self.taken), strict=True) if self.taken else (0, (), (), ())
-        return Handed(0, *(sum(count) for count in counts))
+        return Handover(*(sum(counts) for counts in zip(*(step.handed for step in self.taken), strict=True)))
 
     @property
     def _slots_to_come(self) -> int:
@@ -202,5 +206,5 @@ class Migration:
         return self.progress(now).to_json() | times | {"timeline": [step.to_json() for step in self.taken]}
 
 
-def _figures(handed: Handed) -> dict[str, int]:
+def _figures(handed: Handover) -> dict[str, int]:
     return {"bytes": handed.nbytes, "bytes_ahead": handed.nbytes_ahead, "held_back": handed.held_back}

@@ -1,0 +1,429 @@
+"""Migrations: every change of who owns which slots, carried out as a sequence of moves, whatever fails meanwhile.
+
+A step is announced when its pace says so. Each look is at how things are: what is effective by now, which plans are
+complete, who owns what. So nothing depends on having heard of an event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from policies.migration.steps import Steps
+from policies.migration.strategies import cut
+from policies.observation import Change
+from primitives.errors import InternalError, UserError
+from primitives.graph import InstanceId, Kind
+from primitives.slots import SlotSet
+from primitives.topology import Assignment
+from seep.control.commands import Consult, MigrationEnded, MoveSlots, TakeCheckpoints
+from seep.control.migration import Migration, MigrationProgress, MigrationState, MigrationStep
+from seep.control.orders import Orders
+from seep.control.pacing import Now, StepByStep
+from seep.control.room import Room
+from seep.control.targets import Parts
+from seep.protocol.plans import Accepted, Refusal, Refused
+from seep.record.events import Migrated, MigrationBegun, MigrationCancelled, MigrationOver, MigrationRefused
+from seep.record.facts import Facts, Handover, QueryFacts
+from seep.record.ring import Ring
+
+#: Refusals that pass by themselves, and seconds until such a step is tried again.
+_PASSING = (Refusal.BUSY, Refusal.NOT_RUNNING, Refusal.NO_NODE, Refusal.TOO_SOON)
+_AGAIN = 0.02
+#: Slots of migrations that are over and kept, for the report: one with more is kept if it is the last one.
+_KEPT = 100_000
+#: Seconds that the nodes' reports on what was handed over are waited for.
+_REPORTS = 2.0
+#: Seconds that the backup of one instance is waited for at the end of a migration.
+_IN_TURN = 5.0
+_EVENTS: Mapping[MigrationState, type[MigrationOver]] = {
+    MigrationState.DONE: Migrated,
+    MigrationState.CANCELLED: MigrationCancelled,
+    MigrationState.REFUSED: MigrationRefused,
+}
+
+
+class _Outset(NamedTuple):
+    """What a migration begins with."""
+
+    assignment: Assignment
+    change: Parts
+    fresh: int  #: new instances
+    is_due: bool  #: else it is near, and VMs are got ready
+
+
+@dataclass(slots=True)
+class Migrations:
+    """All of a run."""
+
+    orders: Orders
+    room: Room
+    epoch_length: float  #: seconds
+    _open: list[Migration] = field(default_factory=list)
+    #: the newest of those that are over
+    _over: Ring[Migration] = field(
+        default_factory=lambda: Ring[Migration](_KEPT, lambda migration: 1 + migration.slots)
+    )
+
+    # -- asked for ----------------------------------------------------------------------------------------------------
+
+    def open(self, *migrations: Migration) -> tuple[int, ...]:
+        """They begin with the next step, all with the same one if nothing is in their way; returns their numbers."""
+        for migration in migrations:
+            migration.id = self.total
+            self._open.append(migration)
+        return tuple(migration.id for migration in migrations)
+
+    def cancel(self, facts: Facts, migration: Migration, why: str) -> None:
+        """No further step is announced; what has moved stays where it is."""
+        if migration.state is MigrationState.WAITING:
+            migration.why = why
+            self._close(facts, migration, MigrationState.CANCELLED)
+        elif migration.state is MigrationState.MOVING and not migration.is_planned:
+            migration.why, migration.is_called_off = why, True
+
+    def find(self, id: int) -> Migration | None:
+        """None if it is not kept any more."""
+        return next((migration for migration in (*self._open, *self._over) if migration.id == id), None)
+
+    # -- told ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def total(self) -> int:
+        """How many there ever were."""
+        return self._over.total + len(self._open)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._open
+
+    def listed(self) -> list[Migration]:
+        """The newest that are over, and all that are not, by when they were asked for."""
+        return sorted((*self._over, *self._open), key=lambda migration: migration.opened)
+
+    def under_way(self) -> Sequence[Migration]:
+        """Those that are not over."""
+        return tuple(self._open)
+
+    def progress(self, facts: Facts, migration: Migration) -> MigrationProgress:
+        self._note_handed(facts, migration)
+        return migration.progress(facts.at)
+
+    def to_json(self, facts: Facts) -> list[dict[str, Any]]:
+        """All that are kept, with their timelines, for the report."""
+        for migration in self._open:
+            self._note_handed(facts, migration)
+        return [migration.to_json(facts.at) for migration in self.listed()]
+
+    @property
+    def changes(self) -> Iterator[Change]:
+        """Those that were asked for, as policies are to know of them."""
+        for each in (*self._over, *self._open):
+            if each.is_told and each.begun is not None:
+                yield Change(each.operator, each.begun, each.before, each.after, each.ended)
+
+    # -- a step -------------------------------------------------------------------------------------------------------
+
+    def step(self, facts: Facts) -> None:
+        """Begins what can begin, and carries all others on; one that fails is refused."""
+        for migration in tuple(self._open):
+            try:
+                self._step_one(facts, migration)
+            except UserError as reason:
+                self._refuse(facts, migration, str(reason))
+            except Exception as reason:
+                self._refuse(facts, migration, f"{type(reason).__name__}: {reason}")
+                raise
+
+    def _step_one(self, facts: Facts, migration: Migration) -> None:
+        if migration.state is not MigrationState.WAITING:
+            self._advance(facts, migration)
+        elif migration.asks is None:
+            self._begin_if_possible(facts, migration)
+
+    def end(self, facts: Facts) -> None:
+        """The run is over, and with it whatever is open."""
+        for migration in tuple(self._open):
+            migration.asks = None
+            migration.note(self._now(facts, migration), ())
+            if not migration.is_moved:
+                migration.why = "the run is over"
+            self._close(facts, migration, MigrationState.DONE if migration.is_moved else MigrationState.CANCELLED)
+
+    # -- its beginning ------------------------------------------------------------------------------------------------
+
+    def _begin_if_possible(self, facts: Facts, migration: Migration) -> None:
+        """Many slots take a while to be cut into steps, so that is done elsewhere."""
+        outset = self._look(facts, migration)
+        if outset is not None and not outset.is_due:
+            self.room.expect(migration.operator, outset.fresh)
+        if outset is None or not (outset.is_due and self._has_room(facts, migration, outset.fresh)):
+            return
+        if migration.steps is not None:
+            self._begin(facts, migration, migration.steps)
+            return
+        work = partial(cut, outset.assignment, outset.change, migration.settings)
+        name = f"the steps of {migration.operator}"
+        migration.asks = self.orders.ask(
+            lambda number: Consult(number, "steps", name, work), partial(self._on_steps, migration)
+        )
+
+    def _has_room(self, facts: Facts, migration: Migration, fresh: int) -> bool:
+        at_once = migration.is_urgent or migration.settings.vertical
+        return at_once or self.room.is_there(facts, migration.operator, fresh, migration.why)
+
+    def _look(self, facts: Facts, migration: Migration) -> _Outset | None:
+        """None if it cannot begin soon."""
+        now, query, operator = self._now(facts, migration), facts.query, migration.operator
+        if not migration.pace.is_near(now):
+            return None
+        if not migration.is_urgent and self._has_to_wait(facts, migration):
+            return None
+        is_due = migration.pace.may_begin(now)
+        if migration.goal is None:
+            return _Outset(query.latest(operator), {}, 0, is_due)
+        change, first_fresh = migration.goal(query), query.fresh[operator]
+        fresh = sum(bool(slots) and index >= first_fresh for index, slots in change.items())
+        return _Outset(query.latest(operator), change, fresh, is_due)
+
+    def _has_to_wait(self, facts: Facts, migration: Migration) -> bool:
+        """One after another goes step by step through an operator; those by the clock wait for nobody."""
+        if not isinstance(migration.pace, StepByStep):
+            return False
+        those = [each for each in self._open if each.operator == migration.operator and _goes_by_turns(each)]
+        earlier, now = those[: those.index(migration)], self._now(facts, migration)
+        is_moving = any(each.state is MigrationState.MOVING for each in those)
+        return is_moving or any(each.state is MigrationState.WAITING and each.pace.may_begin(now) for each in earlier)
+
+    def _on_steps(self, migration: Migration, facts: Facts, answer: object) -> None:
+        migration.asks = None
+        if migration.state is not MigrationState.WAITING:
+            return
+        if isinstance(answer, Steps):
+            self._begin(facts, migration, answer)
+        else:
+            self._refuse(facts, migration, _in_words(answer))
+
+    def _begin(self, facts: Facts, migration: Migration, steps: Steps) -> None:
+        migration.state, migration.steps, migration.begun = MigrationState.MOVING, steps, facts.at
+        migration.usual = facts.query.ticked - facts.query.committed
+        migration.before = migration.after = facts.query.instances(migration.operator)
+        if migration.is_told:
+            self.orders.tell(
+                MigrationBegun(
+                    operator=migration.operator,
+                    strategy=migration.pace.name,
+                    slots=len(steps.slots),
+                    steps=len(steps),
+                    why=migration.why,
+                )
+            )
+        self._advance(facts, migration)
+
+    def _now(self, facts: Facts, migration: Migration) -> Now:
+        query = facts.query
+        return Now(
+            seconds=facts.at,
+            ticked=query.ticked,
+            committed=query.committed,
+            soonest=query.soonest(migration.operator),
+            horizon=query.ticked + 1 + query.lead + query.window,
+            epoch_length=self.epoch_length,
+            usual=migration.usual,
+        )
+
+    # -- its steps ----------------------------------------------------------------------------------------------------
+
+    def _advance(self, facts: Facts, migration: Migration) -> None:
+        now = self._now(facts, migration)
+        migration.note(now, facts.query.moves)
+        if migration.asks is None and facts.at >= migration.again and (first := migration.due(now)) is not None:
+            self._announce(facts, migration, first)
+        if migration.state is MigrationState.MOVING and migration.is_moved:
+            self._settle(facts, migration)
+        if migration.state is MigrationState.SETTLING and migration.unsaved and not migration.is_settled:
+            self._back_up(facts, migration)
+        if migration.state is MigrationState.SETTLING and self._is_over(facts, migration):
+            done = migration.number == len(migration.steps or ())
+            self._close(facts, migration, MigrationState.DONE if done else MigrationState.CANCELLED)
+
+    def _announce(self, facts: Facts, migration: Migration, first: int) -> None:
+        assert migration.steps is not None
+        parts = _present(facts.query, migration, migration.steps[migration.number])
+        self._note_handed_in(facts, migration.lately)
+        prepare, vertical = migration.is_worth_preparing, migration.settings.vertical
+        migration.asks = self.orders.ask(
+            lambda number: MoveSlots(number, migration.operator, parts, first, prepare, vertical),
+            partial(self._on_announced, migration, parts),
+        )
+
+    def _on_announced(self, migration: Migration, parts: Parts, facts: Facts, answer: object) -> None:
+        """What is refused for now is tried again."""
+        migration.asks = None
+        if migration.is_over:
+            return
+        match answer:
+            case Accepted(plan):
+                migration.took(_step_of(facts, migration.operator, plan, parts))
+            case Refused(Refusal.NOTHING):
+                migration.skip()
+            case Refused(Refusal.ENDING):
+                self.cancel(facts, migration, "the query is about to end")
+            case Refused(why) if why in _PASSING:
+                migration.again = facts.at + _AGAIN
+            case Refused(why):
+                self._refuse(facts, migration, why.value)
+            case _:
+                self._refuse(facts, migration, _in_words(answer))
+
+    # -- its end ------------------------------------------------------------------------------------------------------
+
+    def _settle(self, facts: Facts, migration: Migration) -> None:
+        """The sooner both sides have a backup, the sooner its plans are complete.
+
+        Those with new slots come first: then those that had them need not back them up any more. Operators without
+        state are safe when those after them are, so all that have any take one.
+        """
+        migration.state, migration.moved = MigrationState.SETTLING, facts.at
+        keeps_state = facts.query.graph.kind(migration.operator) is Kind.STATEFUL
+        gain = {target for step in migration.taken for target in step.targets}
+        present = [i for i in facts.query.kept if not keeps_state or i.operator == migration.operator]
+        migration.unsaved = sorted(present, key=lambda instance: instance not in gain)
+        self._ask_for_next(facts, migration)
+
+    def _back_up(self, facts: Facts, migration: Migration) -> None:
+        """One instance after the other, for all at once would hold the query up; and no longer than is any use."""
+        now = self._now(facts, migration)
+        if now.seconds > migration.asked + _IN_TURN:
+            self._ask_for(migration.unsaved)
+            migration.unsaved = []
+        elif _is_saved(facts.query, migration, migration.unsaved[0]) and now.has_settled(migration.asked):
+            del migration.unsaved[0]
+            self._ask_for_next(facts, migration)
+
+    def _ask_for_next(self, facts: Facts, migration: Migration) -> None:
+        migration.asked = facts.at
+        self._ask_for(migration.unsaved[:1])
+
+    def _ask_for(self, instances: Collection[InstanceId]) -> None:
+        if instances:
+            self.orders.give(TakeCheckpoints(tuple(instances)))
+
+    def _is_over(self, facts: Facts, migration: Migration) -> bool:
+        """When its plans are complete, and what was handed over is known, and the latency at the sinks."""
+        if not migration.is_settled or not migration.taken:
+            return migration.is_settled
+        last, query = migration.taken[-1], facts.query
+        assert last.complete is not None
+        those = [*query.of_kind(Kind.SINK), *(each for each in last.targets if each in query.placement)]
+        is_late = facts.at > last.complete + _REPORTS
+        return is_late or all(facts.reported.get(each, 0) > last.first for each in those)
+
+    def _refuse(self, facts: Facts, migration: Migration, why: str) -> None:
+        if not migration.is_over:
+            migration.why = why
+            self._close(facts, migration, MigrationState.REFUSED)
+
+    def _close(self, facts: Facts, migration: Migration, state: MigrationState) -> None:
+        migration.state, migration.ended = state, facts.at
+        migration.after = facts.query.instances(migration.operator)
+        self._note_handed_in(facts, migration.taken)
+        migration.latency = facts.latencies.percentiles_since(facts.at if migration.begun is None else migration.begun)
+        self._open.remove(migration)
+        self._over.append(migration)
+        if migration.asks is not None:
+            self.orders.forget(migration.asks)
+        if migration.begun is None:
+            self.room.forget(migration.operator)
+        if migration.is_told:
+            self.orders.tell(_over_event(migration))
+        self.orders.give(MigrationEnded(migration.id))
+
+    def _note_handed(self, facts: Facts, migration: Migration) -> None:
+        if not migration.is_over:
+            self._note_handed_in(facts, migration.taken)
+
+    @staticmethod
+    def _note_handed_in(facts: Facts, steps: Sequence[MigrationStep]) -> None:
+        for step in steps:
+            step.handed = facts.handed.get((step.targets[0].operator, step.first), Handover())
+
+    # -- checks -------------------------------------------------------------------------------------------------------
+
+    def validate(self) -> None:
+        """InternalError if something does not hold that always must."""
+        moving = [
+            each.operator
+            for each in self._open
+            if each.state is MigrationState.MOVING and not each.is_urgent and _goes_by_turns(each)
+        ]
+        if len(moving) > len(set(moving)):
+            raise InternalError(f"two migrations move slots of one operator step by step: {moving}")
+        if any(each.is_over for each in self._open) or not all(each.is_over for each in self._over):
+            raise InternalError("a migration is open and over, or neither")
+
+
+def _goes_by_turns(migration: Migration) -> bool:
+    return isinstance(migration.pace, StepByStep)
+
+
+def _step_of(facts: Facts, operator: str, plan: int, parts: Parts) -> MigrationStep:
+    """The step that was just announced."""
+    move = facts.query.moves[plan]
+    assert move.first is not None
+    targets = tuple(InstanceId(operator, index) for index in parts)
+    return MigrationStep(len(move.slots), plan, move.first, targets, facts.at)
+
+
+def _is_saved(query: QueryFacts, migration: Migration, instance: InstanceId) -> bool:
+    """Whether its backups have what the last step changed; who has no slots left is not there any more then."""
+    last = max((step.first for step in migration.taken), default=0)
+    if instance.index not in query.latest(instance.operator).parts:
+        last -= 1
+    return instance not in query.placement or query.safe[instance] >= last
+
+
+def _present(query: QueryFacts, migration: Migration, parts: Parts) -> Parts:
+    """What a step is to give, and to whom: an instance that has given up all its slots meanwhile has an heir."""
+    owned, found = query.latest(migration.operator), dict[int, SlotSet]()
+    for index, slots in parts.items():
+        is_gone = index not in owned.parts and query.was_born(InstanceId(migration.operator, index))
+        taker = _heir(query, migration, index, owned) if is_gone else index
+        found[taker] = found.get(taker, SlotSet.empty()) | slots
+    return found
+
+
+def _heir(query: QueryFacts, migration: Migration, index: int, owned: Assignment) -> int:
+    """Who has most of what an instance was given so far; a new instance, if that was nothing."""
+    given = migration.given(index)
+    return int(np.bincount(owned.owners[given.array]).argmax()) if given else query.fresh[migration.operator]
+
+
+def _over_event(migration: Migration) -> MigrationOver:
+    assert migration.ended is not None
+    progress, begun, moved = migration.progress(migration.ended), migration.begun, migration.moved
+    is_whole = begun is not None and moved is not None
+    return _EVENTS[migration.state](
+        operator=migration.operator,
+        seconds=None if begun is None else progress.seconds,
+        why=progress.why,
+        steps=progress.steps,
+        steps_done=progress.steps_done,
+        slots_moved=progress.slots_moved,
+        slots_remaining=progress.slots_remaining,
+        bytes=progress.bytes,
+        bytes_ahead=progress.bytes_ahead,
+        held_back=progress.held_back,
+        waited=begun - migration.opened if is_whole and begun is not None else None,
+        moved=moved - begun if moved is not None and begun is not None else None,
+        settled=migration.ended - moved if is_whole and moved is not None else None,
+        latency=progress.latency,
+    )
+
+
+def _in_words(reason: object) -> str:
+    return str(reason) if isinstance(reason, UserError) else f"{type(reason).__name__}: {reason}"

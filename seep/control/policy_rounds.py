@@ -1,0 +1,103 @@
+"""Policy rounds: each observation is shown to the policy; what it decides is carried out, unless it comes too late."""
+
+from __future__ import annotations
+
+import traceback
+from collections import deque
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from policies.decision import Decision
+from policies.detector import Bottleneck, Cause, bottlenecks
+from policies.governor import Governor
+from policies.observation import Change, History, Observation
+from policies.settings import ScalingSettings
+from primitives.graph import InstanceId, QueryGraph
+from seep.control.commands import Consult
+from seep.control.complaints import place_of
+from seep.control.orders import Orders
+from seep.control.scalings import Scalings
+from seep.record.events import BottleneckFound, PolicySlow, ScalingFailed
+from seep.record.facts import Facts
+
+#: Observations that are remembered.
+_REMEMBERED = 720
+#: Seconds that a policy has at least, however short the report interval is.
+_LEAST = 1.0
+#: Different failures that are told.
+_MOST = 100
+
+
+@dataclass(slots=True)
+class PolicyRounds:
+    """Between observations and decisions. A policy that is slow or fails holds up nobody but itself."""
+
+    orders: Orders
+    graph: QueryGraph
+    settings: ScalingSettings
+    governor: Governor
+    scalings: Scalings
+    _observations: deque[Observation] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+    _asks: int | None = None  #: the question that the policy has not answered yet
+    _asked: float = 0.0
+    _is_late: bool = False  #: it has taken too long: what it will decide is not heeded
+    _known: set[tuple[InstanceId, Cause]] = field(default_factory=set)  #: bottlenecks that were told
+    _complaints: set[tuple[str, str, int]] = field(default_factory=set)  #: where what failed was told
+
+    def history(self, changes: tuple[Change, ...]) -> History:
+        """What policies are shown."""
+        return History(self.graph, tuple(self._observations), changes)
+
+    @property
+    def is_asking(self) -> bool:
+        return self._asks is not None
+
+    def step(self, facts: Facts, changes: tuple[Change, ...]) -> None:
+        observation = facts.observation
+        if observation is not None and (not self._observations or observation.at > self._observations[-1].at):
+            self._observations.append(observation)
+            self._round(facts, self.history(changes))
+        limit = max(self.settings.detector.report, _LEAST)
+        if self._asks is not None and not self._is_late and facts.at > self._asked + limit:
+            self._is_late = True
+            self.orders.tell(PolicySlow(policy=self._policy, seconds=facts.at - self._asked))
+
+    def _round(self, facts: Facts, history: History) -> None:
+        """One report interval is over."""
+        self._tell(bottlenecks(history, self.settings.detector))
+        if self._asks is None:
+            self._asked, self._is_late = facts.at, False
+            work = partial(self.governor.decide, history)
+            name = f"policy {self._policy}"
+            self._asks = self.orders.ask(lambda number: Consult(number, "policy", name, work), self._on_decided)
+
+    def _on_decided(self, facts: Facts, answer: Any) -> None:
+        """What was decided by old observations is not carried out: the policy is asked again at the next one."""
+        is_late, self._asks, self._is_late = self._is_late, None, False
+        if isinstance(answer, BaseException):
+            self.complain(answer)
+        elif not is_late:
+            decisions: list[Decision] = answer
+            for decision in decisions:
+                self.scalings.open(facts, decision)
+
+    @property
+    def _policy(self) -> str:
+        return type(self.governor.policy).__name__
+
+    def complain(self, reason: BaseException) -> None:
+        """Each failure is told once, by where it comes from."""
+        place = place_of(reason)
+        if place not in self._complaints and len(self._complaints) < _MOST:
+            self._complaints.add(place)
+            self.orders.tell(
+                ScalingFailed(why=f"{type(reason).__name__}: {reason}\n{''.join(traceback.format_exception(reason))}")
+            )
+
+    def _tell(self, found: list[Bottleneck]) -> None:
+        """Of each bottleneck when it becomes one."""
+        known, self._known = self._known, {(each.instance, each.cause) for each in found}
+        for each in found:
+            if (each.instance, each.cause) not in known:
+                self.orders.tell(BottleneckFound(subject=each.instance, cause=each.cause, why=each.why))

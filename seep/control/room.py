@@ -1,0 +1,62 @@
+"""Room: changes that need new instances wait until the pool has warm nodes for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from seep.control.commands import WantNodes
+from seep.control.orders import Orders
+from seep.record.events import WaitingForVMs
+from seep.record.facts import Facts
+
+
+@dataclass(slots=True)
+class Room:
+    """Asks the pool for all that changes need together, and tells each wait once."""
+
+    orders: Orders
+    _needs: dict[str, int] = field(default_factory=dict)  #: operator -> new instances that have no node yet
+    _told: set[str] = field(default_factory=set)  #: operators whose wait was told
+    _wanted: int = 0  #: what the pool was told last
+    _taken: int = 0  #: nodes that changes of this step take
+
+    def begin_step(self) -> None:
+        """Nodes that were taken are in use by now."""
+        self._taken = 0
+
+    def is_there(self, facts: Facts, operator: str, needed: int, why: str) -> bool:
+        """Whether so many new instances of an operator can have a node of their own now; they take them then."""
+        if needed <= len(facts.free) - self._taken:
+            self._taken += needed
+            self.forget(operator)
+            return True
+        self.expect(operator, needed)
+        if operator not in self._told:
+            self._told.add(operator)
+            self.orders.tell(WaitingForVMs(operator=operator, needed=needed, why=why))
+        return False
+
+    def expect(self, operator: str, needed: int) -> None:
+        """So many will be needed soon, or are now."""
+        self._needs[operator] = needed
+        self._want()
+
+    def missing(self, operator: str) -> int:
+        """New instances of an operator that have no node yet."""
+        return self._needs.get(operator, 0)
+
+    def forget(self, operator: str) -> None:
+        """Nothing is needed any more."""
+        self._told.discard(operator)
+        self._needs.pop(operator, None)
+        self._want()
+
+    @property
+    def waiting(self) -> frozenset[str]:
+        """Operators for which nodes are wanted."""
+        return frozenset(self._needs)
+
+    def _want(self) -> None:
+        if (wanted := sum(self._needs.values())) != self._wanted:
+            self._wanted = wanted
+            self.orders.give(WantNodes(wanted))

@@ -1,0 +1,378 @@
+"""Scalings: decisions become migrations, or splits of backups, and stay open until these are over, whatever fails.
+
+Each step looks at how things are, so nothing depends on having heard of an event: a plan that is not there any more is
+over; if the operator then has the instances that it should have, it was carried out, else it was aborted and is made
+again. Every decision ends with an event that says how; one that does not get on for too long is given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from policies.assignment import rescaled
+from policies.decision import Decision, NamesOperators, Policy
+from policies.migration.settings import MigrationSettings, Strategy
+from policies.names import check_names
+from policies.observation import Change
+from policies.settings import Mechanism, ScalingSettings
+from primitives.errors import InternalError, UserError
+from primitives.event import OperatorEvent
+from primitives.graph import InstanceId, Kind, QueryGraph
+from seep.control.commands import SplitBackup, TakeCheckpoints
+from seep.control.migration import Migration, MigrationState
+from seep.control.migrations import Migrations
+from seep.control.orders import Orders
+from seep.control.pacing import StepByStep
+from seep.control.room import Room
+from seep.control.targets import Parts
+from seep.protocol.plans import Accepted, Refusal, Refused
+from seep.record.events import (
+    NothingToScale,
+    ScaledIn,
+    ScaledOut,
+    ScalingAborted,
+    ScalingCalledOff,
+    ScalingGivenUp,
+    ScalingIn,
+    ScalingOut,
+    ScalingRefused,
+    ScalingReplaced,
+    SplitNotPossible,
+)
+from seep.record.facts import Facts, QueryFacts
+from seep.record.ring import Ring
+
+#: Refusals that pass by themselves, and those that pass with the next checkpoint.
+_PASSING = (Refusal.BUSY, Refusal.NOT_RUNNING)
+_WANTS_BACKUP = (Refusal.NO_BACKUP, Refusal.OLD_BACKUP)
+#: Seconds until what was refused for now is tried again.
+_AGAIN = 0.05
+#: Seconds that a backup to split is waited for, once a checkpoint was asked for; then slots are handed over.
+_BACKUP = 10.0
+#: Changes that are over and kept, for policies.
+_KEPT = 1000
+
+
+def at_once_unless_said(settings: MigrationSettings) -> MigrationSettings:
+    """Scaling moves all slots in one step, unless somebody has chosen a strategy."""
+    if "strategy" in settings.model_fields_set:
+        return settings
+    return settings.model_copy(update={"strategy": Strategy.ALL_AT_ONCE})
+
+
+def check_scaling(settings: ScalingSettings, policy: Policy, graph: QueryGraph) -> None:
+    """UserError if the settings, or those of the policy, name operators that the query does not have."""
+    check_names("scaling.operators", settings.operators, graph.order)
+    if isinstance(policy, NamesOperators):
+        policy.check(graph)
+
+
+@dataclass(slots=True)
+class Scaling:
+    """A decision on its way."""
+
+    decision: Decision
+    opened: float
+    before: int  #: instances
+    by_hand: bool = False
+    migration: Migration | None = None
+    plan: int | None = None  #: of a split
+    asks: int | None = None  #: the command for a split whose answer it waits for
+    again: float = 0.0  #: when what was refused for now is tried again
+    is_handed_over: bool = False  #: though its backup was to be split
+    asked: float | None = None  #: when a checkpoint was asked for, to be split
+    change: Change | None = None  #: what policies see of it; None while no slots are on their way
+    waits_for: str = "its turn"
+    got_on: float = field(init=False)  #: when it last made a step
+    steps: int = 0  #: that its migration had made then
+    turned_down: int | None = None  #: instances of the last decision that was refused because of this one
+
+    def __post_init__(self) -> None:
+        self.got_on = self.opened
+
+    @property
+    def operator(self) -> str:
+        return self.decision.operator
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether slots are on their way, or it is being worked out which."""
+        is_cut = self.migration is not None and self.migration.asks is not None
+        return self.change is not None or self.asks is not None or is_cut
+
+    def note_progress(self, now: float) -> None:
+        """Steps count that no earlier attempt has made: one that is made again and again does not get on."""
+        made = self.migration.number if self.migration is not None else 0
+        if made > self.steps:
+            self.steps, self.got_on = made, now
+
+
+@dataclass(slots=True)
+class Scalings:
+    """All decisions that are open, one per operator at most."""
+
+    orders: Orders
+    settings: ScalingSettings
+    migrations: Migrations
+    steps: MigrationSettings  #: how slots move
+    room: Room
+    _open: dict[str, Scaling] = field(default_factory=dict)
+    _changes: Ring[Change] = field(default_factory=lambda: Ring[Change](_KEPT))  #: that are over
+
+    @property
+    def changes(self) -> Iterator[Change]:
+        """The newest that were done, and all that are begun."""
+        yield from self._changes
+        yield from (each.change for each in self._open.values() if each.change is not None)
+
+    @property
+    def under_way(self) -> tuple[Scaling, ...]:
+        return tuple(self._open.values())
+
+    def open(self, facts: Facts, decision: Decision, by_hand: bool = False) -> None:
+        """In place of an earlier one that is not under way yet; what was asked for by hand goes before policies."""
+        before = facts.query.instances(decision.operator)
+        new = Scaling(decision, facts.at, before, by_hand)
+        there = self._open.setdefault(decision.operator, new)
+        former = there.decision
+        if there is new:
+            return
+        is_replaced = not there.is_begun and by_hand >= there.by_hand
+        if is_replaced:
+            there.decision, there.by_hand, there.before = decision, by_hand, before
+        if former.parallelism == decision.parallelism:
+            return
+        if is_replaced:
+            there.got_on = facts.at
+            why = f"to {former.parallelism}: {decision.parallelism} are wanted now"
+            self.orders.tell(ScalingReplaced(operator=there.operator, why=why))
+        elif there.turned_down != decision.parallelism:
+            there.turned_down = decision.parallelism
+            why = f"to {decision.parallelism}: it is being scaled to {former.parallelism}; ask again when that is done"
+            self.orders.tell(ScalingRefused(operator=there.operator, why=why))
+
+    def step(self, facts: Facts) -> None:
+        """Carries all of them on; one that fails is over, and does not keep others from going on."""
+        for scaling in self.under_way:
+            try:
+                self._carry_on(facts, scaling)
+            except UserError as reason:
+                self._end(facts, scaling, ScalingRefused, str(reason))
+            except Exception as reason:
+                self._end(facts, scaling, ScalingRefused, f"{type(reason).__name__}: {reason}")
+                raise
+
+    def end(self, facts: Facts) -> None:
+        """The run is over, and its migrations are."""
+        for scaling in self.under_way:
+            if scaling.migration is not None:
+                self._follow_migration(facts, scaling, scaling.migration)
+        for scaling in self.under_way:
+            self._end(facts, scaling, ScalingCalledOff, "the run is over")
+
+    def _carry_on(self, facts: Facts, scaling: Scaling) -> None:
+        if self._is_stuck(facts, scaling):
+            self._give_up(facts, scaling)
+        elif scaling.migration is not None:
+            self._follow_migration(facts, scaling, scaling.migration)
+        elif scaling.plan is not None:
+            self._follow_split(facts, scaling, scaling.plan)
+        elif scaling.asks is not None or facts.at < scaling.again:
+            return
+        elif self._is_to_be_split(facts, scaling):
+            self._split(facts, scaling)
+        else:
+            self._migrate(facts, scaling)
+
+    # -- by time ------------------------------------------------------------------------------------------------------
+
+    def _is_stuck(self, facts: Facts, scaling: Scaling) -> bool:
+        scaling.note_progress(facts.at)
+        return facts.at > scaling.got_on + self.settings.timeout + (self.steps.gap or 0.0)
+
+    def _give_up(self, facts: Facts, scaling: Scaling) -> None:
+        missing = self.room.missing(scaling.operator)
+        awaited = f"{missing} VM{'s' if missing > 1 else ''}" if missing else scaling.waits_for
+        why = f"to {scaling.decision.parallelism}: for {self.settings.timeout:g} s it waited for {awaited}"
+        if scaling.migration is not None:
+            self.migrations.cancel(facts, scaling.migration, why)
+        self._end(facts, scaling, ScalingGivenUp, why)
+
+    # -- by handover --------------------------------------------------------------------------------------------------
+
+    def _migrate(self, facts: Facts, scaling: Scaling) -> None:
+        scaling.waits_for = "another change of its slots"
+        scaling.migration = Migration(
+            scaling.operator,
+            StepByStep(self.steps),
+            facts.at,
+            goal=lambda query: _parts(query, scaling.decision),  # the decision may be another one by then
+            settings=self.steps,
+            why=scaling.decision.why,
+            is_told=False,
+        )
+        self.migrations.open(scaling.migration)
+
+    def _follow_migration(self, facts: Facts, scaling: Scaling, migration: Migration) -> None:
+        if migration.begun is not None and migration.slots and scaling.change is None:
+            scaling.before = migration.before
+            self._note_begun(scaling, migration.begun)
+        if not migration.is_over:
+            return
+        scaling.migration = None
+        if scaling.change is not None:
+            self._note_over(facts, scaling, migration.after)
+        elif migration.state is MigrationState.DONE:
+            self._end(facts, scaling, NothingToScale, f"it has {scaling.before} instances")
+        else:
+            is_refused = migration.state is MigrationState.REFUSED
+            self._end(facts, scaling, ScalingRefused if is_refused else ScalingCalledOff, migration.why)
+
+    # -- from a backup ------------------------------------------------------------------------------------------------
+
+    def _is_to_be_split(self, facts: Facts, scaling: Scaling) -> bool:
+        """As the settings say, if any node has a backup to split."""
+        wanted = self._is_split_wanted(facts.query, scaling.decision)
+        if wanted and scaling.operator in facts.query.not_on_nodes and not scaling.is_handed_over:
+            self._hand_over(scaling, Refusal.NOT_ON_A_NODE.value)
+        return wanted and not scaling.is_handed_over
+
+    def _is_split_wanted(self, query: QueryFacts, decision: Decision) -> bool:
+        bounds = self.settings.operators.get(decision.operator, self.settings.default)
+        return (
+            (bounds.mechanism or self.settings.mechanism) is Mechanism.BACKUP
+            and query.graph.kind(decision.operator) is Kind.STATEFUL
+            and decision.parallelism > query.instances(decision.operator)
+        )
+
+    def _hand_over(self, scaling: Scaling, why: str) -> None:
+        """What cannot be split is handed over by its owner."""
+        scaling.is_handed_over = True
+        self.orders.tell(SplitNotPossible(operator=scaling.operator, why=why))
+
+    def _split(self, facts: Facts, scaling: Scaling) -> None:
+        """Its origin is replaced by a new instance, too."""
+        query, operator = facts.query, scaling.operator
+        parts = _parts(query, scaling.decision)
+        scaling.before = query.instances(operator)
+        needed = sum(index >= query.fresh[operator] for index in parts) + 1
+        if not parts:
+            self._end(facts, scaling, NothingToScale, f"it has {scaling.before} instances")
+        elif self.room.is_there(facts, operator, needed, scaling.decision.why):
+            origin, shares = _from_one_origin(query, operator, parts)
+            scaling.asks = self.orders.ask(
+                lambda number: SplitBackup(number, origin, shares), partial(self._on_split, scaling)
+            )
+
+    def _on_split(self, scaling: Scaling, facts: Facts, answer: object) -> None:
+        scaling.asks, scaling.again = None, facts.at + _AGAIN
+        match answer:
+            case Accepted(plan):
+                scaling.plan, scaling.asked, scaling.waits_for = plan, None, "the parts of its backup"
+                self._note_begun(scaling, facts.at)
+            case Refused(why) if why in _WANTS_BACKUP:
+                self._await_backup(facts, scaling, why)
+            case Refused(why) if why in _PASSING:
+                scaling.waits_for = f"this to pass: {why.value}"
+            case Refused(Refusal.NOT_ON_A_NODE as why):
+                self._hand_over(scaling, why.value)
+            case Refused(why):
+                ends = ScalingCalledOff if why is Refusal.ENDING else ScalingRefused
+                self._end(facts, scaling, ends, why.value)
+            case _:
+                self._end(facts, scaling, ScalingRefused, f"{type(answer).__name__}: {answer}")
+
+    def _await_backup(self, facts: Facts, scaling: Scaling, why: Refusal) -> None:
+        """One is asked for, as it may not be due for long; and not waited for longer than a handover is worth."""
+        if scaling.asked is None:
+            scaling.asked = facts.at
+            those = tuple(each for each in facts.query.kept if each.operator == scaling.operator)
+            self.orders.give(TakeCheckpoints(those))
+        elif facts.at > scaling.asked + _BACKUP:
+            self._hand_over(scaling, f"{why.value}, {_BACKUP:g} s after a checkpoint was asked for")
+
+    def _follow_split(self, facts: Facts, scaling: Scaling, plan: int) -> None:
+        if plan not in facts.query.splits:
+            scaling.plan = None
+            self._note_over(facts, scaling, facts.query.instances(scaling.operator))
+
+    # -- what is told -------------------------------------------------------------------------------------------------
+
+    def _note_begun(self, scaling: Scaling, at: float) -> None:
+        before, after = scaling.before, scaling.decision.parallelism
+        scaling.change = Change(scaling.operator, at, before, after)
+        event = ScalingOut if after > before else ScalingIn
+        self.orders.tell(event(operator=scaling.operator, before=before, after=after, why=scaling.decision.why))
+
+    def _note_over(self, facts: Facts, scaling: Scaling, instances: int) -> None:
+        change = self._end_change(facts, scaling, instances)
+        if instances == scaling.before:
+            self.orders.tell(ScalingAborted(operator=scaling.operator, why="it is tried again"))
+            return
+        scaling.got_on, scaling.steps = facts.at, 0
+        if instances == scaling.decision.parallelism or not scaling.by_hand:
+            self._close(scaling)
+        self._tell_done(facts, scaling, change)
+
+    def _end_change(self, facts: Facts, scaling: Scaling, instances: int) -> Change:
+        assert scaling.change is not None
+        ended = replace(scaling.change, after=instances, done=facts.at)
+        self._changes.append(ended)
+        scaling.change = None
+        return ended
+
+    def _tell_done(self, facts: Facts, scaling: Scaling, change: Change) -> None:
+        assert change.done is not None
+        event = ScaledOut if change.after > scaling.before else ScaledIn
+        self.orders.tell(
+            event(
+                operator=scaling.operator,
+                before=scaling.before,
+                after=change.after,
+                seconds=change.done - change.begun,
+                waited=change.begun - scaling.opened,
+                latency_peak=facts.latencies.percentiles_since(change.begun).get("max", 0.0),
+                why=scaling.decision.why,
+            )
+        )
+
+    def _end(self, facts: Facts, scaling: Scaling, event: type[OperatorEvent], why: str) -> None:
+        """It ends otherwise than as it was meant to; if slots were on their way, they are where they are now."""
+        if scaling.change is not None:
+            self._end_change(facts, scaling, facts.query.instances(scaling.operator))
+        self._close(scaling)
+        self.orders.tell(event(operator=scaling.operator, why=why))
+
+    def _close(self, scaling: Scaling) -> None:
+        if scaling.asks is not None:
+            self.orders.forget(scaling.asks)
+        self.room.forget(scaling.operator)
+        if self._open.get(scaling.operator) is scaling:
+            del self._open[scaling.operator]
+
+    # -- checks -------------------------------------------------------------------------------------------------------
+
+    def validate(self) -> None:
+        """InternalError if something does not hold that always must."""
+        for operator, scaling in self._open.items():
+            if operator != scaling.operator:
+                raise InternalError(f"a decision on {scaling.operator} is kept as one on {operator}")
+            if scaling.migration is not None and scaling.plan is not None:
+                raise InternalError(f"the decision on {operator} is carried out by handover and from a backup")
+
+
+def _parts(query: QueryFacts, decision: Decision) -> Parts:
+    """What each gaining instance gets."""
+    assignment = query.latest(decision.operator)
+    hot = [instance.index for instance in decision.hot if instance.index in assignment.parts]
+    return rescaled(assignment, int(decision.parallelism), query.fresh[decision.operator], hot)
+
+
+def _from_one_origin(query: QueryFacts, operator: str, parts: Parts) -> tuple[InstanceId, Parts]:
+    """A split has one origin: that which is to lose most. What others should lose is left to the next decision."""
+    owned = query.latest(operator).parts
+    origin = max(owned, key=lambda index: sum(len(slots & owned[index]) for slots in parts.values()))
+    lost = {index: slots & owned[origin] for index, slots in parts.items()}
+    return InstanceId(operator, origin), {index: slots for index, slots in lost.items() if slots}

@@ -1,0 +1,221 @@
+"""The steward: decides what changes while a query runs, and sees each change through to its end.
+
+A pure machine: `step(facts) -> commands`. It compares how things are with how they should be, whatever has happened in
+between, as the pool does with VMs. Its laws: every decision ends, with an event that says how; at most one decision of
+a kind is open per operator; what was asked for by hand goes before policies; a policy or balancer that raises, hangs or
+asks for the impossible costs nobody anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from policies.backup import BackupSection
+from policies.balance.loads import Balancer
+from policies.balance.registry import make_balancer
+from policies.balance.settings import BalanceSettings
+from policies.decision import Decision
+from policies.governor import Governor
+from policies.migration.settings import MigrationSettings
+from policies.observation import Change, History
+from policies.settings import ScalingSettings
+from primitives.graph import QueryGraph
+from seep.control.balancing import Balancing
+from seep.control.checkpoint_turns import CheckpointTurns
+from seep.control.commands import Command, TakeCheckpoints
+from seep.control.drains import Drains
+from seep.control.migration import Migration, MigrationProgress
+from seep.control.migrations import Migrations
+from seep.control.orders import Orders
+from seep.control.policy_rounds import PolicyRounds
+from seep.control.replica_groups import ReplicaGroups
+from seep.control.room import Room
+from seep.control.scalings import Scalings, at_once_unless_said
+from seep.protocol.core import Phase
+from seep.record.facts import Facts
+
+
+@dataclass(frozen=True, slots=True)
+class StewardSettings:
+    """By what the steward goes. Times are seconds."""
+
+    scaling: ScalingSettings = field(default_factory=ScalingSettings)
+    migration: MigrationSettings = field(default_factory=MigrationSettings)
+    balance: BalanceSettings = field(default_factory=BalanceSettings)
+    backup: BackupSection = field(default_factory=BackupSection)
+    checkpoint: float | None = 5.0  #: between two checkpoints of an instance
+    epoch: float = 0.05
+    heartbeat: float = 0.1
+
+
+class OpenDecision(NamedTuple):
+    """Something that was decided, or asked for, and is not over."""
+
+    kind: str  #: scaling, rebalance, balance, migration or drain
+    subject: str  #: an operator, or a node
+    since: float
+    by_hand: bool
+    why: str
+
+
+class Steward:
+    """Scaling, balance, drains, migrations, replica groups and the turns of checkpoints, of one run.
+
+    What people ask for comes in by its methods, and takes effect with the next step.
+    """
+
+    def __init__(
+        self,
+        graph: QueryGraph,
+        governor: Governor,
+        settings: StewardSettings | None = None,
+        balancer: Balancer | None = None,
+    ) -> None:
+        self.settings = settings or StewardSettings()
+        scaling, balance = self.settings.scaling, self.settings.balance
+        steps = at_once_unless_said(self.settings.migration)
+        self._orders = Orders()
+        self._room = Room(self._orders)
+        self.migrations = Migrations(self._orders, self._room, self.settings.epoch)
+        self._scalings = Scalings(self._orders, scaling, self.migrations, steps, self._room)
+        self._rounds = PolicyRounds(self._orders, graph, scaling, governor, self._scalings)
+        self._drains = Drains(self._orders, self.migrations, steps, scaling.timeout)
+        self._replicas = ReplicaGroups(self._orders, self.settings.backup)
+        self._balancing = Balancing(
+            self._orders,
+            graph,
+            balance,
+            self.migrations,
+            steps,
+            self.settings.heartbeat,
+            scaling.timeout,
+            balancer or make_balancer(balance),
+        )
+        every = self.settings.checkpoint
+        self._turns = CheckpointTurns(every) if every is not None else None
+        self._is_over = False
+
+    # -- asked for ----------------------------------------------------------------------------------------------------
+
+    def scale(self, facts: Facts, operator: str, parallelism: int) -> None:
+        """As if a policy had decided it; policies that decide otherwise wait until it is done."""
+        self._scalings.open(facts, Decision(operator, parallelism, "asked for"), by_hand=True)
+
+    def migrate(self, facts: Facts, migrations: Sequence[Migration]) -> tuple[int, ...]:
+        """They begin together; returns their numbers. UserError now, rather than when they begin."""
+        for migration in migrations:
+            if migration.goal is not None:
+                migration.goal(facts.query)
+        return self.migrations.open(*migrations)
+
+    def cancel(self, facts: Facts, number: int, why: str = "called off") -> None:
+        """No further step of a migration is announced; what has moved stays where it is."""
+        if (migration := self.migrations.find(number)) is not None:
+            self.migrations.cancel(facts, migration, why)
+
+    def balance(self, facts: Facts, operator: str) -> None:
+        """Slots of the operator move as soon as its balancer finds some, whether balancing is on or not."""
+        self._balancing.request(facts, operator)
+
+    def drain(self, facts: Facts, node: str) -> None:
+        """Moves all that lives on a node elsewhere, and has its VM ended then."""
+        self._drains.begin(facts, node)
+
+    # -- a step -------------------------------------------------------------------------------------------------------
+
+    def step(self, facts: Facts) -> list[Command]:
+        """What to do now; again as soon as there are answers."""
+        if self._is_over:
+            return []
+        self._room.begin_step()
+        self._tolerate(lambda: self._orders.answered(facts.answers, facts))
+        if facts.query.phase is Phase.RUNNING:
+            for part in self._parts:
+                self._tolerate(lambda part=part: part(facts))  # type: ignore[misc]
+        return self._orders.taken()
+
+    @property
+    def _parts(self) -> tuple[Callable[[Facts], None], ...]:
+        return (
+            self._replicas.step,
+            lambda facts: self._rounds.step(facts, self._changes(facts)),
+            self._scalings.step,
+            self._drains.step,
+            self.migrations.step,
+            lambda facts: self._balancing.step(facts, self._changes(facts)),
+            self._take_checkpoints,
+        )
+
+    def end(self, facts: Facts) -> list[Command]:
+        """The run is over, and with it whatever is open."""
+        if not self._is_over:
+            self._is_over = True
+            self.migrations.end(facts)
+            self._scalings.end(facts)
+            self._drains.end(facts)
+            self._balancing.end()
+        return self._orders.taken()
+
+    def _tolerate(self, step: Callable[[], None]) -> None:
+        """Rather a query that is not scaled than none; each failure is told once, by where it comes from."""
+        try:
+            step()
+        except Exception as reason:
+            self._rounds.complain(reason)
+
+    def _take_checkpoints(self, facts: Facts) -> None:
+        if self._turns is not None and (due := self._turns.due(facts.at, facts.query.kept)):
+            self._orders.give(TakeCheckpoints(tuple(due)))
+
+    def _changes(self, facts: Facts) -> tuple[Change, ...]:
+        found = (*self._scalings.changes, *self.migrations.changes, *facts.recoveries)
+        return tuple(sorted(found, key=lambda change: change.begun))
+
+    # -- told ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether slots are to move: then each commit may call for the next step."""
+        return not self.migrations.is_idle
+
+    def history(self, facts: Facts) -> History:
+        """What policies are shown."""
+        return self._rounds.history(self._changes(facts))
+
+    def progress(self, facts: Facts, *numbers: int) -> tuple[MigrationProgress, ...]:
+        """Of these migrations; of all that are kept, oldest first, if none is given."""
+        found = [self.migrations.find(number) for number in numbers] if numbers else self.migrations.listed()
+        return tuple(self.migrations.progress(facts, each) for each in found if each is not None)
+
+    def decisions(self) -> tuple[OpenDecision, ...]:
+        """All that is open."""
+        scalings = (
+            OpenDecision("scaling", each.operator, each.opened, each.by_hand, each.decision.why)
+            for each in self._scalings.under_way
+        )
+        rebalances = (
+            OpenDecision("rebalance", operator, each.migration.opened, False, each.migration.why)
+            for operator, each in self._balancing.under_way.items()
+        )
+        wishes = (
+            OpenDecision("balance", operator, since, True, "asked for")
+            for operator, since in self._balancing.wishes.items()
+        )
+        migrations = (
+            OpenDecision("migration", each.operator, each.opened, True, each.why)
+            for each in self.migrations.under_way()
+            if each.is_told
+        )
+        drains = (OpenDecision("drain", node, since, True, "") for node, since in self._drains.under_way.items())
+        return (*scalings, *rebalances, *wishes, *migrations, *drains)
+
+    def report(self, facts: Facts) -> Mapping[str, Any]:
+        """Its migrations, for the report of the run."""
+        return {"migrations": self.migrations.to_json(facts), "total": self.migrations.total}
+
+    def validate(self) -> None:
+        """InternalError if something does not hold that always must."""
+        self.migrations.validate()
+        self._scalings.validate()

@@ -27,8 +27,8 @@ from seep.runtime.backups import StorageHolder, stored_backups
 from seep.runtime.checkpoint_clock import CheckpointClock
 from seep.runtime.chronicle import Chronicle
 from seep.runtime.comparison import identity_of
-from seep.runtime.desk import Desk
 from seep.runtime.detector import SILENT, Detector
+from seep.runtime.event_loop import EventLoop
 from seep.runtime.events import Events
 from seep.runtime.failures import failure_from_json
 from seep.runtime.metrics import Metrics, Status
@@ -128,10 +128,10 @@ class ManagerProcess:
         self._readings = Readings(self.events, self.metrics, self.positions)
         self.commits = Commits()
         self.manager = Manager(program.graph, program.parallelism, self._settings(), self._beginning)
-        self._desk = Desk("seep manager", self._on_time, self._on_failure)
+        self._loop = EventLoop("seep manager", self._on_time, self._on_failure)
         self._port = Port(interface, security, self)
         self._peers = Peers(MANAGER, security, self)
-        self._desk.start()
+        self._loop.start()
 
     @property
     def _beginning(self) -> Beginning | None:
@@ -160,7 +160,7 @@ class ManagerProcess:
 
     def ask(self, question: Callable[[Manager], T], timeout: float = 30.0) -> T:
         """The answer of the manager, given on its thread (or here, when this is it, or it has ended)."""
-        return self._desk.ask(lambda: question(self.manager), timeout)
+        return self._loop.ask(lambda: question(self.manager), timeout)
 
     def change(self, change: Callable[[Manager], tuple[T, list[Effect]]]) -> T:
         """Has the manager change something, and does what follows from it."""
@@ -213,7 +213,7 @@ class ManagerProcess:
         """Spark's word: the task of a node is over."""
         for record in self.nodes.values():
             if record.order == order:
-                self._desk.put(lambda name=record.name: self._detector.ended(name, why))  # type: ignore[misc]
+                self._loop.put(lambda name=record.name: self._detector.ended(name, why))  # type: ignore[misc]
 
     def count_slots(self, operators: Iterable[str]) -> None:
         """From now on nodes count the rows of each slot of these operators, and of no others."""
@@ -260,7 +260,7 @@ class ManagerProcess:
         self.ended.set()
         for name in self.nodes:
             self._tell_end(name)
-        self._desk.close()
+        self._loop.close()
 
     def close_port(self) -> None:
         self._peers.close()
@@ -332,16 +332,16 @@ class ManagerProcess:
     # -- what peers say -----------------------------------------------------------------------------------------------
 
     def on_letter(self, peer: str, version: int, body: Any) -> None:  # noqa: ARG002
-        self._desk.put(lambda: self._on_letter(peer, body))
+        self._loop.put(lambda: self._on_letter(peer, body))
 
     def on_heartbeat(self, peer: str, body: Any) -> None:
-        self._desk.put(lambda: self._on_heartbeat(peer, body))
+        self._loop.put(lambda: self._on_heartbeat(peer, body))
 
     def on_link_broken(self, peer: str, refused: bool) -> None:
-        self._desk.put(lambda: self._detector.broken(peer, refused))
+        self._loop.put(lambda: self._detector.broken(peer, refused))
 
     def on_link_restored(self, peer: str) -> None:
-        self._desk.put(lambda: self._detector.restored(peer, time.monotonic()))
+        self._loop.put(lambda: self._detector.restored(peer, time.monotonic()))
 
     def on_unsendable(self, peer: str, reason: Exception) -> None:  # noqa: ARG002
         self.fail(_internal(reason))
@@ -549,7 +549,7 @@ class ManagerProcess:
         self._stored.ask(MANAGER, body)
 
     def on_answer(self, to: str, body: Any) -> None:  # noqa: ARG002
-        self._desk.put(lambda: self._perform(self.manager.receive(STORAGE, body)))
+        self._loop.put(lambda: self._perform(self.manager.receive(STORAGE, body)))
 
     def _clear_storage(self) -> None:
         """Backups are of no use to another run."""

@@ -33,7 +33,6 @@ from seep.runtime.archivist import Archivist
 from seep.runtime.balancing import check_balance
 from seep.runtime.control import Listed
 from seep.runtime.coordinator import Coordinator
-from seep.runtime.crew import Crew
 from seep.runtime.driver import ManagerProcess, NodeRecord
 from seep.runtime.events import Events
 from seep.runtime.goals import Target
@@ -43,6 +42,7 @@ from seep.runtime.migration import MigrationProgress
 from seep.runtime.migration_handle import MigrationHandle
 from seep.runtime.migration_requests import MigrationRequests
 from seep.runtime.node import NodeSettings
+from seep.runtime.node_fleet import NodeFleet
 from seep.runtime.node_main import NodeTask, serve
 from seep.runtime.options import RunOptions
 from seep.runtime.queryable import StateView
@@ -53,7 +53,7 @@ from seep.runtime.resume import catalogue_of, check_resume, resume_of
 from seep.record.ring import Ring
 from seep.runtime.scaling import check_scaling
 from seep.runtime.security import Security
-from seep.runtime.showing import Showing
+from seep.runtime.spark_publisher import SparkPublisher
 from seep.sources.position import rows_up_to
 from seep.sources.rate import Rate
 from seep.spark.capacity import capacity
@@ -183,21 +183,21 @@ class Run:
                 begins_from=self.program.resume.checkpoint if self.program.resume else None,
             ),
         )
-        self._crew = Crew(self._manager, self.options, host, serve, task, self.id)
+        self._fleet = NodeFleet(self._manager, self.options, host, serve, task, self.id)
         governor = Governor(policy, self.options.scaling, _most(self.program))
         every = self.options.storage.every * self.options.checkpoint if self.options.checkpoint else None
         self._archivist = Archivist(
             self._manager, self.options.storage, catalogue_of(self.options, self.program.name), every, self.id
         )
         steps = self.options.migration
-        self._coordinator = Coordinator(self._manager, governor, self.options.scaling, steps, self._crew.pool)
+        self._coordinator = Coordinator(self._manager, governor, self.options.scaling, steps, self._fleet.pool)
         self._requests = MigrationRequests(self._manager, self._coordinator.migrations, self.program, steps)
         self._manager.on_notice = lambda node, _: self._coordinator.drain(node)
         self._manager.on_control = self._controlled
         self._feeds = Feeds(self._manager, self.program, self._security, catalogue_of(self.options, self.program.name))
         self._listed = Listed(self.id, self.program.name, Process.this(), self._manager.address, self._security)
         self._recorder = Recorder(self.status)
-        self._showing = Showing(self._manager, host.is_local)
+        self._publisher = SparkPublisher(self._manager, host.is_local)
 
     # -- starting -----------------------------------------------------------------------------------------------------
 
@@ -207,16 +207,16 @@ class Run:
             self._end_unchanged()
             return
         tell(f"starting {nodes} nodes")
-        gathered = self._crew.gather(nodes)
+        gathered = self._fleet.gather(nodes)
         tell("starting the query")
         self._manager.launch(_placement(self.program, gathered))
         self._is_launched = True
-        self._crew.launched()
+        self._fleet.launched()
         self._recorder.start()
         self._coordinator.start()
         self._archivist.start()
         self._feeds.start()
-        self._showing.start()
+        self._publisher.start()
         self._listed.enlist()
         if self.options.seconds is not None:
             self._finisher = threading.Timer(self.options.seconds, self.finish)
@@ -231,7 +231,7 @@ class Run:
         self.events.begin()
         self._archivist.start()
         self._manager.conclude_unchanged()
-        self._showing.start()
+        self._publisher.start()
 
     # -- watching -----------------------------------------------------------------------------------------------------
 
@@ -299,7 +299,7 @@ class Run:
         return self._manager
 
     def status(self) -> Status:
-        vms = {state.value: count for state, count in self._crew.pool.counts().items() if count}
+        vms = {state.value: count for state, count in self._fleet.pool.counts().items() if count}
         balanced = tuple(sorted(self._manager.counted))
         return replace(self._manager.status(), offered=self._coordinator.offered, vms=vms, balanced=balanced)
 
@@ -323,7 +323,7 @@ class Run:
             epochs=self._manager.commits.epoch,
             counters=counters,
             counters_exact=is_exact and self.finished and self._manager.ended.is_set(),
-            vm_seconds=self._crew.pool.vm_seconds(),
+            vm_seconds=self._fleet.pool.vm_seconds(),
             migrations=self._coordinator.migrations.to_json(),
             totals={"events": self.events.totals, "migrations": self._coordinator.migrations.total},
             failure=self.failure,
@@ -345,7 +345,7 @@ class Run:
                 self._heed_interrupt()
                 if deadline is not None and time.monotonic() > deadline:
                     return False
-        self._showing.join()
+        self._publisher.join()
         if self._manager.failure:
             raise self._manager.failure
         return True
@@ -584,9 +584,9 @@ class Run:
         self._feeds.close()
         self._coordinator.close()
         self._archivist.close()
-        self._showing.close()
+        self._publisher.close()
         self._manager.close()
-        self._crew.end()
+        self._fleet.end()
         self._manager.close_port()
         _remove(record.directory for record in self._manager.nodes.values() if record.process.is_local)
 

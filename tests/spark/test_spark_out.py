@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 import seep
 from primitives.errors import UserError
 from seep.runtime.run import Run
-from seep.runtime.showing import Showing
+from seep.runtime.spark_publisher import SparkPublisher
 from seep.sinks.definition import SinkDefinition
 from tests.runtime.counting import RATE, SCHEMA, doubled, idle, numbers, recovered, wait_until
 
@@ -145,7 +145,7 @@ def test_a_finite_query_gives_frames_with_all_its_rows_and_values_as_they_are(sp
         with pytest.raises(UserError, match="say which sink; those of this query: spooled, types"):
             run.to_spark()
         with pytest.raises(UserError, match="sink 'spooled' has no directory that all machines see"):
-            Showing(run.manager_process, is_local=False)
+            SparkPublisher(run.manager_process, is_local=False)
     for name, (_, values) in ALL_TYPES.items():
         assert sorted(found[name].to_pylist(), key=str) == sorted(values, key=str), name
 

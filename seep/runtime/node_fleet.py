@@ -1,4 +1,4 @@
-"""The crew: the nodes of a run, from the order for a VM to the end of the last one."""
+"""The node fleet: the nodes of a run, from the order for a VM to the end of the last one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from vmpool.registry import make_provider
 _GRACE, _GIVE_BACK = 3.0, 30.0
 
 
-class Crew:
+class NodeFleet:
     """Between the manager's process, the fleet (nodes as Spark tasks) and the pool (VMs that they run on)."""
 
     def __init__(

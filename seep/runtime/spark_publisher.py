@@ -1,4 +1,4 @@
-"""Showing: the driver tells Spark, through the spools of a run, up to which epoch it may read."""
+"""The publisher to Spark: tells it, through the spools of a run, up to which epoch it may read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seep.sinks.spark_sink import SparkSink
 _ROUND = 0.02
 
 
-class Showing:
+class SparkPublisher:
     """On a thread of its own, as a mark is flushed to the disk.
 
     Rows that were shown cannot be taken back. With storage a later run may go on from the last stored checkpoint, and
@@ -36,7 +36,7 @@ class Showing:
         self._shown = dict.fromkeys(self._sinks, 0)
         self._over = threading.Event()
         process.events.listen(self._hear)
-        self._thread = threading.Thread(target=self._run, name="seep showing", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="seep Spark publisher", daemon=True)
 
     def _hear(self, happening: Happening) -> None:
         if self._stored is not None and happening.kind in ("persisted", "savepoint"):

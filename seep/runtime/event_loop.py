@@ -1,4 +1,4 @@
-"""A desk: one thread that does what others put on it, in order, and between that whatever is due by the clock."""
+"""An event loop: one thread that does in order what others put on it, and between that whatever is due by the clock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 Work = Callable[[], None]
 
 
-class Desk:
+class EventLoop:
     """Work may come from any thread, before the start too.
 
     `on_time` is called with the time after each piece of work and whenever it is due; it returns when it is due next.
@@ -39,7 +39,7 @@ class Desk:
         self._queue.put(work)
 
     def ask(self, question: Callable[[], T], timeout: float) -> T:
-        """The answer, found on the desk's thread (or here, when this is it, or it has ended).
+        """The answer, found on the thread of the loop (or here, when this is it, or it has ended).
 
         EnvironmentFault if it does not come in time.
         """

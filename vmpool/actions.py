@@ -1,9 +1,10 @@
-"""Actions: what the pool wants done, and what it wants known."""
+"""Actions: what the pool wants done; its events, which it wants known, are among them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vmpool.events import PoolEvent
 from vmpool.provider import Machine
 
 
@@ -36,14 +37,4 @@ class Stop:
     machine: Machine
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
-    """Something that people should know; `docs/pool.md` lists the kinds."""
-
-    kind: str
-    vm: str | None  #: None: it is about the pool
-    detail: str
-    seconds: float | None = None  #: what it took, where that means something
-
-
-Action = Start | OrderNodes | CancelOrder | Stop | Note
+Action = Start | OrderNodes | CancelOrder | Stop | PoolEvent

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Sequence, Set
 from typing import Any
 
-from vmpool.actions import Action, CancelOrder, Note, OrderNodes, Start, Stop
+from vmpool.actions import Action, CancelOrder, OrderNodes, Start, Stop
+from vmpool.events import PoolEvent, ProviderFailed
 from vmpool.pool import Pool
 from vmpool.provider import Machine, Provider, ProviderError
 from vmpool.vm import State
@@ -30,7 +31,7 @@ class Keeper:
         order: Callable[[int], Sequence[str]],
         cancel: Callable[[str], None],
         used: Callable[[], Set[str]],
-        tell: Callable[[Note], None],
+        tell: Callable[[PoolEvent], None],
         clock: Callable[[], float] = time.monotonic,
         every: float = 0.1,
         poll: float = 1.0,
@@ -62,7 +63,7 @@ class Keeper:
         self._await(lambda: self._pool.is_stopped, deadline)
         reason = _failure(self._provider.close)  # which also breaks off what it is starting
         if reason:
-            self._carry_out(Note("provider failed", None, f"{reason}; look for VMs that are left"))
+            self._carry_out(ProviderFailed(why=f"{reason}; look for VMs that are left"))
         is_done = self._await(lambda: self._pool.is_empty, deadline)
         self._ended.set()
         self._news.set()
@@ -159,7 +160,7 @@ class Keeper:
             case CancelOrder(order):
                 with contextlib.suppress(Exception):  # if Spark does not answer, its nodes end with it
                     self._cancel(order)
-            case Note():
+            case _:
                 with contextlib.suppress(Exception):  # if nobody listens any more, the work goes on
                     self._tell(action)
 

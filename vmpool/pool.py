@@ -12,8 +12,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 
 from policies.pool_size import adaptive_size
-from vmpool.actions import Action, CancelOrder, Note, OrderNodes, Start, Stop
+from vmpool.actions import Action, CancelOrder, OrderNodes, Start, Stop
 from vmpool.backoff import Backoff
+from vmpool.events import (
+    PoolEvent,
+    PoolExhausted,
+    PoolResized,
+    ProviderFailed,
+    VMLost,
+    VMOrdered,
+    VMReady,
+    VMReleased,
+)
 from vmpool.provider import Machine
 from vmpool.roster import Roster
 from vmpool.settings import PoolSettings, Sizing
@@ -45,7 +55,7 @@ class Pool:
         self._provisioned: deque[float] = deque(maxlen=_MEMORY)
         self._target = self._least
         self._episodes: set[str] = set()
-        self._notes: list[Note] = []
+        self._events: list[PoolEvent] = []  #: of this step
         self._spent: dict[str, float] = {}
 
     # -- told ---------------------------------------------------------------------------------------------------------
@@ -66,7 +76,7 @@ class Pool:
                 if again
                 else "no VM is ordered until one is given back or a plan needs more"
             )
-            self._note("provider failed", name, f"{reason}; {then}")
+            self._tell(ProviderFailed(vm=name, why=f"{reason}; {then}"))
 
     def nodes_ordered(self, name: str, orders: Collection[str]) -> None:
         """Spark has taken the orders for nodes of a VM."""
@@ -121,7 +131,7 @@ class Pool:
 
     def unheard(self, reason: str) -> None:
         """The provider did not say which VMs are lost."""
-        self._once("unheard", True, Note("provider failed", None, f"it does not say which VMs are lost: {reason}"))
+        self._once("unheard", True, ProviderFailed(why=f"it does not say which VMs are lost: {reason}"))
 
     def leaving(self, name: str, now: float) -> None:
         """A VM is going to be taken away: it is replaced at once, and stopped when none of its nodes is used."""
@@ -142,7 +152,7 @@ class Pool:
             return
         vm.departure.under_way = False
         if vm.stops.failed(now):
-            self._note("provider failed", name, f"{reason}; the next try to stop it is in {vm.stops.wait:g} s")
+            self._tell(ProviderFailed(vm=name, why=f"{reason}; the next try to stop it is in {vm.stops.wait:g} s"))
 
     def want(self, count: int) -> None:
         """How many free nodes a plan needs now, beyond the reserve; 0 when it has them."""
@@ -217,8 +227,8 @@ class Pool:
         actions = [*self._cancellations(), *self._endings(used, now)]
         if not self._closing:
             actions += [*self._refills(used, now), *self._orders_for_nodes(now)]
-        notes, self._notes = self._notes, []
-        return [*actions, *notes]
+        events, self._events = self._events, []
+        return [*actions, *events]
 
     def _notice_use(self, used: Set[str], now: float) -> None:
         """The first use of all is the launch, which says nothing about how fast VMs are taken later."""
@@ -237,7 +247,7 @@ class Pool:
         most = max(self._least, self._settings.max_size)
         before, self._target = self._target, adaptive_size(self._taken, self._provisioning, now, self._least, most)
         if self._target != before:
-            self._note("pool resized", None, f"{self._target} warm VMs are kept, {before} were")
+            self._tell(PoolResized(before=before, after=self._target))
 
     def _mark_surplus(self, used: Set[str], now: float) -> None:
         """VMs that have been beyond what is needed for long enough are to go."""
@@ -284,7 +294,7 @@ class Pool:
             self._vms.remove(vm.name)
             return
         if not (departure.is_loss or self._closing or vm.stops.wait):
-            self._note("vm released", vm.name, departure.why, now - vm.ordered)
+            self._tell(VMReleased(vm=vm.name, why=departure.why, seconds=now - vm.ordered))
         departure.under_way = True
         yield Stop(vm.machine)
 
@@ -300,7 +310,7 @@ class Pool:
     def _order(self, now: float) -> Action:
         name = self._failed_names.pop(0) if self._failed_names else self._new_name()
         self._vms.add(self._new_vm(name, now, self._settings.nodes_per_vm))
-        self._note("vm ordered", name, f"from provider {self._settings.provider}")
+        self._tell(VMOrdered(vm=name, provider=self._settings.provider))
         return Start(name)
 
     def _orders_for_nodes(self, now: float) -> Iterator[Action]:
@@ -316,11 +326,8 @@ class Pool:
         staying = [vm for vm in self._vms.own() if vm.departure is None]
         is_bound = missing > self._room(staying)
         states = ", ".join(f"{count} {state}" for state, count in self.counts(used).items() if count) or "none"
-        bound = (
-            f"{missing} more VMs are needed, and max_vms is {self._settings.max_vms} ({states}): "
-            "raise pool.max_vms, or lower pool.reserve or the bounds of operators"
-        )
-        self._once("bound", is_bound, Note("pool exhausted", None, bound))
+        exhausted = PoolExhausted(missing=missing, most=self._settings.max_vms or 0, states=states)
+        self._once("bound", is_bound, exhausted)
 
     # -- sizes --------------------------------------------------------------------------------------------------------
 
@@ -362,7 +369,7 @@ class Pool:
         if not vm.is_ready and not vm.is_found and len(vm.nodes) >= vm.size:
             vm.is_ready = True
             self._provisioned.append(now - vm.ordered)
-            self._note("vm ready", vm.name, f"with {', '.join(vm.nodes)}", now - vm.ordered)
+            self._tell(VMReady(vm=vm.name, nodes=tuple(vm.nodes), seconds=now - vm.ordered))
 
     def _check_lives(self, vm: VM, why: str, now: float) -> None:
         """A VM without any node is replaced as a whole."""
@@ -372,24 +379,25 @@ class Pool:
 
     def _lose(self, vm: VM, why: str, now: float) -> None:
         if vm.departure is None:
-            self._note("vm lost", vm.name, why, now - vm.ordered)
+            self._tell(VMLost(vm=vm.name, why=why, seconds=now - vm.ordered))
         if vm.departure is None or vm.departure.may_stay:
             vm.departure = Departure(now, why, is_loss=True)
 
     def _node_failed(self, name: str, reason: str, now: float) -> None:
         if self._node_orders.failed(now):
             wait = self._node_orders.wait
-            self._note("provider failed", name, f"a node on it did not start: {reason}; the next try is in {wait:g} s")
+            why = f"a node on it did not start: {reason}; the next try is in {wait:g} s"
+            self._tell(ProviderFailed(vm=name, why=why))
 
-    # -- notes and names ----------------------------------------------------------------------------------------------
+    # -- events and names ---------------------------------------------------------------------------------------------
 
-    def _note(self, kind: str, vm: str | None, detail: str, seconds: float | None = None) -> None:
-        self._notes.append(Note(kind, vm, detail, seconds))
+    def _tell(self, event: PoolEvent) -> None:
+        self._events.append(event)
 
-    def _once(self, episode: str, holds: bool, note: Note) -> None:
+    def _once(self, episode: str, holds: bool, event: PoolEvent) -> None:
         """Tells of an episode when it begins."""
         if holds and episode not in self._episodes:
-            self._notes.append(note)
+            self._events.append(event)
         (self._episodes.add if holds else self._episodes.discard)(episode)
 
     def _new_name(self) -> str:

@@ -13,8 +13,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from primitives.event import Event
 from seep.cli import figures
-from seep.runtime.events import Happening
 from seep.runtime.metrics import Status
 
 #: Events that explain others, for those who ask for all; and the failure, which is told by itself.
@@ -66,7 +66,7 @@ class View:
     def step(self, what: str) -> None:
         """A step of the start."""
 
-    def happen(self, happening: Happening) -> None:
+    def happen(self, event: Event) -> None:
         """An event; may be called on any thread."""
 
     def show(self, status: Status) -> None:
@@ -82,11 +82,11 @@ class Telling(View):
     def __init__(self, console: Console, verbose: bool = False) -> None:
         super().__init__(console)
         self._hidden = _TOLD_ELSEWHERE if verbose else _TOLD_ELSEWHERE | _DETAILS
-        self._happened: SimpleQueue[Happening] = SimpleQueue()
+        self._happened: SimpleQueue[Event] = SimpleQueue()
 
-    def happen(self, happening: Happening) -> None:
-        if happening.kind not in self._hidden:
-            self._happened.put(happening)
+    def happen(self, event: Event) -> None:
+        if event.kind not in self._hidden:
+            self._happened.put(event)
 
     def flush(self) -> None:
         while not self._happened.empty():
@@ -139,9 +139,9 @@ def view_for(console: Console, *, quiet: bool, verbose: bool) -> View:
     return (Board if console.is_terminal else Lines)(console, verbose)
 
 
-def event_line(happening: Happening) -> Text:
+def event_line(event: Event) -> Text:
     """An event with its time, aligned with those of the status."""
-    return Text(f"{happening.at:7.2f} s  {happening}", style=_STYLES.get(happening.kind, ""))
+    return Text(f"{event.at:7.2f} s  {event}", style=_STYLES.get(event.kind, ""))
 
 
 def status_line(status: Status) -> str:

@@ -16,7 +16,8 @@ from primitives.graph import InstanceId, Kind, QueryGraph
 from primitives.topology import Topology
 from seep.protocol.cuts import Beginning, Cut, CutAbandoned
 from seep.protocol.cutting import Cutting
-from seep.protocol.effects import Effect, Event, Finished, LogOffsets, Post
+from seep.protocol.effects import Effect, Finished, LogOffsets, Post
+from seep.protocol.events import ReplicaLate, Retired
 from seep.protocol.messages import (
     BackupCounted,
     BackupStored,
@@ -306,7 +307,7 @@ class ManagerCore:
         for owner, nodes in self.replication.late(self._pulses, self.settings.patience, self.nodes).items():
             self.replication.exclude(owner, nodes)
             self._view_is_old = True
-            self._effects.append(Event("replica late", str(owner), f"on {', '.join(nodes)}: left out"))
+            self._effects.append(ReplicaLate(subject=owner, nodes=tuple(nodes)))
 
     def _on_committed(self, _: str, message: Committed) -> None:
         if self.roster.is_current(message.sink):
@@ -364,7 +365,7 @@ class ManagerCore:
             for holder in copy.holders:
                 self._post(holder, DeleteBackup(instance, copy.order))
         self._view_is_old = True
-        self._effects.append(Event("retired", str(instance)))
+        self._effects.append(Retired(subject=instance))
 
     def _stop(self, instance: InstanceId) -> None:
         if self.roster.is_live(instance):

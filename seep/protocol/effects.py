@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from primitives.event import Event
 from primitives.graph import InstanceId
 from seep.protocol.cuts import CutAbandoned, CutComplete, Persist, Recall
 from seep.protocol.messages import Positions
@@ -49,14 +50,6 @@ class LogOffsets(NamedTuple):
     source: InstanceId
     epoch: int
     positions: Positions
-
-
-class Event(NamedTuple):
-    """Something worth telling the user, for logs, metrics and reports."""
-
-    kind: str
-    subject: str
-    detail: str = ""
 
 
 class Finished(NamedTuple):

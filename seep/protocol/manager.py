@@ -14,7 +14,8 @@ from primitives.slots import SlotSet, split_evenly
 from primitives.topology import Arrival
 from seep.protocol.core import Handler, ManagerSettings, Phase
 from seep.protocol.cuts import Beginning
-from seep.protocol.effects import Effect, Event
+from seep.protocol.effects import Effect
+from seep.protocol.events import MoveAnnounced, MoveComplete, SplitAborted, SplitBegun, SplitEffective
 from seep.protocol.messages import (
     AdoptParts,
     DropParts,
@@ -136,7 +137,7 @@ class Manager(RecoveringManager):
         if prepare and self.settings.warm_up:
             self._warm_up(move.concerned, first)
         self._effects.append(
-            Event("move announced", operator, f"plan {self._plans} at epoch {first}: {len(moved)} slots")
+            MoveAnnounced(operator=operator, plan=move.plan, first=first, slots=len(moved), view=self.version)
         )
         return Accepted(self._plans)
 
@@ -176,7 +177,7 @@ class Manager(RecoveringManager):
         super()._trim_outboxes()
         for move in [m for m in self.moves.values() if m.sealed and self._is_complete(m)]:
             del self.moves[move.plan]
-            self._effects.append(Event("move complete", move.operator, f"plan {move.plan}"))
+            self._effects.append(MoveComplete(operator=move.operator, plan=move.plan))
 
     def _is_complete(self, move: Move) -> bool:
         """Both sides are safe beyond the handover, so nothing of it can be asked for again."""
@@ -251,7 +252,7 @@ class Manager(RecoveringManager):
         self._wait_no_more(origin)
         self.safe.pin(origin)
         self._post(split.holder, PartitionBackup(split.plan, origin, shares))
-        self._effects.append(Event("split begun", str(origin), f"plan {split.plan} into {len(shares)}"))
+        self._effects.append(SplitBegun(subject=origin, plan=split.plan, shares=len(shares)))
         return Accepted(split.plan)
 
     def _on_partitioned(self, _: str, message: Partitioned) -> None:
@@ -302,7 +303,7 @@ class Manager(RecoveringManager):
             self.replication.void(instance, copy.order)
             self._record_backup(instance, split.epoch, copy)
         self.safe.set_back(split.origin, split.epoch)
-        self._close(split, "split effective", f"plan {split.plan} from epoch {split.epoch + 1}")
+        self._close(split, SplitEffective(subject=split.origin, plan=split.plan, first=split.epoch + 1))
 
     def _abort(self, split: Split) -> None:
         """Nothing has changed but what stands by; a dead origin is rebound instead."""
@@ -311,15 +312,15 @@ class Manager(RecoveringManager):
                 self._post(node, StopInstance(identity))
         if split.holder in self.nodes:
             self._post(split.holder, DropParts(split.plan))
-        self._close(split, "split aborted", f"plan {split.plan}")
+        self._close(split, SplitAborted(subject=split.origin, plan=split.plan))
         if split.origin_is_dead:
             super()._rebind(split.origin)
 
-    def _close(self, split: Split, kind: str, detail: str) -> None:
+    def _close(self, split: Split, told: SplitEffective | SplitAborted) -> None:
         del self.splits[split.plan]
         self.safe.unpin(split.origin)
         self._view_is_old = True
-        self._effects.append(Event(kind, str(split.origin), detail))
+        self._effects.append(told)
 
     def _on_restore_failed(self, node: str, message: RestoreFailed) -> None:
         for split in list(self.splits.values()):

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from primitives.graph import InstanceId, QueryGraph
 from seep.protocol.core import Handler, ManagerCore, ManagerSettings, Phase
 from seep.protocol.cuts import Beginning
-from seep.protocol.effects import Effect, Event, StateLost
+from seep.protocol.effects import Effect, StateLost
+from seep.protocol.events import NodeLeaving, NodeLost, Rebound, StateRestored, StoodReady
 from seep.protocol.messages import BackupFound, FindBackup, FromNothing, Restored, RestoreFailed
 from seep.protocol.replication import BackupCopy, is_there
 from seep.protocol.view import STORAGE
@@ -51,7 +52,7 @@ class RecoveringManager(ManagerCore):
         """The shell has given a node up; for the protocol it is gone for good, dead or not."""
         if self.roster.lose(node):
             self._view_is_old = True
-            self._effects.append(Event("node lost", node))
+            self._effects.append(NodeLost(node=node))
             self._lose_backups(node)
             self._recover_from(node)
         return self._drain()
@@ -64,7 +65,7 @@ class RecoveringManager(ManagerCore):
         if node in self.nodes and node not in self.roster.leaving:
             self.roster.leaving.add(node)
             self._view_is_old = True
-            self._effects.append(Event("node leaving", node))
+            self._effects.append(NodeLeaving(node=node))
         return self._drain()
 
     def _lose_backups(self, node: str) -> None:
@@ -97,7 +98,7 @@ class RecoveringManager(ManagerCore):
             self._homeless.append(instance)
         else:
             self._seat(instance, node, origin)
-            self._effects.append(Event("rebound", str(instance), f"to {node}"))
+            self._effects.append(Rebound(subject=instance, to=node))
             if isinstance(origin, FromNothing):
                 self._tell(self.cuts.restored(instance, origin.epoch, self.topology))
 
@@ -118,8 +119,8 @@ class RecoveringManager(ManagerCore):
                 self._record_backup(owner, message.epoch, copy)
             self._tell(self.cuts.restored(owner, message.epoch, self.topology))
             if message.stood:
-                self._effects.append(Event("stood ready", str(message.instance), f"at epoch {message.epoch}"))
-            self._effects.append(Event("restored", str(message.instance), f"at epoch {message.epoch}"))
+                self._effects.append(StoodReady(subject=owner, epoch=message.epoch))
+            self._effects.append(StateRestored(subject=owner, epoch=message.epoch))
 
     def _on_restore_failed(self, _: str, message: RestoreFailed) -> None:
         if self.roster.is_current(message.instance):

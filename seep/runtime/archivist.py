@@ -18,6 +18,15 @@ from primitives.slots import SlotSet
 from seep.protocol.cuts import Cut, CutComplete
 from seep.protocol.manager import Manager
 from seep.query.program import Resume
+from seep.record.events import (
+    CheckpointFailed,
+    CheckpointPersisted,
+    CleaningFailed,
+    Compacted,
+    CompactionFailed,
+    RunResumed,
+    SavepointStored,
+)
 from seep.runtime.driver import ManagerProcess
 from seep.runtime.requests import Requests
 from seep.sources.position import Position, rows_up_to
@@ -125,11 +134,10 @@ class Archivist:
         resume = self._resume
         if resume is None or self._catalogue is None:
             return
-        numbers = {"id": resume.checkpoint, "epoch": resume.beginning.epoch}
         passed_over = sorted({*self._abandoned, *self._catalogue.damaged()})
-        later = ", ".join(str(id) for id in passed_over if id > resume.checkpoint)
-        detail = f"from checkpoint {resume.checkpoint} at epoch {resume.beginning.epoch}"
-        self._process.events.add("resumed", detail=detail + f", not from {later}" * bool(later), numbers=numbers)
+        later = tuple(id for id in passed_over if id > resume.checkpoint)
+        resumed = RunResumed(id=resume.checkpoint, epoch=resume.beginning.epoch, passed_over=later)
+        self._process.events.add(resumed)
 
     def store_before_stop(self) -> None:
         """Stores how far the run has come, so that a later one goes on from here; takes a few seconds at most."""
@@ -259,7 +267,7 @@ class Archivist:
             for wanted in served:
                 wanted.answer.set_exception(reason)
             if not self._over.is_set() and not self._process.ended.is_set():
-                self._process.events.add("checkpoint failed", detail=str(reason))
+                self._process.events.add(CheckpointFailed(why=str(reason)))
             if isinstance(reason, Fenced):
                 self._process.fail(reason)
             return None
@@ -281,12 +289,9 @@ class Archivist:
         self._previous = manifest
         self._compact_if_long()
         self._clean()
-        self._process.events.add(
-            "savepoint" if savepoint else "persisted",
-            seconds=self._process.events.now - begun,
-            detail=f"checkpoint {manifest.id} at epoch {manifest.epoch}",
-            numbers={"id": manifest.id, "epoch": manifest.epoch},
-        )
+        stored = SavepointStored if savepoint else CheckpointPersisted
+        seconds = self._process.events.now - begun
+        self._process.events.add(stored(id=manifest.id, epoch=manifest.epoch, seconds=seconds))
         return manifest
 
     def _clean(self) -> None:
@@ -296,7 +301,7 @@ class Archivist:
         try:
             self._catalogue.clean(self._settings.keep)
         except EnvironmentFault as reason:
-            self._process.events.add("cleaning failed", detail=str(reason))
+            self._process.events.add(CleaningFailed(why=str(reason)))
 
     def _compact_if_long(self) -> None:
         """Chains are merged here, so that no instance has to stop and write all that it has.
@@ -317,11 +322,12 @@ class Archivist:
                 manifest = before.model_copy(update=update)
                 attempt.commit(manifest.to_json())
         except EnvironmentFault as reason:
-            self._process.events.add("compaction failed", detail=str(reason))
+            self._process.events.add(CompactionFailed(why=str(reason)))
             return
         self._previous = manifest
-        detail = f"checkpoint {manifest.id}: {', '.join(long)} in full, from checkpoint {before.id}"
-        self._process.events.add("compacted", seconds=self._process.events.now - begun, detail=detail)
+        seconds = self._process.events.now - begun
+        told = Compacted(id=manifest.id, operators=tuple(long), origin=before.id, seconds=seconds)
+        self._process.events.add(told)
 
     def _is_to_be_compacted(self, component: Component) -> bool:
         everything = SlotSet.full(component.slot_bits)

@@ -15,7 +15,8 @@ from typing import Protocol, Self, runtime_checkable
 from policies.migration.settings import Strategy
 from primitives.durations import micros
 from primitives.errors import UserError
-from seep.runtime.events import Events
+from seep.record.events import NodeContinued, NodeStopped, StrikeFailed
+from seep.record.log import EventLog
 from seep.runtime.goals import Target, passed_on
 
 _EXAMPLE = "write act:target@time, such as 'kill:counter@5s', 'kill:counter[0]+splitter[0]@10s' or 'scale:counter=3@1m'"
@@ -69,7 +70,7 @@ class Struck(Protocol):
     """What chaos needs of a run."""
 
     @property
-    def events(self) -> Events: ...
+    def events(self) -> EventLog: ...
 
     @property
     def placement(self) -> Mapping[str, str]:
@@ -209,13 +210,13 @@ class Chaos:
                     self._run.kill(target)
                 case Act.STOP:
                     self._stopped[target] = self._nodes_of(target)
-                    self._signal("stopped", self._stopped[target], signal.SIGSTOP)
+                    self._signal(NodeStopped, self._stopped[target], signal.SIGSTOP)
                 case Act.CONT:
-                    self._signal("continued", self._stopped.pop(target, []), signal.SIGCONT)
+                    self._signal(NodeContinued, self._stopped.pop(target, []), signal.SIGCONT)
                 case _:
                     self._change(strike.act, target)
         except (UserError, ProcessLookupError) as reason:
-            self._run.events.add("strike failed", detail=f"{strike}: {reason}")
+            self._run.events.add(StrikeFailed(strike=str(strike), why=str(reason)))
 
     def _change(self, act: Act, target: str) -> None:
         read = _read(act, target)
@@ -238,7 +239,7 @@ class Chaos:
         placed = self._run.placement.items()
         return list(dict.fromkeys(node for i, node in placed if target in (i, i.partition("[")[0])))
 
-    def _signal(self, kind: str, nodes: Sequence[str], number: signal.Signals) -> None:
+    def _signal(self, told: type[NodeStopped | NodeContinued], nodes: Sequence[str], number: signal.Signals) -> None:
         for node in nodes:
-            self._run.events.add(kind, node=node)
+            self._run.events.add(told(node=node))
             self._run.signal(node, number)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 
+from primitives.event import Event
 from primitives.graph import InstanceId, Kind, QueryGraph
-from seep.protocol.effects import Event
+from seep.protocol.events import NodeLost, SplitEffective, StateRestored
 from seep.protocol.view import Seat
-from seep.runtime.events import Events
+from seep.record.events import InstanceRecovered, NodeKilled
+from seep.record.log import EventLog
 from seep.runtime.recovery import Recovered, Recoveries
 
 Placement = Mapping[InstanceId, Seat]
@@ -16,7 +19,7 @@ Placement = Mapping[InstanceId, Seat]
 class Chronicle:
     """Told of what happens as it happens; for the manager's thread, except `killed`."""
 
-    def __init__(self, events: Events, graph: QueryGraph) -> None:
+    def __init__(self, events: EventLog, graph: QueryGraph) -> None:
         self._events = events
         self._graph = graph
         self._recoveries = Recoveries()
@@ -26,8 +29,7 @@ class Chronicle:
     def killed(self, node: str, placement: Placement) -> None:
         """Somebody has killed a node on purpose; said right before."""
         self._recoveries.killed(node, self._events.now)
-        hosted = ", ".join(map(str, _hosted(node, placement))) or "nothing"
-        self._events.add("killed", node=node, detail=f"with {hosted}")
+        self._events.add(NodeKilled(node=node, hosted=_hosted(node, placement)))
 
     def given_up(self, node: str, why: str, placement: Placement, ticked: int) -> None:
         """A node is about to be lost to the manager, with what it hosts."""
@@ -36,17 +38,13 @@ class Chronicle:
         self._recoveries.lost(node, hosted, stateful, ticked, self._events.now)
         self._why = why
 
-    def tell(self, event: Event, instances: Iterable[InstanceId]) -> None:
-        """Something that the manager tells of one of these instances, or of an operator or a node."""
-        if event.kind == "node lost":
-            self._events.add(event.kind, node=event.subject, detail=self._why)
-            return
-        instance = _named(event.subject, instances)
-        if event.kind in ("restored", "split effective") and instance is not None:
-            self._recoveries.restored(instance, self._events.now)
-        operator = instance.operator if instance else event.subject
-        name = str(instance) if instance else None
-        self._events.add(event.kind, operator=operator, instance=name, detail=event.detail)
+    def tell(self, event: Event) -> None:
+        """Something that the manager tells."""
+        if isinstance(event, NodeLost):
+            event = replace(event, why=self._why)
+        if isinstance(event, StateRestored | SplitEffective):
+            self._recoveries.restored(event.subject, self._events.now)
+        self._events.add(event)
 
     def committed(self, epoch: int) -> None:
         """All sinks are past an epoch."""
@@ -54,17 +52,17 @@ class Chronicle:
             self._tell_recovered(recovered)
 
     def _tell_recovered(self, recovered: Recovered) -> None:
-        parts = {name: getattr(recovered, name) for name in ("detected", "restored", "replayed")}
         for instance in recovered.instances:
             self._events.add(
-                "recovered", operator=instance.operator, instance=str(instance), seconds=recovered.total, parts=parts
+                InstanceRecovered(
+                    subject=instance,
+                    seconds=recovered.total,
+                    detected=recovered.detected,
+                    restored=recovered.restored,
+                    replayed=recovered.replayed,
+                )
             )
 
 
 def _hosted(node: str, placement: Placement) -> tuple[InstanceId, ...]:
     return tuple(instance for instance, seat in placement.items() if seat.node == node)
-
-
-def _named(subject: str, instances: Iterable[InstanceId]) -> InstanceId | None:
-    """`counter[2]` or `counter[2]#1` as an instance."""
-    return next((instance for instance in instances if str(instance) == subject.partition("#")[0]), None)

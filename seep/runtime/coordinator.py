@@ -15,16 +15,18 @@ from policies.governor import Governor
 from policies.migration.settings import MigrationSettings
 from policies.observation import Change, History, Observation
 from policies.settings import ScalingSettings
+from primitives.event import Event
 from primitives.graph import InstanceId
+from seep.protocol.events import Rebound
+from seep.record.events import BottleneckFound, InstanceRecovered, ScalingFailed
+from seep.record.ring import Ring
 from seep.runtime.balancing import Balancing
 from seep.runtime.drains import Drains
 from seep.runtime.driver import ManagerProcess
-from seep.runtime.events import Happening
 from seep.runtime.failures import place_of
 from seep.runtime.migrations import Migrations
 from seep.runtime.observer import Observer
 from seep.runtime.replicas import Replicas
-from seep.record.ring import Ring
 from seep.runtime.scaling import Scalings, at_once_unless_said
 from seep.runtime.waiting import Room, WarmNodes
 
@@ -46,20 +48,20 @@ class RecoveryChanges:
     """Each recovery as a change, from the moment it was begun; a replay is no load to scale for. For any thread."""
 
     def __init__(self) -> None:
-        self._begun: dict[str, Happening] = {}
+        self._begun: dict[InstanceId, Rebound] = {}
         self._over = Ring[Change](_REMEMBERED)
 
-    def hear(self, event: Happening) -> None:
-        if event.kind == "rebound" and event.instance and event.operator:
-            self._begun.setdefault(event.instance, event)
-        elif event.kind == "recovered" and (first := self._begun.pop(str(event.instance), None)):
-            self._over.append(Change(str(first.operator), first.at, 1, 1, event.at))
+    def hear(self, event: Event) -> None:
+        if isinstance(event, Rebound):
+            self._begun.setdefault(event.subject, event)
+        elif isinstance(event, InstanceRecovered) and (first := self._begun.pop(event.subject, None)):
+            self._over.append(Change(first.operator, first.at, 1, 1, event.at))
 
     def __iter__(self) -> Iterator[Change]:
         """The newest that are over, and all that are not."""
         yield from self._over
         for first in list(self._begun.values()):
-            yield Change(str(first.operator), first.at, 1, 1)
+            yield Change(first.operator, first.at, 1, 1)
 
 
 class Coordinator:
@@ -149,7 +151,7 @@ class Coordinator:
             if place not in self._complaints and not self._process.ended.is_set():
                 self._complaints.add(place)
                 text = f"{type(reason).__name__}: {reason}\n{traceback.format_exc()}"
-                self._process.events.add("scaling failed", detail=text)
+                self._process.events.add(ScalingFailed(why=text))
 
     def _look(self) -> None:
         """One report interval is over."""
@@ -167,7 +169,5 @@ class Coordinator:
         known, self._known = self._known, {(each.instance, each.cause) for each in found}
         for each in found:
             if (each.instance, each.cause) not in known:
-                name = str(each.instance)
-                self._process.events.add(
-                    "bottleneck", operator=each.instance.operator, instance=name, detail=f"{each.cause}: {each.why}"
-                )
+                found_now = BottleneckFound(subject=each.instance, cause=each.cause, why=each.why)
+                self._process.events.add(found_now)

@@ -14,22 +14,24 @@ from typing import Any, TypeVar
 
 from policies.backup import BackupStrategy
 from primitives.errors import EnvironmentFault, InternalError, SeepError, UserError
+from primitives.event import Event
 from primitives.graph import InstanceId, Kind
 from seep.protocol.core import ManagerSettings, Phase
 from seep.protocol.courier import Frame
 from seep.protocol.cuts import Beginning, Cut, CutAbandoned, CutComplete
-from seep.protocol.effects import Effect, Event, Finished, LogOffsets, Post, StateLost
+from seep.protocol.effects import Effect, Finished, LogOffsets, Post, StateLost
 from seep.protocol.manager import Manager
 from seep.protocol.messages import Committed, Data, Fenced, StateMoved, StopInstance
 from seep.protocol.view import MANAGER, STORAGE, Incarnation
 from seep.query.program import Program
+from seep.record.events import NodeJoined, NodeNotice, RefusedMessage, RunFailed, RunFinished, RunHalted
+from seep.record.log import EventLog
 from seep.runtime.backups import StorageHolder, stored_backups
 from seep.runtime.checkpoint_clock import CheckpointClock
 from seep.runtime.chronicle import Chronicle
 from seep.runtime.comparison import identity_of
 from seep.runtime.detector import SILENT, Detector
 from seep.runtime.event_loop import EventLoop
-from seep.runtime.events import Events
 from seep.runtime.failures import failure_from_json
 from seep.runtime.metrics import Metrics, Status
 from seep.runtime.observer import Sight
@@ -87,7 +89,7 @@ class ManagerProcess:
         self._run = run
         self._stored: StorageHolder | None = None
         self.program, self.options = program, options
-        self.events = Events()
+        self.events = EventLog(time.monotonic)
         self.metrics = Metrics(frozenset(program.sources), {n: o.slot_bits for n, o in program.graph.operators.items()})
         self.stores = DriverStores(program)
         #: name -> the nodes that have registered, without those that are lost for long; replaced, and never changed
@@ -183,7 +185,7 @@ class ManagerProcess:
 
     def conclude(self, detail: str) -> None:
         """All that there was to read is processed, committed, and stored if there is a storage."""
-        self.ask(lambda _: self._conclude("finished", detail))
+        self.ask(lambda _: self._conclude(RunFinished(why=detail)))
 
     def conclude_unchanged(self) -> None:
         """There is nothing new to read, and what there was is out already: nothing is put out again."""
@@ -196,13 +198,13 @@ class ManagerProcess:
 
     def halt(self) -> None:
         """Ends the run as it stands."""
-        self.ask(lambda _: self._conclude("halted", "as somebody asked for"))
+        self.ask(lambda _: self._conclude(RunHalted(why="as somebody asked for")))
 
     def fail(self, failure: SeepError) -> None:
         """The run cannot go on."""
         if self.failure is None and not self._is_ending and not self.ended.is_set():
             self.failure = failure
-            self.events.add("failed", detail=str(failure))
+            self.events.add(RunFailed(why=str(failure)))
             self.ended.set()
 
     def knows(self, order: str) -> bool:
@@ -305,7 +307,7 @@ class ManagerProcess:
         raise UserError(f"the manager does not know the call {method!r} of {peer}")
 
     def on_fault(self, peer: str, text: str) -> None:
-        self.events.add("refused message", detail=f"from {peer}: {text}")
+        self.events.add(RefusedMessage(sender=peer, why=text))
 
     def _controlled(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """What somebody with the run's secret asks for from outside."""
@@ -410,10 +412,10 @@ class ManagerProcess:
                 if peer in self.manager.nodes:
                     self.fail(failure_from_json(failure))
             case {"notice": seconds}:
-                self.events.add("notice", node=peer, detail=f"its VM will be taken away in {float(seconds):.0f} s")
+                self.events.add(NodeNotice(node=peer, left=float(seconds)))
                 self.on_notice(peer, float(seconds))
-            case {"event": [kind, subject, detail]}:
-                self.events.add(kind, node=peer, detail=f"{subject} {detail}".strip())
+            case {"event": Event() as event}:
+                self.events.add(event)
 
     def _on_heartbeat(self, peer: str, report: Any) -> None:
         now = time.monotonic()
@@ -442,7 +444,7 @@ class ManagerProcess:
         for node in live:
             self._peers.post(node, 0, {"peers": {name: list(self.nodes[name].address)}})
         self._detector.joined(name, time.monotonic())
-        self.events.add("node joined", node=name)
+        self.events.add(NodeJoined(node=name))
         self._perform(self.manager.node_joined(name, self.nodes[name].vm))
         self.on_joined(self.nodes[name])
 
@@ -486,9 +488,9 @@ class ManagerProcess:
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
-    def _conclude(self, kind: str, detail: str) -> None:
+    def _conclude(self, end: RunFinished | RunHalted) -> None:
         if not self._is_ending and not self.ended.is_set():
-            self.events.add(kind, detail=detail)
+            self.events.add(end)
             self._await_last_words()
 
     def _await_last_words(self) -> None:
@@ -532,10 +534,10 @@ class ManagerProcess:
                 case LogOffsets(source, _, positions):
                     self.positions[source.operator].update(positions)
                 case Event():
-                    self._chronicle.tell(effect, self.manager.placement)
+                    self._chronicle.tell(effect)
                 case Finished(epoch):
                     if not self.manager.settings.last_cut:  # else whoever stores it says when that is done
-                        self._conclude("finished", f"at epoch {epoch}")
+                        self._conclude(RunFinished(why=f"at epoch {epoch}"))
                 case CutComplete(cut):
                     self.on_cut(cut, effect)
                 case CutAbandoned(cut, why):

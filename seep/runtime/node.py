@@ -18,6 +18,7 @@ import pyarrow as pa
 from policies.backup import BackupSection
 from primitives.emission import Emission
 from primitives.emission_codec import EMISSIONS
+from primitives.event import Event
 from primitives.graph import Kind
 from primitives.mapped import Shelf
 from primitives.outbox import Outbox
@@ -27,13 +28,14 @@ from seep.operators.room import Room
 from seep.protocol.checkpointing import CheckpointSettings
 from seep.protocol.courier import Frame
 from seep.protocol.cuts import Part, Persist
-from seep.protocol.effects import Effect, Event, Post
+from seep.protocol.effects import Effect, Post
 from seep.protocol.holder import Holder
 from seep.protocol.instance import Instance
 from seep.protocol.messages import Data, Fenced, Persisted, StateMoved
 from seep.protocol.node import Node
 from seep.protocol.view import MANAGER, STORAGE, Incarnation
 from seep.query.program import Program
+from seep.record.events import RefusedMessage
 from seep.runtime.archive import Archive
 from seep.runtime.backups import StorageHolder, stored_backups
 from seep.runtime.failures import failure_to_json
@@ -174,7 +176,7 @@ class NodeProcess:
         return self._intake.on_call(method, body)
 
     def on_fault(self, peer: str, text: str) -> None:
-        self._tell({"event": ["refused message", self.name, f"from {peer}: {text}"]})
+        self._tell({"event": RefusedMessage(node=self.name, sender=peer, why=text)})
 
     # -- what peers say -----------------------------------------------------------------------------------------------
 
@@ -235,8 +237,8 @@ class NodeProcess:
                 self._ask_storage(body)
             case Post(to, body):
                 self._peers.post(to, self.node.version, body)
-            case Event(kind, subject, detail):
-                self._tell({"event": [kind, subject, detail]})
+            case Event():
+                self._tell({"event": effect})
 
     def hand_over(self, message: Data | StateMoved) -> None:
         instance = self.node.instances.get(message.receiver)

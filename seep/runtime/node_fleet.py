@@ -13,7 +13,7 @@ from seep.runtime.options import RunOptions
 from seep.spark.fleet import Ended, Fleet
 from seep.spark.order import NodeOrder
 from seep.spark.session import Host
-from vmpool.actions import Note
+from vmpool.events import PoolEvent
 from vmpool.keeper import Keeper
 from vmpool.pool import Pool
 from vmpool.registry import make_provider
@@ -99,11 +99,9 @@ class NodeFleet:
             return frozenset()
         return self._process.ask(lambda manager: manager.used_nodes() | self._process.silent_nodes())
 
-    def _tell(self, note: Note) -> None:
-        if self._ending and not self._giving_back:
-            return  # that nodes end is no news then
-        detail = f"{note.vm}: {note.detail}" if note.vm else note.detail
-        self._process.events.add(note.kind, detail=detail, seconds=note.seconds)
+    def _tell(self, event: PoolEvent) -> None:
+        if not self._ending or self._giving_back:  # that nodes end is no news then
+            self._process.events.add(event)
 
     # -- what the fleet and the manager's process tell ----------------------------------------------------------------
 

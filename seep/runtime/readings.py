@@ -8,7 +8,7 @@ from typing import Any
 
 from primitives.graph import InstanceId, Kind
 from seep.protocol.manager import Manager
-from seep.runtime.events import Events
+from seep.record.log import EventLog
 from seep.runtime.metrics import Metrics, Status
 from seep.runtime.observer import Sight
 
@@ -16,7 +16,7 @@ from seep.runtime.observer import Sight
 class Readings:
     """Takes them off a manager; for its thread."""
 
-    def __init__(self, events: Events, metrics: Metrics, positions: Mapping[str, Mapping[int, Any]]) -> None:
+    def __init__(self, events: EventLog, metrics: Metrics, positions: Mapping[str, Mapping[int, Any]]) -> None:
         self._events = events
         self._metrics = metrics
         #: source operator -> partition -> position that the source log has

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from primitives.errors import EnvironmentFault, SeepError, UserError
-from seep.runtime.events import Happening
+from primitives.event import Event
 from seep.runtime.fading_series import FadingSeries
 from seep.runtime.metrics import InstanceStatus, Status
 
-#: Events after which a run does nothing more.
+#: EventLog after which a run does nothing more.
 _ENDS = ("finished", "failed", "halted")
 
 
@@ -79,7 +79,7 @@ class Commits:
 
 def make_report(
     query: str,
-    events: Iterable[Happening],
+    events: Iterable[Event],
     samples: Sequence[Status],
     *,
     rows: int,
@@ -129,19 +129,19 @@ def make_report(
         "latencies": dict(latencies or {}),
         "migrations": [dict(each) for each in migrations],
         "totals": dict(totals or {}),
-        "events": [happening.to_json() for happening in happened],
+        "events": [event.to_json() for event in happened],
         "series": [_point(sample) for sample in during],
     }
 
 
-def _recovery(happening: Happening) -> dict[str, Any]:
+def _recovery(event: Event) -> dict[str, Any]:
     """Whose, how long, and how long each part of it took."""
-    return {"instance": happening.instance, "at": happening.at, "seconds": happening.seconds, **happening.parts}
+    return {"instance": event.instance, "at": event.at, "seconds": event.seconds, **event.parts}
 
 
-def _scaling(happening: Happening) -> dict[str, Any]:
+def _scaling(event: Event) -> dict[str, Any]:
     """Which operator, from how many instances to how many, and the highest latency meanwhile."""
-    return {"operator": happening.operator, "at": happening.at, "seconds": happening.seconds, **happening.numbers}
+    return {"operator": event.operator, "at": event.at, "seconds": event.seconds, **event.numbers}
 
 
 def _instance(status: InstanceStatus) -> dict[str, Any]:

@@ -28,13 +28,14 @@ from primitives.slots import SlotSet
 from seep.protocol.cuts import CutComplete
 from seep.protocol.plans import Accepted, Refused
 from seep.query.program import Program
+from seep.record.log import EventLog
+from seep.record.ring import Ring
 from seep.runtime import live_runs
 from seep.runtime.archivist import Archivist
 from seep.runtime.balancing import check_balance
 from seep.runtime.control import Listed
 from seep.runtime.coordinator import Coordinator
 from seep.runtime.driver import ManagerProcess, NodeRecord
-from seep.runtime.events import Events
 from seep.runtime.goals import Target
 from seep.runtime.interrupts import ENDING, Interrupts, uninterrupted
 from seep.runtime.metrics import Status, percentiles
@@ -50,7 +51,6 @@ from seep.runtime.replicas import check_backup
 from seep.runtime.report import Recorder, make_report
 from seep.runtime.requests import answer_of
 from seep.runtime.resume import catalogue_of, check_resume, resume_of
-from seep.record.ring import Ring
 from seep.runtime.scaling import check_scaling
 from seep.runtime.security import Security
 from seep.runtime.spark_publisher import SparkPublisher
@@ -236,7 +236,7 @@ class Run:
     # -- watching -----------------------------------------------------------------------------------------------------
 
     @property
-    def events(self) -> Events:
+    def events(self) -> EventLog:
         return self._manager.events
 
     @property

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 
 from primitives.errors import EnvironmentFault, UserError
+from primitives.event import Event
+from seep.record.events import CheckpointStored
 from seep.runtime.driver import ManagerProcess
-from seep.runtime.events import Happening
 from seep.sinks.spark_sink import SparkSink
 
 #: Seconds between two looks how far the sinks have come.
@@ -38,9 +39,9 @@ class SparkPublisher:
         process.events.listen(self._hear)
         self._thread = threading.Thread(target=self._run, name="seep Spark publisher", daemon=True)
 
-    def _hear(self, happening: Happening) -> None:
-        if self._stored is not None and happening.kind in ("persisted", "savepoint"):
-            self._stored = max(self._stored, int(happening.numbers["epoch"]))
+    def _hear(self, event: Event) -> None:
+        if self._stored is not None and isinstance(event, CheckpointStored):
+            self._stored = max(self._stored, event.epoch)
 
     def start(self) -> None:
         if self._sinks:

@@ -11,18 +11,23 @@ from weakref import WeakValueDictionary
 import numpy as np
 import pyarrow as pa
 
+import vmpool.events as pool_events
+from policies.detector import Cause
 from primitives.backup import Stored
 from primitives.checkpoint import Checkpoint
 from primitives.chunk import Chunk
 from primitives.emission import Emission
+from primitives.event import event_kinds
 from primitives.file_chunk import FileChunk
 from primitives.graph import Edge, InstanceId, QueryGraph
 from primitives.slots import SlotSet
 from primitives.topology import Arrival, Assignment, Topology, Version
+from seep.protocol import events as protocol_events
 from seep.protocol import messages
 from seep.protocol.courier import Frame
 from seep.protocol.cuts import Cut, Part
 from seep.protocol.view import Incarnation, Seat, View
+from seep.record import events as run_events
 
 
 class WireType(NamedTuple):
@@ -70,8 +75,9 @@ def _record(kind: type) -> WireType:
         for place, check in enumerate(checks):
             if not check(items[place]):
                 raise ValueError(f"{kind.__name__}.{names[place]} cannot be a {type(items[place]).__name__}")
-        return kind(*items)
+        return kind(**dict(zip(names, items, strict=True))) if is_by_name else kind(*items)
 
+    is_by_name = dataclasses.is_dataclass(kind) and any(field.kw_only for field in dataclasses.fields(kind))
     return WireType(kind, list if issubclass(kind, tuple) else fields, make)
 
 
@@ -193,6 +199,9 @@ def _file_chunk_made(items: list[Any]) -> FileChunk:
 _SIZES, _CONTENTS = _check_of(Mapping[str, int]), _check_of(Mapping[str, pa.Buffer | bytes])
 _HISTORY = _check_of(Mapping[str, tuple[Version, ...]])
 
+#: Where the events are that all processes know, so that each has the same list of them.
+_EVENTS = [module.__name__ for module in (protocol_events, run_events, pool_events)]
+
 #: All types with a tag; the tag is the place in this list, so that both ends must be of the same version of `seep`.
 TYPES: list[WireType] = [
     WireType(tuple, lambda value: value, tuple),
@@ -209,5 +218,7 @@ TYPES: list[WireType] = [
         (Kept, KeptBytes, InstanceId, Edge, Incarnation, Seat, Cut, Part, View, Frame, Chunk, Checkpoint, Emission),
     ),
     *(_record(kind) for kind in vars(messages).values() if getattr(kind, "__module__", "") == messages.__name__),
+    WireType(Cause, lambda cause: [cause.value], lambda items: Cause(*items)),
+    *(_record(kind) for _, kind in sorted(event_kinds().items()) if kind.__module__ in _EVENTS),
 ]
 TAG_OF: dict[type, int] = {kind.type: code for code, kind in enumerate(TYPES)}

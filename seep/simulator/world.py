@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from policies.replicas import replica_groups
+from primitives.event import Event
 from primitives.graph import InstanceId, Kind
 from seep.protocol.checkpointing import CheckpointSettings
 from seep.protocol.core import ManagerSettings
 from seep.protocol.courier import Courier, Frame
 from seep.protocol.cuts import CutAbandoned, CutComplete, Persist, Recall
-from seep.protocol.effects import Commit, Effect, Event, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
+from seep.protocol.effects import Commit, Effect, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
 from seep.protocol.holder import Holder
 from seep.protocol.logic import Logic, SourceLogic
 from seep.protocol.manager import Manager
@@ -286,10 +287,10 @@ class World:
                 case CutAbandoned():
                     self.tally.count("cut abandoned")
                     self._give_up_without_last_cut()
-                case Event(kind):
-                    self.tally.count(kind)
+                case Event():
+                    self.tally.count(effect.kind)
                     if self.trace:
-                        self.trace(self.now, f"{kind}: {effect.subject} {effect.detail}".rstrip(), True)
+                        self.trace(self.now, effect.text(), True)
                 case Finished(epoch):
                     self.finished = epoch
                 case StateLost():

@@ -11,12 +11,13 @@ from typing import Any, NamedTuple, Self
 import pyarrow as pa
 
 from primitives.errors import EnvironmentFault, InternalError, UserError
+from primitives.event import Event
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet, split_evenly
 from seep.operators.errors import UserCodeFailed
 from seep.protocol.checkpointing import CheckpointSettings
 from seep.protocol.core import ManagerSettings
-from seep.protocol.effects import Commit, Effect, Event, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
+from seep.protocol.effects import Commit, Effect, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
 from seep.protocol.manager import Manager
 from seep.protocol.messages import Data, StateMoved
 from seep.protocol.node import Node

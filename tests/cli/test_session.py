@@ -6,6 +6,7 @@ import io
 import json
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,8 +21,9 @@ from seep.cli import session as module
 from seep.cli.session import session, summary_lines
 from seep.cli.settings import Settings
 from seep.cli.view import Lines, View
+from seep.record.events import NodeKilled
+from seep.record.log import EventLog
 from seep.runtime.chaos import parse_chaos
-from seep.runtime.events import Events
 from seep.runtime.metrics import Status
 from seep.runtime.report import make_report
 
@@ -32,7 +34,7 @@ class FakeRun:
     """A run that goes through a script: at each look at it, the next act."""
 
     def __init__(self, *acts: Act) -> None:
-        self.events = Events()
+        self.events = EventLog(time.monotonic)
         self.placement: dict[str, str] = {}
         self.told: list[str] = []
         self._acts = iter(acts)
@@ -108,7 +110,7 @@ def nothing(_: FakeRun) -> None:
 
 
 def test_a_run_is_followed_to_its_end_and_stopped_after_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened, written = start(monkeypatch, FakeRun(nothing, lambda run: run.events.add("killed", node="n1"), nothing))
+    opened, written = start(monkeypatch, FakeRun(nothing, lambda run: run.events.add(NodeKilled(node="n1")), nothing))
     with opened as run:
         assert run.told == []
     assert run.told == ["stop"]
@@ -119,12 +121,12 @@ def test_a_run_is_followed_to_its_end_and_stopped_after_the_block(monkeypatch: p
 def test_events_of_the_last_moment_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     class Ends(FakeRun):
         def wait(self, timeout: float) -> bool:  # noqa: ARG002
-            self.events.add("recovered", instance="counter[0]")
+            self.events.add(NodeKilled(node="n2"))
             return True
 
     opened, written = start(monkeypatch, Ends())
     with opened:
-        assert "recovered counter[0]" in written.getvalue()
+        assert "killed n2" in written.getvalue()
 
 
 def test_the_first_ctrl_c_lets_the_run_finish(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,15 +8,19 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from primitives.graph import InstanceId
 from seep.cli import view as module
 from seep.cli.view import Board, Lines, View, event_line, status_line, view_for
-from seep.runtime.events import Happening
+from seep.protocol.events import StateRestored
+from seep.record.events import InstanceRecovered, NodeKilled, RunFailed
 from seep.runtime.metrics import InstanceStatus, Status
 
-KILLED = Happening("killed", 5.021, node="n2", detail="with counter[0]")
-RECOVERED = Happening("recovered", 5.43, "counter", "counter[0]", seconds=0.41, detail="detected 0.061")
-RESTORED = Happening("restored", 5.3, "counter", "counter[0]")
-FAILED = Happening("failed", 6.0, detail="boom")
+KILLED = NodeKilled(node="n2", hosted=(InstanceId("counter", 0),), at=5.021)
+RECOVERED = InstanceRecovered(
+    subject=InstanceId("counter", 0), seconds=0.41, detected=0.061, restored=0.1, replayed=0.249, at=5.43
+)
+RESTORED = StateRestored(subject=InstanceId("counter", 0), epoch=40, at=5.3)
+FAILED = RunFailed(why="boom", at=6.0)
 COUNTER = InstanceStatus("counter[0]#1", "counter", "n2", "running", 40, 1_200_000, 0, 1.5, 0.34, 0, 3 << 20, 0, {})
 STATUS = Status(
     12.3, 42, 40, 240_000, 20_013.4, {"p50": 0.031, "p95": 0.0525, "p99": 0.06, "max": 0.41}, (COUNTER,), 5, 1
@@ -42,7 +46,10 @@ def test_a_status_tells_the_imbalance_of_operators_that_are_balanced() -> None:
 
 def test_an_event_is_one_line_with_its_time() -> None:
     assert event_line(KILLED).plain == "   5.02 s  killed n2 with counter[0]"
-    assert event_line(RECOVERED).plain == "   5.43 s  recovered counter[0] in 0.410 s detected 0.061"
+    assert (
+        event_line(RECOVERED).plain
+        == "   5.43 s  recovered counter[0] in 0.410 s (detected 0.061, restored 0.100, replayed 0.249)"
+    )
 
 
 def test_a_log_has_each_event_once_and_no_more_than_a_status_a_second(monkeypatch: pytest.MonkeyPatch) -> None:

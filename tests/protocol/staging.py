@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import count, islice
 from typing import Any, TypeVar
 
+from primitives.event import Event
 from primitives.graph import Edge, InstanceId, Kind, Operator, QueryGraph
 from primitives.slots import SlotSet
 from primitives.topology import Topology
-from seep.protocol.effects import Effect, Event, Post
+from seep.protocol.effects import Effect, Post
 from seep.protocol.instance import Instance
 from seep.protocol.logic import Piece
 from seep.protocol.messages import Data, StateMoved

@@ -13,6 +13,7 @@ import vmpool.events as pool
 from policies.detector import Cause
 from primitives.event import Event, event_kinds
 from primitives.graph import InstanceId
+from seep.runtime.wire import decode, encode
 
 COUNTER = InstanceId("counter", 2)
 MOVED: dict[str, Any] = {"operator": "counter", "seconds": 1.5, "steps": 2, "steps_done": 2, "slots_moved": 1024}
@@ -211,3 +212,8 @@ def test_what_does_not_apply_to_an_event_is_empty() -> None:
 def test_an_event_gets_its_time_later() -> None:
     event = record.RunFinished(why="at epoch 9")
     assert event.dated(4.5) == record.RunFinished(why="at epoch 9", at=4.5)
+
+
+@pytest.mark.parametrize("example", [example for example, _ in EXAMPLES], ids=lambda each: each.kind)
+def test_an_event_travels_between_processes_as_it_is(example: Event) -> None:
+    assert decode(encode(example.dated(1.5))) == example.dated(1.5)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import seep
-from seep.runtime.events import Happening
+from primitives.event import Event
 from seep.storage.settings import StorageSettings
 from tests.runtime.counting import SCHEMA, doubled, numbers
 
@@ -43,9 +43,9 @@ def main(directory: Path, more: dict[str, Any]) -> None:
     _print("done")
 
 
-def _say(happening: Happening) -> None:
-    if happening.kind == "persisted":
-        _print(f"checkpoint {happening.numbers['id']}")
+def _say(event: Event) -> None:
+    if event.kind == "persisted":
+        _print(f"checkpoint {event.numbers['id']}")
 
 
 def _print(line: str) -> None:

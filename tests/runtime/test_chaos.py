@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 
 import pytest
 
 from primitives.errors import UserError
+from seep.record.log import EventLog
 from seep.runtime.chaos import Act, Chaos, Strike, check_chaos, parse_chaos
-from seep.runtime.events import Events
 
 
 class FakeRun:
     """Remembers what was done to it."""
 
     def __init__(self, expected: int = 1) -> None:
-        self.events = Events()
+        self.events = EventLog(time.monotonic)
         self.placement = {"counter[0]": "n1", "counter[1]": "n2", "splitter[0]": "n3"}
         self.done: list[tuple[str, object]] = []
         self.gone: set[str] = set()

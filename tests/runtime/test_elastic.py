@@ -23,8 +23,8 @@ from policies.decision import Decision
 from policies.observation import History
 from policies.settings import Bounds, DetectorSettings, Mechanism, ScalingSettings
 from primitives.errors import UserError
+from primitives.event import Event
 from primitives.graph import InstanceId
-from seep.runtime.events import Happening
 from seep.runtime.run import Run
 from seep.spark.session import Host
 from seep.storage.settings import StorageSettings
@@ -305,10 +305,10 @@ def once(run: Run, kind: str, act: Any) -> None:
     """Does something when an event first happens, on another thread."""
     heard = threading.Event()
 
-    def hear(happening: Happening) -> None:
-        if happening.kind == kind and not heard.is_set():
+    def hear(event: Event) -> None:
+        if event.kind == kind and not heard.is_set():
             heard.set()
-            threading.Thread(target=act, args=(happening,)).start()
+            threading.Thread(target=act, args=(event,)).start()
 
     run.events.listen(hear)
 

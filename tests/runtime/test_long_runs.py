@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,13 +14,15 @@ from hypothesis import strategies as st
 
 from policies.decision import Decision
 from policies.settings import Mechanism
+from primitives.graph import InstanceId
+from seep.protocol.events import Rebound
+from seep.record.events import InstanceRecovered
+from seep.record.ring import Ring
 from seep.runtime import driver
 from seep.runtime.coordinator import RecoveryChanges
 from seep.runtime.driver import ManagerProcess
-from seep.runtime.events import Events, Happening
 from seep.runtime.fading_series import FadingSeries
 from seep.runtime.options import RunOptions
-from seep.record.ring import Ring
 from seep.runtime.security import Security
 from seep.spark.process import Process
 from tests.runtime.counting import counting
@@ -60,57 +61,16 @@ def test_a_fading_series_keeps_its_ends_and_stays_small(room: int, levels: int, 
         assert kept[-newest:] == list(range(count - newest, count))
 
 
-# -- events -----------------------------------------------------------------------------------------------------------
-
-
-def test_what_happens_often_does_not_drive_out_what_happens_once() -> None:
-    events = Events(most=100)
-    events.add("finished", detail="at epoch 1")
-    for number in range(50_000):
-        events.add(("move announced", "move complete")[number % 2], detail=str(number))
-    assert [event.detail for event in events.of("finished")] == ["at epoch 1"]
-    assert len(events) == 201
-    assert events.totals == {"finished": 1, "move announced": 25_000, "move complete": 25_000}
-    newest = [event.detail for event in events]
-    assert newest == ["at epoch 1", *map(str, range(49_800, 50_000))], "in the order in which they happened"
-    assert [event.detail for event in events.of("move complete")] == [str(n) for n in range(49_801, 50_000, 2)]
-
-
-def test_who_listens_hears_of_all_events_though_few_are_kept() -> None:
-    events, heard = Events(most=10), deque[Happening]()
-    events.listen(heard.append)
-    for _ in range(1000):
-        events.add("persisted")
-    assert len(heard) == 1000
-
-
-def test_events_of_many_threads_are_all_counted_while_others_read_them() -> None:
-    events, over = Events(most=50), threading.Event()
-
-    def read() -> int:
-        looks = 0
-        while not over.is_set():
-            assert len(list(events)) <= 100
-            events.of("a", "b")
-            looks += 1
-        return looks
-
-    with _switching_often(), ThreadPoolExecutor(4) as threads:
-        reader = threads.submit(read)
-        writers = [threads.submit(lambda kind=kind: [events.add(kind) for _ in range(3000)]) for kind in "aab"]  # type: ignore[misc]
-        for writer in writers:
-            writer.result(60)
-        over.set()
-        assert reader.result(60)
-    assert events.totals == {"a": 6000, "b": 3000}
+# -- recoveries -------------------------------------------------------------------------------------------------------
 
 
 def test_the_recoveries_of_a_long_run_are_bounded_and_none_seems_to_go_on_for_ever() -> None:
     recoveries = RecoveryChanges()
     for number in range(20_000):
-        instance = f"counter[{number % 7}]"
-        recoveries.hear(Happening("rebound", float(number), "counter", instance))
-        recoveries.hear(Happening("recovered", number + 0.5, "counter", instance))
+        instance = InstanceId("counter", number % 7)
+        recoveries.hear(Rebound(subject=instance, to="n1", at=number + 0.25))
+        parts = {"seconds": 0.25, "detected": 0.1, "restored": 0.1, "replayed": 0.05}
+        recoveries.hear(InstanceRecovered(subject=instance, at=number + 0.5, **parts))
     found = list(recoveries)
     assert len(found) < 1000
     assert found[-1].done == 19_999.5

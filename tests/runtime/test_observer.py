@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 
 import seep
 from policies.observation import Change
+from primitives.event import Event
 from primitives.graph import InstanceId
+from seep.protocol.events import Rebound
+from seep.record.events import InstanceRecovered
 from seep.runtime.comparison import compared
 from seep.runtime.coordinator import RecoveryChanges
-from seep.runtime.events import Happening
 from seep.runtime.metrics import Metrics
 from seep.runtime.observer import Observer, Sight
 from seep.sources.position import Position
@@ -195,19 +197,23 @@ def test_without_a_rate_a_source_offers_what_it_reads_and_is_never_behind() -> N
 # -- recoveries -------------------------------------------------------------------------------------------------------
 
 
-def changes(events: list[Happening]) -> list[Change]:
+def changes(events: list[Event]) -> list[Change]:
     recoveries = RecoveryChanges()
     for event in events:
         recoveries.hear(event)
     return list(recoveries)
 
 
-def rebound(at: float) -> Happening:
-    return Happening("rebound", at, "counter", "counter[0]")
+def rebound(at: float) -> Event:
+    return Rebound(subject=COUNTER, to="n2", at=at)
+
+
+def recovered(at: float) -> Event:
+    return InstanceRecovered(subject=COUNTER, seconds=1.5, detected=0.5, restored=0.5, replayed=0.5, at=at)
 
 
 def test_a_recovery_is_a_change_from_the_rebind_until_it_is_over() -> None:
-    events = [rebound(3.0), Happening("recovered", 4.5, "counter", "counter[0]")]
+    events = [rebound(3.0), recovered(4.5)]
     assert changes(events) == [Change("counter", 3.0, 1, 1, 4.5)]
 
 

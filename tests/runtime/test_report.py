@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primitives.errors import EnvironmentFault, InternalError, UserError
-from seep.runtime.events import Happening
+from primitives.event import Event
+from primitives.graph import InstanceId
+from seep.record.events import InstanceRecovered, NodeKilled, RunFailed, RunFinished, ScaledOut
 from seep.runtime.metrics import InstanceStatus, Status
 from seep.runtime.report import Commits, Recorder, make_report
 
@@ -20,14 +22,12 @@ def status(at: float, *, ticked: int = 0, committed: int = 0) -> Status:
     return Status(at, ticked, committed, int(at * 100), 100.0, {"p50": 0.01}, (instance,), 3, 1)
 
 
-def report_of(
-    *samples: Status, events: tuple[Happening, ...] = (), failure: UserError | None = None
-) -> dict[str, object]:
+def report_of(*samples: Status, events: tuple[Event, ...] = (), failure: UserError | None = None) -> dict[str, object]:
     return make_report("q", events, samples, rows=1000, latency={"p50": 0.01}, largest_gap=0.3, failure=failure)
 
 
 def test_the_summary_counts_from_the_first_sample_to_the_end_of_the_run() -> None:
-    finished = Happening("finished", 11.0)
+    finished = RunFinished(at=11.0)
     report = report_of(status(1.0), status(6.0, committed=90), status(31.0, committed=90), events=(finished,))
     assert report["summary"] == {
         "rows": 1000,
@@ -47,7 +47,7 @@ def test_the_summary_counts_from_the_first_sample_to_the_end_of_the_run() -> Non
 
 
 def test_a_run_that_ends_before_the_second_sample_has_its_length() -> None:
-    summary = report_of(status(1.0), events=(Happening("finished", 1.25),))["summary"]
+    summary = report_of(status(1.0), events=(RunFinished(at=1.25),))["summary"]
     assert (summary["seconds"], summary["rows_per_second"]) == (0.25, 4000.0)  # type: ignore[index]
 
 
@@ -79,13 +79,15 @@ def test_a_point_of_the_series_says_how_things_were() -> None:
 
 
 def test_samples_after_the_end_are_left_out_of_the_series() -> None:
-    report = report_of(status(1.0), status(5.0), events=(Happening("failed", 3.0),))
+    report = report_of(status(1.0), status(5.0), events=(RunFailed(at=3.0),))
     assert [point["at"] for point in report["series"]] == [1.0]  # type: ignore[attr-defined]
 
 
 def test_a_scaling_is_told_with_its_figures_and_the_vms_with_what_they_cost() -> None:
     figures = {"before": 1, "after": 2, "latency_peak": 0.6}
-    scaled = Happening("scaled out", 7.0, "counter", seconds=1.5, parts={"waited": 0.1}, numbers=figures)
+    scaled = ScaledOut(
+        operator="counter", before=1, after=2, seconds=1.5, waited=0.1, latency_peak=0.6, why="asked for", at=7.0
+    )
     report = make_report(
         "q", [scaled], [status(0.0)], rows=1, latency={}, largest_gap=0.0, vm_seconds={"vm-1": 20.0, "vm-2": 1.5}
     )
@@ -94,9 +96,10 @@ def test_a_scaling_is_told_with_its_figures_and_the_vms_with_what_they_cost() ->
 
 
 def test_a_recovery_is_told_with_its_parts() -> None:
-    parts = {"detected": 0.061, "restored": 0.24, "replayed": 0.109}
-    recovered = Happening("recovered", 5.41, "counter", "counter[0]", seconds=0.41, parts=parts)
-    summary = report_of(status(0.0), events=(Happening("killed", 5.0, node="n1"), recovered))["summary"]
+    recovered = InstanceRecovered(
+        subject=InstanceId("counter", 0), seconds=0.41, detected=0.061, restored=0.24, replayed=0.109, at=5.41
+    )
+    summary = report_of(status(0.0), events=(NodeKilled(node="n1", at=5.0), recovered))["summary"]
     assert summary["recoveries"] == [  # type: ignore[index]
         {"instance": "counter[0]", "at": 5.41, "seconds": 0.41, "detected": 0.061, "restored": 0.24, "replayed": 0.109}
     ]
@@ -114,7 +117,7 @@ def test_a_failure_is_told_with_whose_it_is() -> None:
 
 def test_a_report_is_plain_data_even_of_a_run_that_hardly_began() -> None:
     empty = make_report("q", (), (), rows=0, latency={}, largest_gap=0.0)
-    full = report_of(status(1.0), events=(Happening("killed", 1.0, node="n1", detail="with counter[0]"),))
+    full = report_of(status(1.0), events=(NodeKilled(node="n1", hosted=(InstanceId("counter", 0),), at=1.0),))
     for report in (empty, full):
         assert json.loads(json.dumps(report)) == report
 

@@ -17,8 +17,8 @@ from seep.protocol.effects import Effect
 from seep.protocol.manager import Manager
 from seep.protocol.messages import Partitioned, TakeCheckpoint
 from seep.protocol.view import STORAGE
+from seep.record.log import EventLog
 from seep.runtime.driver import ManagerProcess
-from seep.runtime.events import Events
 from seep.runtime.metrics import Metrics
 from seep.runtime.migrations import Migrations
 from seep.runtime.scaling import Scalings
@@ -37,7 +37,7 @@ class Shell:
     def __init__(self, free: int = 4, timeout: float = 60.0, **settings: Any) -> None:
         self.desk = Desk(spare=["spare node", "another"], **settings)
         self.clock = 0.0
-        self.events = Events(lambda: self.clock)
+        self.events = EventLog(lambda: self.clock)
         self.effects: list[Effect] = []
         self.on_commit: Callable[[], None] = lambda: None
         self.options = SimpleNamespace(epoch=0.05)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from seep.runtime.events import Events
+import time
+
+from seep.record.log import EventLog
 from seep.runtime.waiting import Room
 
 
@@ -21,7 +23,7 @@ class Nodes:
 
 def test_the_pool_is_asked_for_what_all_plans_need_together() -> None:
     nodes = Nodes()
-    room = Room(nodes, Events())
+    room = Room(nodes, EventLog(time.monotonic))
     assert not room.is_there("counter", 2, "asked for")
     room.expect("map", 1)
     assert nodes.wanted == 3
@@ -29,7 +31,7 @@ def test_the_pool_is_asked_for_what_all_plans_need_together() -> None:
 
 def test_a_plan_that_has_its_nodes_leaves_what_others_wait_for() -> None:
     nodes = Nodes(free=1)
-    room = Room(nodes, Events())
+    room = Room(nodes, EventLog(time.monotonic))
     assert not room.is_there("counter", 2, "asked for")
     assert room.is_there("map", 1, "asked for")
     assert nodes.wanted == 2
@@ -37,14 +39,14 @@ def test_a_plan_that_has_its_nodes_leaves_what_others_wait_for() -> None:
 
 def test_what_is_not_needed_any_more_is_not_asked_for() -> None:
     nodes = Nodes()
-    room = Room(nodes, Events())
+    room = Room(nodes, EventLog(time.monotonic))
     room.is_there("counter", 2, "asked for")
     room.forget("counter")
     assert nodes.wanted == 0
 
 
 def test_a_wait_is_told_once_and_getting_ready_not_at_all() -> None:
-    events = Events()
+    events = EventLog(time.monotonic)
     room = Room(Nodes(), events)
     room.expect("counter", 2)
     assert len(events) == 0

@@ -19,7 +19,7 @@ from seep.spark.session import open_session
 from seep.spark.standalone import LocalCluster
 from tests.spark.beacons import await_beacon, beacon
 from tests.waiting import eventually
-from vmpool.actions import Note
+from vmpool.events import PoolEvent
 from vmpool.keeper import Keeper
 from vmpool.pool import Pool
 from vmpool.settings import PoolSettings
@@ -61,7 +61,7 @@ def kill_vm(worker: int) -> None:
 
 
 def main(directory: Path) -> dict[str, object]:
-    notes: list[Note] = []
+    notes: list[PoolEvent] = []
     with LocalCluster(workers=0) as cluster, open_session(master=cluster.master) as host:
         fleet = Fleet(host.context, beacon(), str(directory), query="test", on_ended=lambda _: None)
         provider = StandaloneProvider(cluster.master, cores=1)
@@ -82,7 +82,11 @@ def main(directory: Path) -> dict[str, object]:
 
 
 def use(
-    keeper: Keeper, provider: StandaloneProvider, registrar: Registrar, stop: Callable[[], object], notes: list[Note]
+    keeper: Keeper,
+    provider: StandaloneProvider,
+    registrar: Registrar,
+    stop: Callable[[], object],
+    notes: list[PoolEvent],
 ) -> dict[str, object]:
     before = registrar.await_warm(2)
     killed = provider.pids()["vm-1"]

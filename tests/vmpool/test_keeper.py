@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.waiting import eventually
-from vmpool.actions import Note
 from vmpool.delayed import Delayed
+from vmpool.events import PoolEvent
 from vmpool.keeper import Keeper
 from vmpool.pool import Pool
 from vmpool.provider import Machine, Provider, ProviderError
@@ -59,7 +59,7 @@ class Run:
     """What uses the pool: its nodes join as soon as they are ordered."""
 
     def __init__(self, provider: Provider, **settings: Any) -> None:
-        self.notes: list[Note] = []
+        self.notes: list[PoolEvent] = []
         self.orders: list[str] = []
         self.cancelled: list[str] = []
         self.used: set[str] = set()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from vmpool.actions import Action, CancelOrder, Note, OrderNodes, Start, Stop
+from vmpool.actions import Action, CancelOrder, OrderNodes, Start, Stop
+from vmpool.events import PoolEvent
 from vmpool.pool import Pool
 from vmpool.provider import Machine
 from vmpool.settings import PoolSettings
@@ -28,7 +29,7 @@ class World:
     expected: dict[str, str] = field(default_factory=dict)  #: order that Spark would still carry out -> VM
     nodes: dict[str, tuple[str, str]] = field(default_factory=dict)  #: node -> its order, the VM that it is on
     used: set[str] = field(default_factory=set)
-    notes: list[Note] = field(default_factory=list)
+    notes: list[PoolEvent] = field(default_factory=list)
     lifetimes: dict[str, float] = field(default_factory=dict)
     closed: bool = False
     _numbered: int = 0
@@ -77,7 +78,7 @@ class World:
             case Stop(machine):
                 assert self.closed or not self.used.intersection(self.on(machine.name)), "a VM in use was stopped"
                 self.stopping.append(machine.name)
-            case Note():
+            case _:
                 self.notes.append(action)
 
     def _check_bound(self) -> None:
@@ -183,7 +184,7 @@ class World:
         counts = self.pool.counts(self.used)
         return sum(counts[state] for state in states)
 
-    def told(self, kind: str) -> list[Note]:
+    def told(self, kind: str) -> list[PoolEvent]:
         return [note for note in self.notes if note.kind == kind]
 
     def _new(self, kind: str) -> str:

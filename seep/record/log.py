@@ -1,0 +1,93 @@
+"""The log of a run: its events, in order."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from operator import itemgetter
+
+from primitives.event import E, Event
+from seep.record.ring import Ring
+
+#: Events of one kind that are kept.
+_MOST = 1000
+
+Listener = Callable[[Event], None]
+
+
+class EventLog:
+    """What happened so far, in order; listeners hear of each as it comes. For any thread.
+
+    Of each kind the newest are kept, so that what happens often never drives out what happens once; `totals` counts
+    all of them.
+
+    >>> from seep.protocol.events import MoveComplete
+    >>> log = EventLog(iter([10.0, 12.5]).__next__)
+    >>> log.add(MoveComplete(operator="counter", plan=7)).at
+    2.5
+    >>> [event.text() for event in log.of("move complete")]
+    ['move complete counter plan 7']
+    """
+
+    def __init__(self, clock: Callable[[], float], most: int = _MOST) -> None:
+        self._clock, self._most = clock, most
+        self._start = clock()
+        self._numbers = itertools.count()
+        self._kinds: dict[str, Ring[tuple[int, Event]]] = {}
+        self._lock = threading.Lock()  #: held while an event gets its number and its place
+        self._listeners: list[Listener] = []
+
+    @property
+    def now(self) -> float:
+        """Seconds since the query began to run."""
+        return self._clock() - self._start
+
+    def begin(self) -> None:
+        """The query begins to run now: that is the time that all others are told by."""
+        passed = self.now
+        self._start += passed
+        with self._lock:
+            before, self._kinds = self._kinds, {}
+            for kind, ring in before.items():
+                for number, event in ring:
+                    self._ring(kind).append((number, event.dated(event.at - passed)))
+
+    def add(self, event: E) -> E:
+        """Records an event; its time is now unless it has one."""
+        dated = event if event.at else event.dated(self.now)
+        with self._lock:
+            self._ring(event.kind).append((next(self._numbers), dated))
+        for listener in list(self._listeners):
+            listener(dated)
+        return dated
+
+    def listen(self, listener: Listener) -> None:
+        """Has it called with each event from now on, on the thread that adds it."""
+        self._listeners.append(listener)
+
+    def of(self, *kinds: str) -> list[Event]:
+        """Those of some kinds that are kept."""
+        with self._lock:
+            found = [numbered for kind in dict.fromkeys(kinds) for numbered in self._kinds.get(kind, ())]
+        return [event for _, event in sorted(found, key=itemgetter(0))]
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """By kind, how many there ever were."""
+        with self._lock:
+            return {kind: ring.total for kind, ring in self._kinds.items()}
+
+    def __iter__(self) -> Iterator[Event]:
+        """All that are kept."""
+        with self._lock:
+            kinds = list(self._kinds)
+        return iter(self.of(*kinds))
+
+    def __len__(self) -> int:
+        """How many are kept."""
+        with self._lock:
+            return sum(len(ring) for ring in self._kinds.values())
+
+    def _ring(self, kind: str) -> Ring[tuple[int, Event]]:
+        return self._kinds.setdefault(kind, Ring(self._most))

@@ -12,7 +12,7 @@ from rich.table import Table
 from primitives.errors import UserError
 from seep.cli import figures
 from seep.runtime.control import find, listed
-from seep.runtime.migration import OVER
+from seep.control.migration import OVER
 
 #: Seconds between two looks at a migration.
 _LOOK = 0.2

@@ -10,7 +10,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from policies.backup import BackupStrategy
 from primitives.errors import EnvironmentFault, InternalError, SeepError, UserError
@@ -27,7 +27,6 @@ from seep.query.program import Program
 from seep.record.events import NodeJoined, NodeNotice, RefusedMessage, RunFailed, RunFinished, RunHalted
 from seep.record.log import EventLog
 from seep.runtime.backups import StorageHolder, stored_backups
-from seep.runtime.checkpoint_clock import CheckpointClock
 from seep.runtime.chronicle import Chronicle
 from seep.runtime.comparison import identity_of
 from seep.runtime.detector import SILENT, Detector
@@ -73,6 +72,18 @@ class NodeRecord:
         return self.address.host
 
 
+class Steers(Protocol):
+    """What has the steward decide; called on the event loop."""
+
+    def on_time(self, now: float) -> float:
+        """It is time to look; returns when it is next."""
+        ...
+
+    def on_commit(self) -> None:
+        """All sinks have committed another epoch."""
+        ...
+
+
 class ManagerProcess:
     """Runs a `Manager` on a thread of its own. What others want of the manager they ask for with `ask`."""
 
@@ -108,8 +119,6 @@ class ManagerProcess:
         self.on_registered: Callable[[NodeRecord], None] = lambda _: None
         self.on_joined: Callable[[NodeRecord], None] = lambda _: None
         self.on_lost: Callable[[NodeRecord, bool], None] = lambda _, __: None
-        #: told that all sinks have committed another epoch, on the manager's thread
-        self.on_commit: Callable[[], None] = lambda: None
         #: does what is asked for from outside, and answers
         self.on_control: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _: {}
         #: answers nodes, and tasks of Spark's, that ask for what Spark has pushed
@@ -122,7 +131,7 @@ class ManagerProcess:
         self._joined: set[str] = set()
         #: whether the last pulse found the window closed; and whether a commit has opened it since
         self._late = self._overdue = False
-        self._checkpoints = CheckpointClock(options.checkpoint) if options.checkpoint is not None else None
+        self._steering: Steers | None = None
         #: when the next epoch is to be opened, and the evidence to be looked at
         self._next_tick = self._next_watch = time.monotonic()
         self._detector = Detector(options.patience)
@@ -164,12 +173,28 @@ class ManagerProcess:
         """The answer of the manager, given on its thread (or here, when this is it, or it has ended)."""
         return self._loop.ask(lambda: question(self.manager), timeout)
 
+    def on_loop(self, work: Callable[[], T], timeout: float) -> T:
+        """What some work comes to that is done on the event loop; EnvironmentFault if it takes too long."""
+        return self._loop.ask(work, timeout)
+
+    def put_on_loop(self, work: Callable[[], None]) -> None:
+        """Has some work done on the event loop, and does not wait for it."""
+        self._loop.put(work)
+
+    def steer_by(self, steering: Steers) -> None:
+        """From now on the steward decides what changes."""
+        self.on_loop(lambda: self._begin_steering(steering), 30.0)
+
+    def _begin_steering(self, steering: Steers) -> None:
+        self._steering = steering
+        steering.on_time(time.monotonic())
+
     def change(self, change: Callable[[Manager], tuple[T, list[Effect]]]) -> T:
         """Has the manager change something, and does what follows from it."""
 
         def changed(manager: Manager) -> T:
             answer, effects = change(manager)
-            self._perform(effects)
+            self.perform(effects)
             return answer
 
         return self.ask(changed)
@@ -218,8 +243,11 @@ class ManagerProcess:
                 self._loop.put(lambda name=record.name: self._detector.ended(name, why))  # type: ignore[misc]
 
     def count_slots(self, operators: Iterable[str]) -> None:
-        """From now on nodes count the rows of each slot of these operators, and of no others."""
-        self.ask(lambda manager: self._count_slots(manager, frozenset(operators)))
+        """From now on nodes count the rows of each slot of these operators, and of no others; on the event loop."""
+        self.counted = frozenset(operators)
+        self.metrics.slots.clear()
+        for node in self.manager.nodes:
+            self._peers.post(node, 0, {"count": sorted(self.counted)})
 
     def tell_nodes(self, body: Mapping[str, Any]) -> None:
         """Tells all live nodes something beside the protocol."""
@@ -355,25 +383,25 @@ class ManagerProcess:
         if now >= self._next_tick or self._overdue:
             planned = self._next_tick if now >= self._next_tick else now
             self._next_tick = max(planned + self.options.epoch, now)
-            self._pulse(now)
+            self._pulse()
         if now >= self._next_watch:
             self._next_watch = now + _WATCH
             self._watch(now)
-        return min(self._next_tick, self._next_watch)
+        if self._steering is None or self._is_ending or self.ended.is_set():
+            return min(self._next_tick, self._next_watch)
+        return min(self._next_tick, self._next_watch, self._steering.on_time(now))
 
     def _on_failure(self, reason: Exception) -> None:
         """The manager itself has failed: nothing can go on without it."""
         self.fail(reason if isinstance(reason, SeepError) else _internal(reason))
 
-    def _pulse(self, now: float) -> None:
+    def _pulse(self) -> None:
         """Opens the next epoch; if the window does not allow it now, the next commit does."""
         if self._is_ending or self.ended.is_set():
             return
         before = self.manager.ticked
-        self._perform(self.manager.pulse())
+        self.perform(self.manager.pulse())
         self._overdue = False
-        if self._checkpoints is not None and (due := self._checkpoints.due(now, lambda: self.manager.kept_instances)):
-            self._perform(self.manager.checkpoint(only=due))
         self._late = self.manager.ticked == before
 
     def _watch(self, now: float) -> None:
@@ -388,7 +416,7 @@ class ManagerProcess:
         if isinstance(body, dict):
             self._on_word(peer, body)
             return
-        self._perform(self.manager.receive(peer, body))
+        self.perform(self.manager.receive(peer, body))
         if isinstance(body, Committed):
             self._overdue = self._late
             self._note_commit()
@@ -430,12 +458,6 @@ class ManagerProcess:
         """Nodes that have registered and not joined yet."""
         return self.nodes.keys() - self._joined
 
-    def _count_slots(self, manager: Manager, operators: frozenset[str]) -> None:
-        self.counted = operators
-        self.metrics.slots.clear()
-        for node in manager.nodes:
-            self._peers.post(node, 0, {"count": sorted(operators)})
-
     def _join(self, name: str) -> None:
         """All others learn where the new node listens before they can hear of it in a view."""
         self._joined.add(name)
@@ -445,13 +467,13 @@ class ManagerProcess:
             self._peers.post(node, 0, {"peers": {name: list(self.nodes[name].address)}})
         self._detector.joined(name, time.monotonic())
         self.events.add(NodeJoined(node=name))
-        self._perform(self.manager.node_joined(name, self.nodes[name].vm))
+        self.perform(self.manager.node_joined(name, self.nodes[name].vm))
         self.on_joined(self.nodes[name])
 
     def _lose(self, name: str, why: str) -> None:
         self._chronicle.given_up(name, why, self.manager.placement, self.manager.ticked)
         self._count_lost(name)
-        self._perform(self.manager.node_lost(name))
+        self.perform(self.manager.node_lost(name))
         for node in self.manager.nodes:
             self._peers.post(node, 0, {"gone": [name]})
         silent = why.startswith(SILENT)
@@ -517,12 +539,13 @@ class ManagerProcess:
         committed, before = self.committed(), self.commits.epoch
         self.commits.note(committed, self.events.now)
         self._chronicle.committed(committed)
-        if committed > before:
-            self.on_commit()
+        if committed > before and self._steering is not None:
+            self._steering.on_commit()
 
     # -- effects ------------------------------------------------------------------------------------------------------
 
-    def _perform(self, effects: list[Effect]) -> None:
+    def perform(self, effects: list[Effect]) -> None:
+        """Does what the manager asks for; on the event loop."""
         for effect in effects:
             match effect:
                 case Post(to, body) if to == STORAGE:
@@ -551,7 +574,7 @@ class ManagerProcess:
         self._stored.ask(MANAGER, body)
 
     def on_answer(self, to: str, body: Any) -> None:  # noqa: ARG002
-        self._loop.put(lambda: self._perform(self.manager.receive(STORAGE, body)))
+        self._loop.put(lambda: self.perform(self.manager.receive(STORAGE, body)))
 
     def _clear_storage(self) -> None:
         """Backups are of no use to another run."""

@@ -13,9 +13,9 @@ import numpy as np
 
 from primitives.graph import InstanceId
 from seep.protocol.view import Incarnation
+from seep.record.facts import Handover
 from seep.runtime.comparison import NodeReport, compared, identity_of
 from seep.runtime.histogram import Histogram
-from seep.runtime.meter import Handed
 from seep.runtime.slot_counts import SlotCounts
 from seep.runtime.tally import Tally
 
@@ -104,8 +104,8 @@ class Metrics:
     _instances: dict[Incarnation, _Last] = field(default_factory=dict)
     #: rows that sources have read which have left
     _read_before: int = 0
-    #: (operator, epoch) -> what was handed over
-    _handed: dict[tuple[str, int], Handed] = field(default_factory=dict)
+    #: (operator, epoch) -> what was handed over, as far as it was reported
+    handovers: dict[tuple[str, int], Handover] = field(default_factory=dict)
     #: (when heard, latency) of committed epochs
     _latencies: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_SAMPLE))
     #: (time, rows read so far) of the last seconds
@@ -167,20 +167,19 @@ class Metrics:
         self.histogram.add(np.asarray(told["latencies"]))
 
     def _note_handed(self, operator: str, handed: list[list[int]]) -> None:
-        for part in handed:
-            known = self._handed.setdefault((operator, part[0]), Handed(part[0]))
-            sums = (a + b for a, b in zip(known[1:], part[1:], strict=True))
-            self._handed[operator, part[0]] = Handed(part[0], *sums)
-        while len(self._handed) > _HANDOVERS:
-            del self._handed[next(iter(self._handed))]
+        for epoch, *part in handed:
+            known = self.handovers.get((operator, epoch), Handover())
+            self.handovers[operator, epoch] = Handover(*(a + b for a, b in zip(known, part, strict=True)))
+        while len(self.handovers) > _HANDOVERS:
+            del self.handovers[next(iter(self.handovers))]
 
-    def handed(self, operator: str, epoch: int) -> Handed:
-        """What was handed over between the operator's instances at an epoch, as far as they have reported."""
-        return self._handed.get((operator, epoch), Handed(epoch))
+    def reported_epochs(self) -> dict[InstanceId, int]:
+        """The last epoch that each instance had processed when it last reported."""
+        return {last.instance: last.report["epoch"] for last in self._instances.values()}
 
-    def reported(self, instance: InstanceId) -> int:
-        """The last epoch that an instance had processed when it last reported."""
-        return max((last.report["epoch"] for last in self._instances.values() if last.instance == instance), default=0)
+    def state_bytes(self) -> dict[InstanceId, int]:
+        """The size of each instance's state, as it last reported."""
+        return {last.instance: last.report["state_bytes"] for last in self._instances.values()}
 
     @property
     def rows_read(self) -> int:

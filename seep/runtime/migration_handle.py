@@ -5,22 +5,29 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from primitives.errors import UserError
+from primitives.errors import InternalError, UserError
+from seep.control.migration import MigrationProgress, MigrationState
 from seep.runtime.driver import ManagerProcess
-from seep.runtime.migration import OVER, Migration, MigrationProgress, State
-from seep.runtime.migrations import Migrations
+from seep.runtime.steering import Awaited, Steering
 
 #: Seconds between two looks at whether the run is over.
 _LOOK = 0.05
 #: The state of several is that of the first of these that any of them is in.
-_ORDER = (State.REFUSED, State.MOVING, State.WAITING, State.SETTLING, State.CANCELLED, State.DONE)
+_ORDER = (
+    MigrationState.REFUSED,
+    MigrationState.MOVING,
+    MigrationState.WAITING,
+    MigrationState.SETTLING,
+    MigrationState.CANCELLED,
+    MigrationState.DONE,
+)
 
 
 class MigrationHandle:
     """Of one operator, or of several that were asked for together."""
 
-    def __init__(self, process: ManagerProcess, migrations: Migrations, those: Sequence[Migration]) -> None:
-        self._process, self._migrations, self._those = process, migrations, tuple(those)
+    def __init__(self, process: ManagerProcess, steering: Steering, those: Sequence[Awaited]) -> None:
+        self._process, self._steering, self._those = process, steering, tuple(those)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until it is over, with all backups taken; False if that takes longer than `timeout`.
@@ -31,22 +38,22 @@ class MigrationHandle:
         for migration in self._those:
             while not migration.over.wait(_LOOK):
                 if self._process.ended.is_set():
-                    self._migrations.end()
+                    self._steering.end()
                 elif deadline is not None and time.monotonic() > deadline:
                     return False
-        for migration in self._those:
-            if migration.state is State.REFUSED:
-                raise UserError(f"the migration of {migration.operator} is refused: {migration.why}")
+        for progress in self.parts:
+            if progress.state is MigrationState.REFUSED:
+                raise UserError(f"the migration of {progress.operator} is refused: {progress.why}")
         return True
 
     def cancel(self) -> None:
         """Announces no further step; what has moved stays where it is."""
         for migration in self._those:
-            self._migrations.cancel(migration)
+            self._steering.cancel(migration.number)
 
     @property
     def is_over(self) -> bool:
-        return all(migration.state in OVER for migration in self._those)
+        return all(migration.over.is_set() for migration in self._those)
 
     @property
     def progress(self) -> MigrationProgress:
@@ -56,7 +63,13 @@ class MigrationHandle:
     @property
     def parts(self) -> tuple[MigrationProgress, ...]:
         """The progress of each operator."""
-        return self._migrations.progress(*self._those)
+        return tuple(self._progress(each) for each in self._those)
+
+    def _progress(self, migration: Awaited) -> MigrationProgress:
+        found = migration.last or next(iter(self._steering.progress(migration.number)), None) or migration.last
+        if found is None:
+            raise InternalError(f"migration {migration.number} is neither open nor over")
+        return found
 
 
 def _together(parts: Sequence[MigrationProgress]) -> MigrationProgress:

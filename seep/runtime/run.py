@@ -25,6 +25,13 @@ from policies.registry import make_policy
 from primitives.errors import SeepError, UserError
 from primitives.graph import InstanceId, Kind
 from primitives.slots import SlotSet
+from seep.control.balancing import check_balance
+from seep.control.migration import Migration, MigrationProgress
+from seep.control.replica_groups import check_backup
+from seep.control.requests import MigrationRequests
+from seep.control.scalings import check_scaling
+from seep.control.steward import Steward, StewardSettings
+from seep.control.targets import Target
 from seep.protocol.cuts import CutComplete
 from seep.protocol.plans import Accepted, Refused
 from seep.query.program import Program
@@ -32,28 +39,22 @@ from seep.record.log import EventLog
 from seep.record.ring import Ring
 from seep.runtime import live_runs
 from seep.runtime.archivist import Archivist
-from seep.runtime.balancing import check_balance
 from seep.runtime.control import Listed
-from seep.runtime.coordinator import Coordinator
 from seep.runtime.driver import ManagerProcess, NodeRecord
-from seep.runtime.goals import Target
 from seep.runtime.interrupts import ENDING, Interrupts, uninterrupted
 from seep.runtime.metrics import Status, percentiles
-from seep.runtime.migration import MigrationProgress
 from seep.runtime.migration_handle import MigrationHandle
-from seep.runtime.migration_requests import MigrationRequests
 from seep.runtime.node import NodeSettings
 from seep.runtime.node_fleet import NodeFleet
 from seep.runtime.node_main import NodeTask, serve
 from seep.runtime.options import RunOptions
 from seep.runtime.queryable import StateView
-from seep.runtime.replicas import check_backup
 from seep.runtime.report import Recorder, make_report
 from seep.runtime.requests import answer_of
 from seep.runtime.resume import catalogue_of, check_resume, resume_of
-from seep.runtime.scaling import check_scaling
 from seep.runtime.security import Security
 from seep.runtime.spark_publisher import SparkPublisher
+from seep.runtime.steering import Steering
 from seep.sources.position import rows_up_to
 from seep.sources.rate import Rate
 from seep.spark.capacity import capacity
@@ -190,9 +191,10 @@ class Run:
             self._manager, self.options.storage, catalogue_of(self.options, self.program.name), every, self.id
         )
         steps = self.options.migration
-        self._coordinator = Coordinator(self._manager, governor, self.options.scaling, steps, self._fleet.pool)
-        self._requests = MigrationRequests(self._manager, self._coordinator.migrations, self.program, steps)
-        self._manager.on_notice = lambda node, _: self._coordinator.drain(node)
+        steward = Steward(self.program.graph, governor, _steward_settings(self.options))
+        self._steering = Steering(self._manager, steward, self._fleet.pool)
+        self._requests = MigrationRequests(self.program.graph, steps)
+        self._manager.on_notice = lambda node, _: self._steering.drain(node)
         self._manager.on_control = self._controlled
         self._feeds = Feeds(self._manager, self.program, self._security, catalogue_of(self.options, self.program.name))
         self._listed = Listed(self.id, self.program.name, Process.this(), self._manager.address, self._security)
@@ -213,7 +215,7 @@ class Run:
         self._is_launched = True
         self._fleet.launched()
         self._recorder.start()
-        self._coordinator.start()
+        self._manager.steer_by(self._steering)
         self._archivist.start()
         self._feeds.start()
         self._publisher.start()
@@ -301,7 +303,7 @@ class Run:
     def status(self) -> Status:
         vms = {state.value: count for state, count in self._fleet.pool.counts().items() if count}
         balanced = tuple(sorted(self._manager.counted))
-        return replace(self._manager.status(), offered=self._coordinator.offered, vms=vms, balanced=balanced)
+        return replace(self._manager.status(), offered=self._steering.offered, vms=vms, balanced=balanced)
 
     def report(self) -> dict[str, Any]:
         """Events, time series and a summary, as plain data; while the run lasts and after it."""
@@ -312,6 +314,7 @@ class Run:
         latencies = self._manager.ask(
             lambda _: {"histogram": metrics.histogram.to_json(), "timeline": metrics.timeline(begin)}
         )
+        migrations = self._steering.report()
         return make_report(
             self.program.name,
             self.events,
@@ -324,8 +327,8 @@ class Run:
             counters=counters,
             counters_exact=is_exact and self.finished and self._manager.ended.is_set(),
             vm_seconds=self._fleet.pool.vm_seconds(),
-            migrations=self._coordinator.migrations.to_json(),
-            totals={"events": self.events.totals, "migrations": self._coordinator.migrations.total},
+            migrations=migrations["migrations"],
+            totals={"events": self.events.totals, "migrations": migrations["total"]},
             failure=self.failure,
         )
 
@@ -478,37 +481,40 @@ class Run:
             operator = {operator: target}
         chosen = {"strategy": strategy, "batch": batch, "gap": gap, "gap_epochs": gap_epochs}
         chosen |= {"prepare": prepare, "vertical": vertical}
-        return self._requests.migrate(operator, chosen, at, epoch)
+        return self._handle(self._requests.migrate(self.events.now, operator, chosen, at, epoch))
 
     def migrate_stream(self, operator: str, rows: Any) -> MigrationHandle:
         """Has slots go to instances as rows (time or epoch, slot, instance) say, each at its moment.
 
         Rows are a list of mappings, an Arrow table, a CSV or Parquet file, or a DataFrame of Spark's.
         """
-        return self._requests.follow(operator, rows)
+        return self._handle(self._requests.follow(self.events.now, operator, rows))
 
     def handover(self, instance: str) -> MigrationHandle:
         """Has an instance (`counter[1]`) hand all its slots over to a new one on another node."""
-        return self._requests.hand_over(instance)
+        return self._handle(self._requests.hand_over(self.events.now, instance))
+
+    def _handle(self, migrations: list[Migration]) -> MigrationHandle:
+        return MigrationHandle(self._manager, self._steering, self._steering.migrate(migrations))
 
     def migrations(self) -> tuple[MigrationProgress, ...]:
         """All that there were, oldest first, those of scaling and draining too, and how far they have come."""
-        return self._coordinator.migrations.progress()
+        return self._steering.progress()
 
     def scale(self, operator: str, parallelism: int) -> None:
         """Has an operator run with so many instances; goes on in the background, as if a policy had decided it."""
         _check_parallelism(self.program, operator, parallelism)
-        self._coordinator.scale(operator, parallelism)
+        self._steering.scale(operator, parallelism)
 
     def balance(self, operator: str) -> None:
         """Evens out what the instances of an operator have to do, as the settings say; goes on in the background."""
-        self._coordinator.balancing.request(operator)
+        self._steering.balance(operator)
 
     def drain(self, node: str) -> None:
         """Moves all that lives on a node elsewhere and gives its VM back; goes on in the background."""
         if node not in self.nodes:
             raise UserError(f"there is no live node {node!r}; there are {', '.join(self.nodes)}")
-        self._coordinator.drain(node)
+        self._steering.drain(node)
 
     def kill(self, target: str) -> None:
         """Ends the process of a node with `kill -9`: of the given name, or of an instance, or all of an operator."""
@@ -582,7 +588,7 @@ class Run:
         self._listed.strike_off()
         self._recorder.close()
         self._feeds.close()
-        self._coordinator.close()
+        self._steering.close()
         self._archivist.close()
         self._publisher.close()
         self._manager.close()
@@ -644,6 +650,18 @@ def _security(options: RunOptions, host: str) -> Security:
     if options.tls is False:
         return Security.open()
     return Security.with_tls(host) if options.tls is True else Security.with_files(*options.tls)
+
+
+def _steward_settings(options: RunOptions) -> StewardSettings:
+    return StewardSettings(
+        scaling=options.scaling,
+        migration=options.migration,
+        balance=options.balance,
+        backup=options.backup,
+        checkpoint=options.checkpoint,
+        epoch=options.epoch,
+        heartbeat=options.heartbeat,
+    )
 
 
 def _instances(program: Program) -> int:

@@ -23,7 +23,7 @@ from lrb.reading import DeadLetters
 from lrb.schema import INPUT
 from lrb.validator import compared, expected
 from lrb.writing import write_outputs
-from seep.runtime.goals import passed_on
+from seep.control.targets import passed_on
 from seep.runtime.run import Run
 from seep.spark.session import Host
 from seep.storage.settings import StorageSettings

@@ -20,7 +20,7 @@ from primitives.errors import UserError
 from primitives.hashing import hash_keys
 from primitives.slots import SlotSet, contiguous_assignment, slots_of
 from primitives.topology import Assignment
-from seep.runtime.balancing import imbalance
+from seep.control.balancing import imbalance
 from seep.runtime.run import Run
 from seep.spark.session import Host
 from tests.runtime.counting import committed, start

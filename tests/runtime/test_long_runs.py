@@ -19,7 +19,7 @@ from seep.protocol.events import Rebound
 from seep.record.events import InstanceRecovered
 from seep.record.ring import Ring
 from seep.runtime import driver
-from seep.runtime.coordinator import RecoveryChanges
+from seep.record.recovery_changes import RecoveryChanges
 from seep.runtime.driver import ManagerProcess
 from seep.runtime.fading_series import FadingSeries
 from seep.runtime.options import RunOptions

@@ -17,8 +17,8 @@ from primitives.graph import InstanceId
 from primitives.topology import Assignment
 from seep.cli.control import migrate
 from seep.runtime.chaos import Chaos, parse_chaos
-from seep.runtime.goals import latest, passed_on
-from seep.runtime.migration import State
+from seep.control.targets import latest, passed_on
+from seep.control.migration import MigrationState
 from seep.runtime.migration_handle import MigrationHandle
 from seep.runtime.run import Run
 from seep.spark.session import Host
@@ -39,7 +39,7 @@ def owners(run: Run, operator: str = "counter") -> Assignment:
 
 def done(handle: MigrationHandle) -> None:
     assert handle.wait(LONG)
-    assert handle.progress.state is State.DONE
+    assert handle.progress.state is MigrationState.DONE
 
 
 def moving(handle: MigrationHandle, steps: int = 1) -> None:
@@ -110,7 +110,7 @@ def test_a_migration_that_is_prepared_ahead_is_effective_at_its_epoch(host: Host
         idle(run)
         epoch = run.status().ticked + 150
         handle = run.migrate("counter", {1: range(4)}, "batched", batch=2, epoch=epoch)
-        assert handle.progress.state is State.WAITING
+        assert handle.progress.state is MigrationState.WAITING
         done(handle)
         assert run.report()["migrations"][0]["timeline"][0]["epoch"] == epoch
         end(run)
@@ -123,7 +123,7 @@ def test_vms_for_a_migration_that_is_prepared_ahead_are_got_ready_before_its_epo
         epoch = run.status().ticked + 700  # 14 seconds, where it takes two or three to have a VM
         handle = run.migrate("counter", {1: range(4)}, "all-at-once", epoch=epoch)
         idle(run)
-        assert handle.progress.state is State.WAITING
+        assert handle.progress.state is MigrationState.WAITING
         done(handle)
         assert run.report()["migrations"][0]["timeline"][0]["epoch"] == epoch
         assert not run.events.of("waiting for VMs")
@@ -138,7 +138,7 @@ def test_a_cancelled_migration_leaves_what_has_moved_where_it_is(host: Host) -> 
         handle.cancel()
         assert handle.wait(LONG)
         progress = handle.progress
-        assert progress.state is State.CANCELLED
+        assert progress.state is MigrationState.CANCELLED
         assert 3 <= progress.slots_moved == len(owners(run).parts[1]) < progress.slots_moved + progress.slots_remaining
         assert run.events.of("migration cancelled")
         end(run)
@@ -150,7 +150,7 @@ def test_a_migration_of_which_nothing_has_begun_is_cancelled_at_once(host: Host)
         assert not handle.wait(0.1)
         handle.cancel()
         assert handle.wait(0)
-        assert handle.progress.state is State.CANCELLED
+        assert handle.progress.state is MigrationState.CANCELLED
         assert len(owners(run).parts) == 1
         end(run)
 
@@ -160,7 +160,7 @@ def test_what_is_open_when_the_run_ends_is_over_with_it(host: Host) -> None:
         waiting = run.migrate("counter", 2, at="1h")
         end(run)
         assert waiting.wait(LONG)
-        assert waiting.progress.state is State.CANCELLED
+        assert waiting.progress.state is MigrationState.CANCELLED
         with pytest.raises(UserError, match="the run is over"):
             run.migrate("counter", 2)
 
@@ -298,7 +298,7 @@ def test_scaling_moves_all_at_once_if_nothing_is_chosen(host: Host) -> None:
 
 def test_chaos_scales_migrates_and_hands_over_among_kills(host: Host) -> None:
     def all_done(count: int) -> bool:
-        return [each.state for each in run.migrations()] == [State.DONE] * count
+        return [each.state for each in run.migrations()] == [MigrationState.DONE] * count
 
     with running(host, spare=5) as run:
         with Chaos(run, parse_chaos("scale:counter=2@500ms")):

@@ -19,7 +19,7 @@ from primitives.graph import InstanceId
 from seep.protocol.events import Rebound
 from seep.record.events import InstanceRecovered
 from seep.runtime.comparison import compared
-from seep.runtime.coordinator import RecoveryChanges
+from seep.record.recovery_changes import RecoveryChanges
 from seep.runtime.metrics import Metrics
 from seep.runtime.observer import Observer, Sight
 from seep.sources.position import Position

@@ -21,7 +21,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import seep
-from seep.runtime.goals import latest
+from seep.control.targets import latest
 from seep.runtime.run import Run
 from seep.spark.inlet.keeper import COPIES
 from seep.spark.inlet.mapped import map_in_arrow

@@ -12,7 +12,7 @@ from primitives.slots import SlotSet
 from primitives.topology import Assignment
 from seep.protocol.core import ManagerSettings
 from seep.protocol.manager import Manager
-from seep.runtime.goals import away_from, goal_of, handed_over, passed_on
+from seep.control.targets import away_from, goal_of, handed_over, passed_on
 from tests.protocol.staging import GRAPH, SLOT_BITS, node_of
 
 

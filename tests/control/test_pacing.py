@@ -1,4 +1,4 @@
-"""Courses: when the steps of a migration are due, by what they are told of time and epochs."""
+"""Pacing: when the steps of a migration are due, by what they are told of time and epochs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from policies.migration.settings import MigrationSettings
 from policies.move_stream import move_stream
 from primitives.graph import InstanceId
-from seep.runtime.courses import ByTheClock, Now, StepByStep
-from seep.runtime.meter import Handed
-from seep.runtime.migration import Migration, Step
+from seep.control.migration import Migration, MigrationStep
+from seep.control.pacing import ByTheClock, Now, StepByStep
+from seep.record.facts import Handover
 
 
 @dataclass(frozen=True)
@@ -117,12 +117,12 @@ def test_steps_of_a_stream_are_due_at_their_times() -> None:
 # -- what is fetched ahead --------------------------------------------------------------------------------------------
 
 
-def step(handed_again: int) -> Step:
+def step(handed_again: int) -> MigrationStep:
     """A step that had fetched 900 bytes ahead, of which so many had changed."""
-    return Step(1, 1, 10, (InstanceId("sum", 1),), 0.0, handed=Handed(10, nbytes=handed_again, nbytes_ahead=900))
+    return MigrationStep(1, 1, 10, (InstanceId("sum", 1),), 0.0, handed=Handover(nbytes=handed_again, nbytes_ahead=900))
 
 
-def migration(*taken: Step, prepare: bool = True) -> Migration:
+def migration(*taken: MigrationStep, prepare: bool = True) -> Migration:
     settings = MigrationSettings(prepare=prepare)
     return Migration("sum", StepByStep(settings), 0.0, settings=settings, taken=list(taken))
 
@@ -138,6 +138,6 @@ def test_steps_are_prepared_as_long_as_little_of_what_is_fetched_changes(changed
 
 
 def test_after_a_while_without_it_is_tried_again() -> None:
-    bare = Step(1, 2, 20, (InstanceId("sum", 1),), 0.0, handed=Handed(20, nbytes=900))
+    bare = MigrationStep(1, 2, 20, (InstanceId("sum", 1),), 0.0, handed=Handover(nbytes=900))
     assert not migration(step(900), *[bare] * 15).is_worth_preparing
     assert migration(step(900), *[bare] * 16).is_worth_preparing

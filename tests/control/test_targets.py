@@ -1,4 +1,4 @@
-"""Goals: what people may ask slots to come to, and what is refused."""
+"""Targets: what people may ask slots to come to, and what is refused."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from primitives.errors import UserError
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
 from primitives.topology import Assignment
+from seep.control.targets import away_from, goal_of, handed_over, passed_on
 from seep.protocol.core import ManagerSettings
 from seep.protocol.manager import Manager
-from seep.control.targets import away_from, goal_of, handed_over, passed_on
+from seep.record.facts import query_facts
 from tests.protocol.staging import GRAPH, SLOT_BITS, node_of
 
 
@@ -28,7 +29,7 @@ def manager() -> Manager:
 
 
 def parts(manager: Manager, target: Any) -> dict[int, SlotSet]:
-    return {index: slots for index, slots in goal_of("sum", target, SLOT_BITS)(manager).items() if slots}
+    return {index: slots for index, slots in goal_of("sum", target, SLOT_BITS)(query_facts(manager)).items() if slots}
 
 
 def test_a_number_of_instances_moves_as_few_slots_as_will_do(manager: Manager) -> None:
@@ -49,20 +50,20 @@ def test_a_goal_of_ones_own_is_asked_as_it_is(manager: Manager) -> None:
 
 
 def test_all_slots_of_an_instance_are_handed_over_to_a_new_one(manager: Manager) -> None:
-    assert handed_over("sum", 1)(manager) == {2: SlotSet([2, 3])}
-    assert handed_over("sum", None)(manager) == {2: SlotSet([0, 1])}
+    assert handed_over("sum", 1)(query_facts(manager)) == {2: SlotSet([2, 3])}
+    assert handed_over("sum", None)(query_facts(manager)) == {2: SlotSet([0, 1])}
 
 
 def test_every_owner_on_a_node_is_replaced_by_a_new_one(manager: Manager) -> None:
-    assert away_from("sum", node_of(InstanceId("sum", 1)), {})(manager) == {2: SlotSet([2, 3])}
-    assert away_from("sum", "a node without any", {})(manager) == {}
+    assert away_from("sum", node_of(InstanceId("sum", 1)), {})(query_facts(manager)) == {2: SlotSet([2, 3])}
+    assert away_from("sum", "a node without any", {})(query_facts(manager)) == {}
 
 
 def test_slots_that_come_to_a_node_that_is_left_go_to_the_same_heir(manager: Manager) -> None:
     goal = away_from("sum", node_of(InstanceId("sum", 1)), {})
-    assert goal(manager) == {2: SlotSet([2, 3])}
+    assert goal(query_facts(manager)) == {2: SlotSet([2, 3])}
     manager.move("sum", {2: SlotSet([3])})
-    assert goal(manager) == {2: SlotSet([2])}
+    assert goal(query_facts(manager)) == {2: SlotSet([2])}
 
 
 @pytest.mark.parametrize(
@@ -87,10 +88,10 @@ def test_an_instance_that_has_given_up_its_slots_is_no_target(manager: Manager) 
     with pytest.raises(UserError, match=r"sum\[1\] has given up all its slots .* a new one from sum\[2\] on"):
         parts(manager, {1: [0]})
     with pytest.raises(UserError, match=r"sum\[1\] owns no slots; those that do: sum\[0\]"):
-        handed_over("sum", 1)(manager)
+        handed_over("sum", 1)(query_facts(manager))
 
 
 def test_slots_of_a_single_instance_cannot_all_change_their_owner(manager: Manager) -> None:
     manager.move("sum", {0: SlotSet([2, 3])})
     with pytest.raises(UserError, match="sum has one instance"):
-        passed_on("sum")(manager)
+        passed_on("sum")(query_facts(manager))

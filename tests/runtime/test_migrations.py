@@ -17,7 +17,8 @@ from primitives.graph import InstanceId
 from primitives.topology import Assignment
 from seep.cli.control import migrate
 from seep.runtime.chaos import Chaos, parse_chaos
-from seep.control.targets import latest, passed_on
+from seep.control.targets import passed_on
+from seep.record.facts import query_facts
 from seep.control.migration import MigrationState
 from seep.runtime.migration_handle import MigrationHandle
 from seep.runtime.run import Run
@@ -34,7 +35,7 @@ def running(host: Host, **options: Any) -> Any:
 
 
 def owners(run: Run, operator: str = "counter") -> Assignment:
-    return run.manager_process.ask(lambda manager: latest(manager, operator))
+    return run.manager_process.ask(lambda manager: query_facts(manager).latest(operator))
 
 
 def done(handle: MigrationHandle) -> None:

@@ -21,7 +21,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import seep
-from seep.control.targets import latest
+from seep.record.facts import query_facts
 from seep.runtime.run import Run
 from seep.spark.inlet.keeper import COPIES
 from seep.spark.inlet.mapped import map_in_arrow
@@ -196,7 +196,7 @@ def test_rows_of_a_dataframe_say_which_slot_goes_where(host: Host, spark: SparkS
     moves = spark.createDataFrame([(0.1, 9, 1)], "time double, slot int, instance int")
     with start(host, counting(), rate=seep.Rate(1000)) as run:
         assert run.migrate_stream("counter", moves).wait(120)
-        parts = run.manager_process.ask(lambda manager: latest(manager, "counter")).parts
+        parts = run.manager_process.ask(lambda manager: query_facts(manager).latest("counter")).parts
         assert parts[1].array.tolist() == [9]
 
 

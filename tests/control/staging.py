@@ -1,0 +1,209 @@
+"""A steward over a real manager that is driven by hand, without nodes; time passes when the test says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, assert_never
+
+from policies.balance.loads import SlotLoads
+from policies.balance.settings import BalanceSettings
+from policies.decision import Decision, Policy
+from policies.governor import Governor
+from policies.manual import Manual
+from policies.migration.settings import MigrationSettings
+from policies.observation import Observation
+from policies.settings import Mechanism, ScalingSettings
+from primitives.graph import InstanceId
+from primitives.slots import SlotSet
+from seep.control.commands import (
+    Command,
+    Consult,
+    CountSlots,
+    EndWindow,
+    LeaveNode,
+    MigrationEnded,
+    MoveSlots,
+    PlaceBackups,
+    SplitBackup,
+    TakeCheckpoints,
+    Tell,
+    WantNodes,
+)
+from seep.control.steward import Steward, StewardSettings
+from seep.protocol.effects import Effect
+from seep.protocol.manager import Manager
+from seep.protocol.messages import TakeCheckpoint
+from seep.record.facts import Answer, Facts, query_facts
+from seep.record.log import EventLog
+from tests.protocol.staging import SUM, letters
+from tests.protocol.test_manager import Desk
+
+
+class Shell:
+    """What the driver is for a steward."""
+
+    def __init__(
+        self,
+        free: int = 4,
+        timeout: float = 60.0,
+        *,
+        policy: Policy | None = None,
+        scaling: ScalingSettings | None = None,
+        balance: BalanceSettings | None = None,
+        checkpoint: float | None = None,
+        **settings: Any,
+    ) -> None:
+        self.desk = Desk(spare=["spare node", "another"], **settings)
+        self.clock = 0.0
+        self.events = EventLog(lambda: self.clock)
+        self.effects: list[Effect] = []
+        self.free, self.wanted, self.counted = free, 0, frozenset[str]()
+        self.left: list[str] = []
+        self.over: list[int] = []
+        self.held: list[Consult] | None = None  #: questions that are not answered, once it is a list
+        self.loads: Callable[[EndWindow], SlotLoads | None] = lambda _: None
+        self.observation: Observation | None = None
+        self._answers: list[Answer] = []
+        self.desk.tick(6)
+        chosen = scaling or ScalingSettings(mechanism=Mechanism.BACKUP, timeout=timeout)
+        graph = self.desk.manager.graph
+        most = {name: 1 << operator.slot_bits for name, operator in graph.operators.items()}
+        self.steward = Steward(
+            graph,
+            Governor(policy or Manual(), chosen, most),
+            StewardSettings(
+                scaling=chosen,
+                migration=MigrationSettings(),
+                balance=balance or BalanceSettings(),
+                checkpoint=checkpoint,
+            ),
+        )
+
+    # -- asked for ----------------------------------------------------------------------------------------------------
+
+    def decide(self, decision: Decision, by_hand: bool = False) -> None:
+        """As if a policy had decided it, or somebody asked for it."""
+        self.steward._scalings.open(self.facts(), decision, by_hand)
+
+    def scale(self, parallelism: int) -> None:
+        self.steward.scale(self.facts(), "sum", parallelism)
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    def rounds(self, seconds: float, every: float = 0.05) -> None:
+        """What happens in so many seconds."""
+        for _ in range(round(seconds / every)):
+            self.clock += every
+            self.step()
+
+    def step(self) -> None:
+        for _ in range(100):
+            for command in self.steward.step(self.facts()):
+                self.carry_out(command)
+            self.steward.validate()
+            if not self._answers:
+                return
+        raise AssertionError("the steward does not come to rest")
+
+    def end(self) -> None:
+        for command in self.steward.end(self.facts()):
+            self.carry_out(command)
+
+    def facts(self) -> Facts:
+        answers, self._answers = tuple(self._answers), []
+        return Facts(
+            at=self.clock,
+            query=query_facts(self.desk.manager),
+            free=tuple(f"free-{number}" for number in range(self.free)),
+            answers=answers,
+            observation=self.observation,
+        )
+
+    def carry_out(self, command: Command) -> None:
+        manager = self.desk.manager
+        match command:
+            case MoveSlots(number, operator, parts, first, prepare, vertical):
+                self.answer(number, self.change(lambda m: m.move(operator, parts, first, prepare=prepare)))
+                assert not vertical
+            case SplitBackup(number, origin, parts):
+                self.answer(number, self.change(lambda m: m.split(origin, parts)))
+            case TakeCheckpoints(instances):
+                self.effects += manager.checkpoint(only=instances)
+            case PlaceBackups(groups):
+                self.effects += manager.replicate(groups)
+            case LeaveNode(node):
+                self.effects += manager.node_leaving(node)
+                self.left.append(node)
+            case WantNodes(nodes):
+                self.wanted = nodes
+            case CountSlots(operators):
+                self.counted = operators
+            case EndWindow():
+                self.answer(command.number, self.loads(command))
+            case Consult():
+                self._consult(command)
+            case MigrationEnded(number):
+                self.over.append(number)
+            case Tell(event):
+                self.events.add(event)
+            case _:
+                assert_never(command)
+
+    def _consult(self, question: Consult) -> None:
+        if self.held is not None and question.kind != "steps":
+            self.held.append(question)
+        else:
+            self.give(question)
+
+    def give(self, question: Consult) -> None:
+        """The question is answered, or what it raises is the answer."""
+        try:
+            self.answer(question.number, question.work())
+        except Exception as reason:
+            self.answer(question.number, reason)
+
+    def answer(self, number: int, value: object) -> None:
+        self._answers.append(Answer(number, value))
+
+    # -- the manager --------------------------------------------------------------------------------------------------
+
+    def change(self, change: Callable[[Manager], tuple[Any, list[Effect]]]) -> Any:
+        answer, effects = change(self.desk.manager)
+        self.effects += effects
+        return answer
+
+    def moved(self, parts: Mapping[int, SlotSet], *concerned: InstanceId) -> None:
+        """Slots have changed hands, and those concerned have backed up since."""
+        self.change(lambda manager: manager.move("sum", parts))
+        self.desk.acknowledge()
+        self.desk.tick(2)
+        for instance in concerned:
+            self.desk.back_up(instance, self.desk.manager.ticked)
+        self.desk.commit(self.desk.manager.ticked)
+        self.desk.tick(2)
+
+    def settle(self) -> None:
+        """Whatever is announced takes effect, is committed and backed up."""
+        for _ in range(3):
+            self.desk.acknowledge()
+            self.desk.tick(2)
+            ticked = self.desk.manager.ticked
+            for instance in [i for i in self.desk.manager.placement if i.operator == SUM.operator]:
+                self.desk.back_up(instance, ticked)
+            self.desk.commit(ticked)
+            self.desk.tick(1)
+            self.step()
+
+    # -- what came of it ----------------------------------------------------------------------------------------------
+
+    def told(self) -> list[str]:
+        return [event.kind for event in self.events]
+
+    @property
+    def checkpoints(self) -> int:
+        """Letters that ask for one."""
+        return len(letters(self.effects, TakeCheckpoint))
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self.steward.decisions())

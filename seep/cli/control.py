@@ -11,8 +11,8 @@ from rich.table import Table
 
 from primitives.errors import UserError
 from seep.cli import figures
-from seep.runtime.control import find, listed
 from seep.control.migration import OVER
+from seep.runtime.control import find, listed
 
 #: Seconds between two looks at a migration.
 _LOOK = 0.2

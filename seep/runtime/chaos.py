@@ -15,9 +15,9 @@ from typing import Protocol, Self, runtime_checkable
 from policies.migration.settings import Strategy
 from primitives.durations import micros
 from primitives.errors import UserError
+from seep.control.targets import Target, passed_on
 from seep.record.events import NodeContinued, NodeStopped, StrikeFailed
 from seep.record.log import EventLog
-from seep.control.targets import Target, passed_on
 
 _EXAMPLE = "write act:target@time, such as 'kill:counter@5s', 'kill:counter[0]+splitter[0]@10s' or 'scale:counter=3@1m'"
 _STRIKE = re.compile(r"(?P<act>[a-z]+):(?P<targets>[^@]+)@(?P<at>.+)")

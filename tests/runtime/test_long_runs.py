@@ -11,22 +11,22 @@ from contextlib import contextmanager
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.runtime.test_scaling import Shell
 
 from policies.decision import Decision
 from policies.settings import Mechanism
 from primitives.graph import InstanceId
 from seep.protocol.events import Rebound
 from seep.record.events import InstanceRecovered
+from seep.record.recovery_changes import RecoveryChanges
 from seep.record.ring import Ring
 from seep.runtime import driver
-from seep.record.recovery_changes import RecoveryChanges
 from seep.runtime.driver import ManagerProcess
 from seep.runtime.fading_series import FadingSeries
 from seep.runtime.options import RunOptions
 from seep.runtime.security import Security
 from seep.spark.process import Process
 from tests.runtime.counting import counting
-from tests.runtime.test_scaling import Shell
 from tests.waiting import eventually
 
 # -- rings ------------------------------------------------------------------------------------------------------------

@@ -16,10 +16,10 @@ from primitives.errors import UserError
 from primitives.graph import InstanceId
 from primitives.topology import Assignment
 from seep.cli.control import migrate
-from seep.runtime.chaos import Chaos, parse_chaos
+from seep.control.migration import MigrationState
 from seep.control.targets import passed_on
 from seep.record.facts import query_facts
-from seep.control.migration import MigrationState
+from seep.runtime.chaos import Chaos, parse_chaos
 from seep.runtime.migration_handle import MigrationHandle
 from seep.runtime.run import Run
 from seep.spark.session import Host

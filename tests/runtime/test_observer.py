@@ -18,8 +18,8 @@ from primitives.event import Event
 from primitives.graph import InstanceId
 from seep.protocol.events import Rebound
 from seep.record.events import InstanceRecovered
-from seep.runtime.comparison import compared
 from seep.record.recovery_changes import RecoveryChanges
+from seep.runtime.comparison import compared
 from seep.runtime.metrics import Metrics
 from seep.runtime.observer import Observer, Sight
 from seep.sources.position import Position

@@ -23,7 +23,7 @@ from policies.observation import Change
 from primitives.errors import UserError
 from primitives.graph import InstanceId, Kind, QueryGraph
 from primitives.slots import SlotSet
-from seep.control.commands import Consult, CountSlots, EndWindow
+from seep.control.commands import Consult, EndWindow, WatchSlots
 from seep.control.migration import Migration, MigrationState
 from seep.control.migrations import Migrations
 from seep.control.orders import Orders
@@ -137,7 +137,7 @@ class Balancing:
         wanted = self._wanted(facts.query)
         if wanted == self._counted.keys():
             return
-        self.orders.give(CountSlots(frozenset(wanted)))
+        self.orders.give(WatchSlots(frozenset(wanted)))
         self._counted = {operator: self._counting(facts, operator) for operator in sorted(wanted)}
 
     def _counting(self, facts: Facts, operator: str) -> _Counted:

@@ -54,7 +54,7 @@ class WantNodes(NamedTuple):
     nodes: int
 
 
-class CountSlots(NamedTuple):
+class WatchSlots(NamedTuple):
     """From now on nodes count the rows of each slot of these operators, and of no others."""
 
     operators: frozenset[str]
@@ -98,7 +98,7 @@ Command = (
     | PlaceBackups
     | LeaveNode
     | WantNodes
-    | CountSlots
+    | WatchSlots
     | EndWindow
     | Consult
     | MigrationEnded

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from primitives.errors import UserError
+from primitives.errors import InternalError, UserError
 from primitives.graph import InstanceId, Kind, QueryGraph
 from primitives.topology import Topology
 from seep.protocol.cuts import Beginning, Cut, CutAbandoned
@@ -156,7 +156,10 @@ class ManagerCore:
         if not is_there(sender, self.nodes):
             return [Post(sender, Fenced())]
         if self.phase is Phase.RUNNING:
-            self._handlers[type(body)](sender, body)
+            handler = self._handlers.get(type(body))
+            if handler is None:
+                raise InternalError(f"the manager has no use for a letter of {sender}: {body!r:.200}")
+            handler(sender, body)
         return self._drain()
 
     def pulse(self) -> list[Effect]:

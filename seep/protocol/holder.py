@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from primitives.backup import (
     BackupStore,
     Stored,
@@ -32,15 +34,31 @@ from seep.protocol.messages import (
     StandBy,
     StoreBackup,
 )
-from seep.protocol.standing import MakesStanding, Standing
+from seep.protocol.standing import HandedStates, MakesStanding, Standing
 from seep.protocol.view import MANAGER, Incarnation, View
+
+#: What a holder is told by letter.
+HolderLetter = (
+    StoreBackup
+    | StandBy
+    | NeedsBackup
+    | Retrieve
+    | FindBackup
+    | PartitionBackup
+    | DeleteBackup
+    | AdoptParts
+    | DropParts
+)
 
 
 class Holder:
     """One per node. What it stores counts only once the manager has recorded it."""
 
-    def __init__(self, name: str = "holder", makes_standing: MakesStanding | None = None) -> None:
+    def __init__(
+        self, name: str = "holder", makes_standing: MakesStanding | None = None, handed: HandedStates | None = None
+    ) -> None:
         self.name = name
+        self.handed = HandedStates() if handed is None else handed
         self.store = BackupStore()
         self._standing = Standing(makes_standing)
         self._live: frozenset[str] = frozenset()
@@ -54,6 +72,29 @@ class Holder:
         self._hosted = frozenset(i for i, seat in view.placement.items() if seat.node == self.name)
         for instance, seat in view.placement.items():
             self.store.fence(instance, seat.incarnation)
+
+    def receive(self, sender: str, letter: HolderLetter) -> list[Effect]:
+        match letter:
+            case StoreBackup():
+                return self.on_store(sender, letter)
+            case StandBy():
+                return self.on_stand_by(letter)
+            case NeedsBackup():
+                return self.on_needs(sender, letter)
+            case Retrieve():
+                return self.on_retrieve(sender, letter)
+            case FindBackup():
+                return self.on_find(letter)
+            case PartitionBackup():
+                return self.on_partition(letter)
+            case DeleteBackup():
+                return self.on_delete(letter)
+            case AdoptParts():
+                return self.on_adopt(letter)
+            case DropParts():
+                return self.on_drop_parts(letter)
+            case _:
+                assert_never(letter)
 
     def on_store(self, sender: str, message: StoreBackup) -> list[Effect]:
         checkpoint = message.checkpoint
@@ -100,8 +141,10 @@ class Holder:
         self.store.fence(owner, message.asker.number)
         chain = self.store.chain(owner)
         standing = self._standing.take(owner, chain) if chain and sender == self.name else None
-        found = retrieve_backup(self.store, owner) if standing is None else without_state(chain)
-        return Retrieved(message.asker, owner, found, None, standing)
+        if standing is None:
+            return Retrieved(message.asker, owner, retrieve_backup(self.store, owner), None)
+        self.handed.give(message.asker, standing)
+        return Retrieved(message.asker, owner, without_state(chain), None, stands=True)
 
     def on_find(self, message: FindBackup) -> list[Effect]:
         owner, number = message.owner

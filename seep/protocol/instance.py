@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, Generic, TypeVar, cast
 
 from primitives.emission import Batches, Emission
+from primitives.errors import InternalError
 from primitives.graph import Edge, InstanceId
 from primitives.outbox import Outbox
 from primitives.partition import partition_buffer_state
@@ -23,6 +24,7 @@ from seep.protocol.effects import Effect, Post, Wake
 from seep.protocol.inbox import Inbox
 from seep.protocol.logic import Piece
 from seep.protocol.messages import MAX_WATERMARK, Attach, Data, StateMoved, Trim
+from seep.protocol.standing import HandedStates
 from seep.protocol.view import Incarnation, View
 
 Batch = TypeVar("Batch")
@@ -57,6 +59,7 @@ class Surroundings(Generic[Batch]):
     view: View
     batches: Batches[Batch]
     outbox: Outbox[Emission[Batch]]  #: empty; where it spills to is the node's affair
+    handed: HandedStates = field(default_factory=HandedStates)  #: of the node's own holder
 
 
 class Instance(ABC, Generic[Batch]):
@@ -90,7 +93,10 @@ class Instance(ABC, Generic[Batch]):
     def handle(self, message: object) -> list[Effect]:
         """Takes one message and returns what is to be done; a halted instance does nothing."""
         if self.phase is not Phase.HALTED:
-            self._handlers[type(message)](message)
+            handler = self._handlers.get(type(message))
+            if handler is None:
+                raise InternalError(f"{self.me} has no use for {message!r:.200}: its kind takes no such message")
+            handler(message)
         return self._drain()
 
     @abstractmethod

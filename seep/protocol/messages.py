@@ -94,8 +94,8 @@ class Retrieved(NamedTuple):
     owner: InstanceId
     checkpoint: Checkpoint | None
     warm_up: WarmUp | None
-    #: the `Logic` that has the checkpoint's state already, which is not among its chunks then; on the same node only
-    standing: Any = None
+    #: the checkpoint's state is not among its chunks: it stands ready on this very node, as `HandedStates` has it
+    stands: bool = False
 
 
 class StandBy(NamedTuple):

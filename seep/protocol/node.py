@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, get_args
 
 from primitives.emission import Batches, Emission
 from primitives.errors import InternalError
@@ -11,29 +11,20 @@ from primitives.graph import Kind
 from primitives.outbox import Outbox
 from seep.protocol.checkpointing import CheckpointSettings
 from seep.protocol.effects import Effect, Post
-from seep.protocol.holder import Holder
+from seep.protocol.holder import Holder, HolderLetter
 from seep.protocol.instance import Instance, Surroundings
 from seep.protocol.logic import Logic, SourceLogic
 from seep.protocol.messages import (
-    AdoptParts,
     Attach,
     BackupCounted,
     BackupRefused,
     Data,
-    DeleteBackup,
-    DropParts,
     Fenced,
-    FindBackup,
     Logged,
-    NeedsBackup,
-    PartitionBackup,
-    Retrieve,
     Retrieved,
-    StandBy,
     StartInstance,
     StateMoved,
     StopInstance,
-    StoreBackup,
     TakeCheckpoint,
     Tick,
     Trim,
@@ -43,6 +34,7 @@ from seep.protocol.messages import (
 )
 from seep.protocol.sink import SinkInstance
 from seep.protocol.source import SourceInstance
+from seep.protocol.standing import HandedStates
 from seep.protocol.stateful import StatefulInstance
 from seep.protocol.stateless import StatelessInstance
 from seep.protocol.view import MANAGER, Incarnation, View
@@ -66,15 +58,37 @@ class Operators(Protocol[Batch]):
 Outboxes = Callable[[Incarnation], Outbox[Emission[Batch]]]
 
 
+class Hosted(Protocol):
+    """An instance as its node calls it: the machine itself, or a mailbox in front of it."""
+
+    def start(self, origin: Any, trimmed: int = 0) -> list[Effect]: ...
+
+    def handle(self, message: object) -> list[Effect]: ...
+
+    def reconnect(self, peer: str) -> list[Effect]: ...
+
+    def pull(self, receiver: Incarnation) -> Data | StateMoved | None: ...
+
+    def halt(self) -> None: ...
+
+
+class HostsBackups(Protocol):
+    """A holder as its node calls it: the machine itself, or a mailbox in front of it."""
+
+    def on_view(self, view: View) -> None: ...
+
+    def receive(self, sender: str, letter: HolderLetter) -> list[Effect]: ...
+
+
 class Hosting(Protocol[Batch]):
     """How a node runs what it hosts. A shell may put each on a thread of its own, behind a mailbox.
 
     That is as good as calling it: whatever is caused by the node's answer comes into the mailbox later.
     """
 
-    def instance(self, instance: Instance[Batch]) -> Instance[Batch]: ...
+    def instance(self, instance: Instance[Batch]) -> Hosted: ...
 
-    def holder(self, holder: Holder) -> Holder: ...
+    def holder(self, holder: Holder) -> HostsBackups: ...
 
 
 class Directly:
@@ -121,13 +135,17 @@ class Node(Generic[Batch]):
     ) -> None:
         self.name = name
         self.view: View | None = None
+        #: the machines; a shell may run them on threads of their own
         self.instances: dict[Incarnation, Instance[Batch]] = {}
+        self._hosted: dict[Incarnation, Hosted] = {}
         self._hosting: Hosting[Batch] = hosting or Directly()
         self._operators = operators
         self._batches = batches
         #: when checkpoints are due, of all operators alike or by operator
         self._settings = settings or CheckpointSettings()
-        self.holder = self._hosting.holder(Holder(name, self._standing))
+        self._handed = HandedStates()
+        self.holder = Holder(name, self._standing, self._handed)
+        self._backups = self._hosting.holder(self.holder)
         self._outboxes = outboxes or _in_memory
         #: letters from peers that have seen a later view than this node
         self._deferred: list[tuple[str, int, Any]] = []
@@ -136,15 +154,7 @@ class Node(Generic[Batch]):
             StopInstance: lambda _, m: self._stop(m.identity),
             ViewChanged: lambda _, m: self._on_view(m.view, m.starts),
             Fenced: lambda _, __: self._halt(),
-            StoreBackup: self.holder.on_store,
-            StandBy: lambda _, m: self.holder.on_stand_by(m),
-            NeedsBackup: self.holder.on_needs,
-            Retrieve: self.holder.on_retrieve,
-            FindBackup: lambda _, m: self.holder.on_find(m),
-            PartitionBackup: lambda _, m: self.holder.on_partition(m),
-            DeleteBackup: lambda _, m: self.holder.on_delete(m),
-            AdoptParts: lambda _, m: self.holder.on_adopt(m),
-            DropParts: lambda _, m: self.holder.on_drop_parts(m),
+            **dict.fromkeys(get_args(HolderLetter), self._backups.receive),
         }
 
     @property
@@ -157,8 +167,12 @@ class Node(Generic[Batch]):
         if sender != MANAGER and version > self.version:
             self._deferred.append((sender, version, body))
             return []
-        handler = self._to_node.get(type(body))
-        return handler(sender, body) if handler else self.deliver(_ADDRESSEE[type(body)](body), body)
+        handler, addressee = self._to_node.get(type(body)), _ADDRESSEE.get(type(body))
+        if handler is not None:
+            return handler(sender, body)
+        if addressee is None:
+            raise InternalError(f"node {self.name} has no use for a letter of {sender}: {body!r:.200}")
+        return self.deliver(addressee(body), body)
 
     def receive_stream(self, message: Data | StateMoved) -> list[Effect]:
         """Takes a stream message."""
@@ -166,27 +180,32 @@ class Node(Generic[Batch]):
 
     def deliver(self, to: Incarnation, message: object) -> list[Effect]:
         """Hands a message to an instance; one that is no longer (or never was) here is nobody's business."""
-        instance = self.instances.get(to)
-        return instance.handle(message) if instance else []
+        hosted = self._hosted.get(to)
+        if hosted is None:
+            self._handed.take(to)
+            return []
+        return hosted.handle(message)
 
     def reconnect(self, peer: str) -> list[Effect]:
         """The link to another node was lost and is back."""
-        return [effect for instance in self.instances.values() for effect in instance.reconnect(peer)]
+        return [effect for hosted in self._hosted.values() for effect in hosted.reconnect(peer)]
 
     def pull(self, sender: Incarnation, receiver: Incarnation) -> Data | StateMoved | None:
         """The next message of a stream that starts here."""
-        instance = self.instances.get(sender)
-        return instance.pull(receiver) if instance else None
+        hosted = self._hosted.get(sender)
+        return hosted.pull(receiver) if hosted else None
 
     # -- instances ----------------------------------------------------------------------------------------------------
 
     def _start(self, message: StartInstance) -> list[Effect]:
-        instance = self.instances[message.identity] = self._hosting.instance(self._make(message.identity))
-        return instance.start(message.origin, message.trimmed)
+        instance = self.instances[message.identity] = self._make(message.identity)
+        hosted = self._hosted[message.identity] = self._hosting.instance(instance)
+        return hosted.start(message.origin, message.trimmed)
 
     def _make(self, me: Incarnation) -> Instance[Batch]:
         assert self.view is not None
-        operator, given = me.instance.operator, Surroundings(self.name, self.view, self._batches, self._outboxes(me))
+        operator = me.instance.operator
+        given = Surroundings(self.name, self.view, self._batches, self._outboxes(me), self._handed)
         match self.view.topology.graph.kind(operator):
             case Kind.SOURCE:
                 return SourceInstance(me, given, self._operators.source(operator))
@@ -205,13 +224,15 @@ class Node(Generic[Batch]):
         return self._operators.standing(operator) if self._settings_of(operator).stands else None
 
     def _stop(self, identity: Incarnation) -> list[Effect]:
-        instance = self.instances.pop(identity, None)
-        if instance:
-            instance.halt()
+        self.instances.pop(identity, None)
+        hosted = self._hosted.pop(identity, None)
+        if hosted:
+            hosted.halt()
+        self._handed.take(identity)
         return []
 
     def _halt(self) -> list[Effect]:
-        for identity in list(self.instances):
+        for identity in list(self._hosted):
             self._stop(identity)
         return []
 
@@ -219,8 +240,8 @@ class Node(Generic[Batch]):
 
     def _on_view(self, view: View, starts: tuple[StartInstance, ...]) -> list[Effect]:
         self.view = view
-        self.holder.on_view(view)
-        effects = [effect for instance in list(self.instances.values()) for effect in instance.handle(view)]
+        self._backups.on_view(view)
+        effects = [effect for hosted in list(self._hosted.values()) for effect in hosted.handle(view)]
         for start in starts:
             effects += self._start(start)
         effects.append(Post(MANAGER, ViewAcknowledged(view.version)))

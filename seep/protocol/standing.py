@@ -10,9 +10,30 @@ from primitives.checkpoint import Checkpoint
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
 from seep.protocol.logic import Logic
+from seep.protocol.view import Incarnation
 
 #: Makes the logic of an operator whose state is to stand ready; None if it is not to, or cannot.
 MakesStanding = Callable[[str], Logic[Any] | None]
+
+
+class HandedStates:
+    """States that the holder of a node has handed to instances of the same node, until these take them.
+
+    The holder gives and an instance takes, each perhaps on its own thread: every method is one operation of a dict.
+    """
+
+    def __init__(self) -> None:
+        self._given: dict[Incarnation, Logic[Any]] = {}
+
+    def give(self, asker: Incarnation, logic: Logic[Any]) -> None:
+        self._given[asker] = logic
+
+    def take(self, asker: Incarnation) -> Logic[Any] | None:
+        """What was given to an instance, once."""
+        return self._given.pop(asker, None)
+
+    def __len__(self) -> int:
+        return len(self._given)
 
 
 @dataclass(slots=True)

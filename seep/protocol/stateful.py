@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from primitives.checkpoint import Checkpoint, checkpoint_state
+from primitives.errors import InternalError
 from primitives.graph import Edge
 from primitives.restore import restore_state, resume_state
 from primitives.slots import SlotSet
@@ -43,6 +44,7 @@ class StatefulInstance(KeyedInstance[Batch]):
     ) -> None:
         super().__init__(me, given, logic.state)
         self._logic = logic
+        self._handed = given.handed
         self._settings = settings
         self._origin: FromBackup | None = None
         self._restored = SlotSet.empty()
@@ -57,6 +59,11 @@ class StatefulInstance(KeyedInstance[Batch]):
             WarmUp: self._on_warm_up,
             Recalled: self._on_recalled,
         }
+
+    @property
+    def logic(self) -> Logic[Batch]:
+        """What processes: from a restore on it may be one whose state stood ready."""
+        return self._logic
 
     # -- beginning ----------------------------------------------------------------------------------------------------
 
@@ -87,8 +94,12 @@ class StatefulInstance(KeyedInstance[Batch]):
     def _on_retrieved(self, message: Retrieved) -> None:
         if message.warm_up is not None:
             self._warm_with(message.warm_up, message.checkpoint)
-        elif self.phase is Phase.RESTORING:
-            self._restore(message.checkpoint, message.standing)
+            return
+        standing = self._handed.take(self.me)
+        if self.phase is Phase.RESTORING:
+            if message.stands and standing is None:
+                raise InternalError(f"the state that stands ready for {self.me} was not handed to it")
+            self._restore(message.checkpoint, standing)
 
     def _restore(self, checkpoint: Checkpoint | None, standing: Logic[Batch] | None) -> None:
         assert self._origin is not None

@@ -10,7 +10,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, assert_never
 
 from policies.backup import BackupStrategy
 from primitives.errors import EnvironmentFault, InternalError, SeepError, UserError
@@ -18,8 +18,8 @@ from primitives.event import Event
 from primitives.graph import InstanceId, Kind
 from seep.protocol.core import ManagerSettings, Phase
 from seep.protocol.courier import Frame
-from seep.protocol.cuts import Beginning, Cut, CutAbandoned, CutComplete
-from seep.protocol.effects import Effect, Finished, LogOffsets, Post, StateLost
+from seep.protocol.cuts import Beginning, Cut, CutAbandoned, CutComplete, Persist, Recall
+from seep.protocol.effects import Commit, Effect, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
 from seep.protocol.manager import Manager
 from seep.protocol.messages import Committed, Data, Fenced, StateMoved, StopInstance
 from seep.protocol.view import MANAGER, STORAGE, Incarnation
@@ -32,6 +32,21 @@ from seep.runtime.comparison import identity_of
 from seep.runtime.detector import SILENT, Detector
 from seep.runtime.event_loop import EventLoop
 from seep.runtime.failures import failure_from_json
+from seep.runtime.letters import (
+    CountSlots,
+    EndNode,
+    EventTold,
+    ForgetPeers,
+    FromNode,
+    InstanceLeft,
+    KnowPeers,
+    LastWord,
+    NodeFailed,
+    NodeReady,
+    NoticeGiven,
+    SayLastWord,
+    ToNode,
+)
 from seep.runtime.metrics import Metrics, Status
 from seep.runtime.observer import Sight
 from seep.runtime.options import RunOptions
@@ -247,9 +262,9 @@ class ManagerProcess:
         self.counted = frozenset(operators)
         self.metrics.slots.clear()
         for node in self.manager.nodes:
-            self._peers.post(node, 0, {"count": sorted(self.counted)})
+            self._peers.post(node, 0, CountSlots(tuple(sorted(self.counted))))
 
-    def tell_nodes(self, body: Mapping[str, Any]) -> None:
+    def tell_nodes(self, body: ToNode) -> None:
         """Tells all live nodes something beside the protocol."""
         for name in list(self.manager.nodes):
             self._peers.post(name, 0, body)
@@ -357,7 +372,7 @@ class ManagerProcess:
         return {"name": name}
 
     def _tell_end(self, name: str) -> None:
-        self._peers.post(name, 0, {"end": True})
+        self._peers.post(name, 0, EndNode())
 
     # -- what peers say -----------------------------------------------------------------------------------------------
 
@@ -413,7 +428,7 @@ class ManagerProcess:
 
     def _on_letter(self, peer: str, body: Any) -> None:
         self._detector.heard(peer, time.monotonic())
-        if isinstance(body, dict):
+        if isinstance(body, FromNode):
             self._on_word(peer, body)
             return
         self.perform(self.manager.receive(peer, body))
@@ -421,29 +436,31 @@ class ManagerProcess:
             self._overdue = self._late
             self._note_commit()
 
-    def _on_word(self, peer: str, word: Mapping[str, Any]) -> None:
+    def _on_word(self, peer: str, word: FromNode) -> None:
         """What a node says beside the protocol."""
         match word:
-            case {"ready": _}:
+            case NodeReady():
                 self._join(peer)
-            case {"left": last_word}:
+            case InstanceLeft(last_word):
                 if peer in self.manager.nodes:
                     self.metrics.left(peer, last_word, time.monotonic())
                 self._last_words.heard(identity_of(last_word))
                 self._end_when_heard()
-            case {"last word": report}:
+            case LastWord(report):
                 if peer in self.manager.nodes:
                     self.metrics.take(peer, report, time.monotonic())
                 self._last_words.heard(peer)
                 self._end_when_heard()
-            case {"failed": failure}:
+            case NodeFailed(failure):
                 if peer in self.manager.nodes:
                     self.fail(failure_from_json(failure))
-            case {"notice": seconds}:
-                self.events.add(NodeNotice(node=peer, left=float(seconds)))
-                self.on_notice(peer, float(seconds))
-            case {"event": Event() as event}:
+            case NoticeGiven(seconds):
+                self.events.add(NodeNotice(node=peer, left=seconds))
+                self.on_notice(peer, seconds)
+            case EventTold(event):
                 self.events.add(event)
+            case _:
+                assert_never(word)
 
     def _on_heartbeat(self, peer: str, report: Any) -> None:
         now = time.monotonic()
@@ -461,21 +478,26 @@ class ManagerProcess:
     def _join(self, name: str) -> None:
         """All others learn where the new node listens before they can hear of it in a view."""
         self._joined.add(name)
-        live = {node: list(self.nodes[node].address) for node in self.manager.nodes}
-        self._peers.post(name, 0, {"peers": live, "count": sorted(self.counted)})
+        live = {node: self._listens(node) for node in self.manager.nodes}
+        self._peers.post(name, 0, KnowPeers(live))
+        self._peers.post(name, 0, CountSlots(tuple(sorted(self.counted))))
         for node in live:
-            self._peers.post(node, 0, {"peers": {name: list(self.nodes[name].address)}})
+            self._peers.post(node, 0, KnowPeers({name: self._listens(name)}))
         self._detector.joined(name, time.monotonic())
         self.events.add(NodeJoined(node=name))
         self.perform(self.manager.node_joined(name, self.nodes[name].vm))
         self.on_joined(self.nodes[name])
+
+    def _listens(self, name: str) -> tuple[str, int]:
+        address = self.nodes[name].address
+        return address.host, address.port
 
     def _lose(self, name: str, why: str) -> None:
         self._chronicle.given_up(name, why, self.manager.placement, self.manager.ticked)
         self._count_lost(name)
         self.perform(self.manager.node_lost(name))
         for node in self.manager.nodes:
-            self._peers.post(node, 0, {"gone": [name]})
+            self._peers.post(node, 0, ForgetPeers((name,)))
         silent = why.startswith(SILENT)
         if not silent:  # else it may be there still, and is told that it is fenced if it speaks
             self._peers.forget(name)
@@ -520,7 +542,7 @@ class ManagerProcess:
         self._is_ending = True
         for node in {seat.node for seat in self.manager.placement.values()} & self.manager.nodes.keys():
             self._last_words.expect(node, node, time.monotonic())
-            self._peers.post(node, 0, {"last word": True})
+            self._peers.post(node, 0, SayLastWord())
         self._end_when_heard()
 
     def _end_when_heard(self) -> None:
@@ -567,6 +589,10 @@ class ManagerProcess:
                     self.on_cut(cut, why)
                 case StateLost():
                     self.fail(EnvironmentFault(str(effect)))
+                case Persist() | Recall() | Wake() | OpenSink() | Commit():
+                    raise InternalError(f"the manager wants what only an instance may: {effect!r:.200}")
+                case _:
+                    assert_never(effect)
 
     def _ask_storage(self, body: Any) -> None:
         if self._stored is None:

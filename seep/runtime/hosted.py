@@ -7,22 +7,25 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, assert_never
 
 import pyarrow as pa
 
+from primitives.errors import InternalError
+from primitives.event import Event
 from primitives.outbox import nbytes_of
 from primitives.slots import SlotSet
 from primitives.state.processing import Containers
 from seep.operators.base import Base
 from seep.operators.room import Room
-from seep.protocol.cuts import Persist, Recall
-from seep.protocol.effects import Commit, Effect, OpenSink, Wake
-from seep.protocol.holder import Holder
+from seep.protocol.cuts import CutAbandoned, CutComplete, Persist, Recall
+from seep.protocol.effects import Commit, Effect, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
+from seep.protocol.holder import Holder, HolderLetter
 from seep.protocol.instance import Instance, Phase
 from seep.protocol.keyed import KeyedInstance
 from seep.protocol.messages import Data, Retrieved, StateMoved
 from seep.protocol.sink import CommitAccepted, CommitRefused, SinkOpened
+from seep.protocol.stateful import StatefulInstance
 from seep.protocol.view import Incarnation, View
 from seep.runtime.links import Stream
 from seep.runtime.mailbox import Mailbox
@@ -115,7 +118,7 @@ class HostedInstance:
             self._mailbox.letter(partial(self._view, message))
         elif isinstance(message, Retrieved) and message.warm_up is not None:
             self._mailbox.letter(partial(self._warm, message, message.warm_up.first))
-        elif isinstance(message, Retrieved) and message.standing is not None:
+        elif isinstance(message, Retrieved) and message.stands:
             self._mailbox.letter(partial(self._stand_in, message))
         else:
             self._mailbox.letter(partial(self.instance.handle, message))
@@ -128,7 +131,7 @@ class HostedInstance:
     def halt(self) -> None:
         self._mailbox.letter(self._halt)
 
-    def pull(self, _: Incarnation) -> None:
+    def pull(self, receiver: Incarnation) -> None:  # noqa: ARG002
         """Streams are driven from within; nobody outside pulls."""
         return
 
@@ -205,8 +208,10 @@ class HostedInstance:
         return self.instance.handle(message)
 
     def _stand_in(self, message: Retrieved) -> list[Effect]:
-        self.meter.watch(message.standing)
-        return self.instance.handle(message)
+        effects = self.instance.handle(message)
+        if isinstance(self.instance, StatefulInstance):
+            self.meter.watch(self.instance.logic)
+        return effects
 
     def _view(self, view: View) -> list[Effect]:
         effects = self.instance.handle(view)
@@ -233,8 +238,12 @@ class HostedInstance:
                     self._node.persist(effect)
                 case Recall(_, slots):
                     self._node.recall(self, slots)
-                case _:
+                case Post() | Event():
                     self._node.perform(effect)
+                case LogOffsets() | Finished() | StateLost() | CutComplete() | CutAbandoned():
+                    raise InternalError(f"{self.me} wants what only the manager may: {effect!r:.200}")
+                case _:
+                    assert_never(effect)
 
     # -- streams ------------------------------------------------------------------------------------------------------
 
@@ -348,12 +357,8 @@ class HostedHolder:
     def on_view(self, view: View) -> None:
         self._mailbox.letter(partial(_no_effects, self._holder.on_view, view))
 
-    def __getattr__(self, name: str) -> Callable[..., list[Effect]]:
-        """Every other thing a holder is told goes the same way."""
-        return partial(self._enqueue, getattr(self._holder, name))
-
-    def _enqueue(self, method: Callable[..., list[Effect]], *arguments: Any) -> list[Effect]:
-        self._mailbox.letter(partial(method, *arguments))
+    def receive(self, sender: str, letter: HolderLetter) -> list[Effect]:
+        self._mailbox.letter(partial(self._holder.receive, sender, letter))
         return []
 
     def _run(self) -> None:

@@ -11,13 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, assert_never
 
 import pyarrow as pa
 
 from policies.backup import BackupSection
 from primitives.emission import Emission
 from primitives.emission_codec import EMISSIONS
+from primitives.errors import InternalError
 from primitives.event import Event
 from primitives.graph import Kind
 from primitives.mapped import Shelf
@@ -27,8 +28,8 @@ from primitives.spill import SpillStore
 from seep.operators.room import Room
 from seep.protocol.checkpointing import CheckpointSettings
 from seep.protocol.courier import Frame
-from seep.protocol.cuts import Part, Persist
-from seep.protocol.effects import Effect, Post
+from seep.protocol.cuts import CutAbandoned, CutComplete, Part, Persist, Recall
+from seep.protocol.effects import Commit, Effect, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
 from seep.protocol.holder import Holder
 from seep.protocol.instance import Instance
 from seep.protocol.messages import Data, Fenced, Persisted, StateMoved
@@ -40,6 +41,22 @@ from seep.runtime.archive import Archive
 from seep.runtime.backups import StorageHolder, stored_backups
 from seep.runtime.failures import failure_to_json
 from seep.runtime.hosted import HostedHolder, HostedInstance
+from seep.runtime.letters import (
+    CountSlots,
+    EndNode,
+    EventTold,
+    ForgetPeers,
+    FromNode,
+    InstanceLeft,
+    KnowPeers,
+    LastWord,
+    NewsOfPushed,
+    NodeFailed,
+    NodeReady,
+    NoticeGiven,
+    SayLastWord,
+    ToNode,
+)
 from seep.runtime.links import Link, Stream, Unheard
 from seep.runtime.meter import Meter
 from seep.runtime.peers import Peers
@@ -99,6 +116,7 @@ class NodeProcess:
         self._lock = threading.RLock()  #: guards the node machine
         self._reporting = threading.Lock()  #: what meters tell once is told to one thread at a time
         self._meters: dict[Incarnation, Meter] = {}
+        self._threads: dict[Incarnation, HostedInstance] = {}  #: until they have come to their end
         self._ended = threading.Event()
         self._alone_since: float | None = None
         self._directory = directory
@@ -122,9 +140,9 @@ class NodeProcess:
             program.batches(),
             self._checkpoints(),
             self._outbox,
-            hosting=cast(Any, self),
+            hosting=self,
         )
-        self._peers.post(MANAGER, 0, {"ready": self.name})
+        self._peers.post(MANAGER, 0, NodeReady(self.name))
         self._watch_for_notice()
 
     def run(self) -> None:
@@ -139,10 +157,11 @@ class NodeProcess:
 
     def close(self) -> None:
         """Lets go of everything: port, links, files."""
-        for instance in list(self.node.instances.values()):
-            instance.halt()
-        for hosted in self._hosted():
-            hosted.join(1.0)
+        hosted = self._hosted()
+        for each in hosted:
+            each.halt()
+        for each in hosted:
+            each.join(1.0)
         self._archive.close()
         if self._stored is not None:
             self._stored.close()
@@ -176,12 +195,12 @@ class NodeProcess:
         return self._intake.on_call(method, body)
 
     def on_fault(self, peer: str, text: str) -> None:
-        self._tell({"event": RefusedMessage(node=self.name, sender=peer, why=text)})
+        self._tell(EventTold(RefusedMessage(node=self.name, sender=peer, why=text)))
 
     # -- what peers say -----------------------------------------------------------------------------------------------
 
     def on_letter(self, peer: str, version: int, body: Any) -> None:
-        if isinstance(body, dict):
+        if isinstance(body, ToNode):
             self._on_order(body)
         else:
             self._receive(peer, version, body)
@@ -205,20 +224,29 @@ class NodeProcess:
     def on_unsendable(self, peer: str, reason: Exception) -> None:  # noqa: ARG002
         self.failed(None, 0, reason)
 
-    def _on_order(self, order: Mapping[str, Any]) -> None:
+    def _on_order(self, order: ToNode) -> None:
         """What the manager's process says to this one, beside the protocol."""
-        for name, (host, port) in order.get("peers", {}).items():
+        match order:
+            case KnowPeers(addresses):
+                self._meet(addresses)
+            case ForgetPeers(names):
+                for name in names:
+                    self._peers.forget(name)
+            case CountSlots(operators):
+                self._counted = frozenset(operators)
+            case NewsOfPushed(source, news):
+                self._intake.on_news(source, dict(news))
+            case SayLastWord():
+                self._tell(LastWord(self._report()))
+            case EndNode():
+                self._ended.set()
+            case _:
+                assert_never(order)
+
+    def _meet(self, addresses: Mapping[str, tuple[str, int]]) -> None:
+        for name, (host, port) in addresses.items():
             if name != self.name:
                 self._peers.know(name, Address(host, port))
-        self._counted = frozenset(order.get("count", self._counted))
-        if "pushed" in order:
-            self._intake.on_news(*order["pushed"])
-        for name in order.get("gone", ()):
-            self._peers.forget(name)
-        if "last word" in order:
-            self._tell({"last word": self._report()})
-        if "end" in order:
-            self._ended.set()
 
     def _receive(self, peer: str, version: int, body: Any) -> None:
         try:
@@ -238,12 +266,16 @@ class NodeProcess:
             case Post(to, body):
                 self._peers.post(to, self.node.version, body)
             case Event():
-                self._tell({"event": effect})
+                self._tell(EventTold(effect))
+            case Persist() | Recall() | Wake() | OpenSink() | Commit():
+                raise InternalError(f"node {self.name} was asked for what only an instance does: {effect!r:.200}")
+            case LogOffsets() | Finished() | StateLost() | CutComplete() | CutAbandoned():
+                raise InternalError(f"node {self.name} was asked for what only the manager does: {effect!r:.200}")
+            case _:
+                assert_never(effect)
 
     def hand_over(self, message: Data | StateMoved) -> None:
-        instance = self.node.instances.get(message.receiver)
-        if instance is not None:
-            instance.handle(message)
+        self.node.receive_stream(message)
 
     def open_stream(
         self, node: str, sender: Incarnation, receiver: Incarnation, on_room: Callable[[], None]
@@ -290,14 +322,15 @@ class NodeProcess:
         self.failed(None, 0, reason)
 
     def failed(self, instance: Incarnation | None, epoch: int, reason: BaseException) -> None:
-        self._tell({"failed": failure_to_json(self.name, instance, epoch, reason)})
+        self._tell(NodeFailed(failure_to_json(self.name, instance, epoch, reason)))
 
     def left(self, hosted: HostedInstance) -> None:
         """The last word of an instance that was told to stop; none of those that end with the node."""
+        self._threads.pop(hosted.me, None)
         if not self._ended.is_set():
             with self._reporting:
                 last_word = hosted.status()
-            self._tell({"left": last_word})
+            self._tell(InstanceLeft(last_word))
 
     def _perform_all(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -308,7 +341,9 @@ class NodeProcess:
     def instance(self, instance: Instance[pa.RecordBatch]) -> HostedInstance:
         meter = self._meters.pop(instance.me)
         meter.watch(getattr(instance, "_logic", None))
-        return HostedInstance(instance, self, self._store(instance.me), meter, self._share, self._room)
+        hosted = HostedInstance(instance, self, self._store(instance.me), meter, self._share, self._room)
+        self._threads[instance.me] = hosted
+        return hosted
 
     def holder(self, holder: Holder) -> HostedHolder:
         holder.store.shelf = self._shelf
@@ -359,11 +394,11 @@ class NodeProcess:
             link.close()
         return str(answer["name"])
 
-    def _tell(self, body: Mapping[str, Any]) -> None:
+    def _tell(self, body: FromNode) -> None:
         self._peers.post(MANAGER, self.node.version, body)
 
     def _hosted(self) -> list[HostedInstance]:
-        return [cast(HostedInstance, instance) for instance in list(self.node.instances.values())]
+        return [hosted for me, hosted in list(self._threads.items()) if me in self.node.instances]
 
     def _watch_for_notice(self) -> None:
         """Asks the cloud, on a thread of its own, whether this VM is about to be taken away."""
@@ -373,7 +408,7 @@ class NodeProcess:
             threading.Thread(target=watch, args=arguments, name="seep notices", daemon=True).start()
 
     def _on_notice(self, seconds: float) -> None:
-        self._tell({"notice": seconds})
+        self._tell(NoticeGiven(seconds))
 
     def _report(self) -> dict[str, Any]:
         with self._reporting:

@@ -13,7 +13,6 @@ from primitives.errors import UserError
 from seep.control.commands import (
     Command,
     Consult,
-    CountSlots,
     EndWindow,
     LeaveNode,
     MigrationEnded,
@@ -23,6 +22,7 @@ from seep.control.commands import (
     TakeCheckpoints,
     Tell,
     WantNodes,
+    WatchSlots,
 )
 from seep.control.migration import Migration, MigrationProgress
 from seep.control.steward import Steward
@@ -241,7 +241,7 @@ class Steering:
                 self._vms.leaving(node)
             case WantNodes(count):
                 self._vms.want(count)
-            case CountSlots(operators):
+            case WatchSlots(operators):
                 process.count_slots(operators)
             case EndWindow():
                 self._answers.append(Answer(command.number, self._window(command)))

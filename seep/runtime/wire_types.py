@@ -28,6 +28,7 @@ from seep.protocol.courier import Frame
 from seep.protocol.cuts import Cut, Part
 from seep.protocol.view import Incarnation, Seat, View
 from seep.record import events as run_events
+from seep.runtime import letters
 
 
 class WireType(NamedTuple):
@@ -220,5 +221,6 @@ TYPES: list[WireType] = [
     *(_record(kind) for kind in vars(messages).values() if getattr(kind, "__module__", "") == messages.__name__),
     WireType(Cause, lambda cause: [cause.value], lambda items: Cause(*items)),
     *(_record(kind) for _, kind in sorted(event_kinds().items()) if kind.__module__ in _EVENTS),
+    *map(_record, (*get_args(letters.FromNode), *get_args(letters.ToNode))),
 ]
 TAG_OF: dict[type, int] = {kind.type: code for code, kind in enumerate(TYPES)}

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from seep.protocol.effects import Effect
-from seep.protocol.holder import Holder
+from seep.protocol.holder import Holder, HolderLetter
 from seep.protocol.instance import Instance
+from seep.protocol.view import View
 
 #: Something for a holder to do, and what it causes then.
 Work = Callable[[], list[Effect]]
@@ -22,7 +23,7 @@ class BehindMailbox:
     def instance(self, instance: Instance[Any]) -> Instance[Any]:
         return instance
 
-    def holder(self, holder: Holder) -> Any:
+    def holder(self, holder: Holder) -> _MailedHolder:
         return _MailedHolder(holder, self._mail)
 
 
@@ -31,13 +32,14 @@ class _MailedHolder:
 
     def __init__(self, holder: Holder, mail: Callable[[Work], None]) -> None:
         self._holder, self._mail = holder, mail
-        self.store = holder.store
 
-    def __getattr__(self, name: str) -> Callable[..., list[Effect]]:
-        method = getattr(self._holder, name)
+    def on_view(self, view: View) -> None:
+        self._mail(lambda: self._take_view(view))
 
-        def enqueue(*arguments: Any) -> list[Effect]:
-            self._mail(lambda: method(*arguments) or [])
-            return []
+    def receive(self, sender: str, letter: HolderLetter) -> list[Effect]:
+        self._mail(lambda: self._holder.receive(sender, letter))
+        return []
 
-        return enqueue
+    def _take_view(self, view: View) -> list[Effect]:
+        self._holder.on_view(view)
+        return []

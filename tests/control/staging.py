@@ -18,7 +18,6 @@ from primitives.slots import SlotSet
 from seep.control.commands import (
     Command,
     Consult,
-    CountSlots,
     EndWindow,
     LeaveNode,
     MigrationEnded,
@@ -28,6 +27,7 @@ from seep.control.commands import (
     TakeCheckpoints,
     Tell,
     WantNodes,
+    WatchSlots,
 )
 from seep.control.steward import Steward, StewardSettings
 from seep.protocol.effects import Effect
@@ -136,7 +136,7 @@ class Shell:
                 self.left.append(node)
             case WantNodes(nodes):
                 self.wanted = nodes
-            case CountSlots(operators):
+            case WatchSlots(operators):
                 self.counted = operators
             case EndWindow():
                 self.answer(command.number, self.loads(command))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import pytest
 
-from primitives.errors import UserError
+from primitives.errors import InternalError, UserError
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
 from primitives.topology import Arrival, Assignment
@@ -976,3 +976,8 @@ def test_a_launch_onto_a_node_that_has_not_registered_is_refused_by_name() -> No
     manager.node_joined("here")
     with pytest.raises(UserError, match="not registered: elsewhere"):
         manager.launch({SUM: "elsewhere"})
+
+
+def test_a_letter_that_the_manager_has_no_use_for_is_named() -> None:
+    with pytest.raises(InternalError, match=r"the manager has no use for a letter of .*: Tick"):
+        backed_up().hear(KEEPER, Tick(life(NUMBERS), 1, False))

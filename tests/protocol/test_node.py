@@ -5,14 +5,17 @@ from __future__ import annotations
 import pytest
 
 from primitives.checkpoint import Checkpoint
+from primitives.errors import InternalError
 from primitives.graph import InstanceId
 from primitives.topology import Topology
+from seep.protocol.checkpointing import CheckpointSettings
 from seep.protocol.effects import Effect, OpenSink, Post
 from seep.protocol.instance import Phase
 from seep.protocol.messages import (
     Attach,
     BackupFound,
     BackupStored,
+    Committed,
     Data,
     Fenced,
     FindBackup,
@@ -22,8 +25,10 @@ from seep.protocol.messages import (
     FromNothing,
     Logged,
     OffsetsRead,
+    Restored,
     Retrieve,
     Retrieved,
+    StandBy,
     StartInstance,
     StopInstance,
     StoreBackup,
@@ -39,6 +44,7 @@ from seep.protocol.source import SourceInstance
 from seep.protocol.stateful import StatefulInstance
 from seep.protocol.stateless import StatelessInstance
 from seep.protocol.view import MANAGER, Incarnation, Seat
+from seep.runtime.wire import decode, encode
 from seep.simulator.operators import Rows
 from tests.protocol.staging import (
     ALL,
@@ -57,6 +63,7 @@ from tests.protocol.staging import (
     node_of,
     view_of,
 )
+from tests.protocol.test_holder import checkpoint
 
 TOPOLOGY = Topology.initial(GRAPH)
 ORIGINS: dict[InstanceId, FromLog | FromNothing | FromCommits] = {
@@ -232,3 +239,51 @@ def test_a_view_fences_the_incarnations_that_it_replaces() -> None:
     assert letters(node.receive("elsewhere", 2, backup(number=1)), BackupStored) == [
         BackupStored(life(SUM, 1), 5, (1, 0))
     ]
+
+
+# -- letters that nobody takes ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("letter", [Committed(life(OUT), 1), "no letter"])
+def test_a_node_names_a_letter_that_it_has_no_use_for(letter: object) -> None:
+    with pytest.raises(InternalError, match=r"node here has no use for a letter of manager: .*(Committed|no letter)"):
+        tell(node_with(OUT), letter)
+
+
+def test_an_instance_names_a_message_that_its_kind_does_not_take() -> None:
+    with pytest.raises(InternalError, match=r"out\[0\]#0 has no use for Tick"):
+        node_with(OUT).deliver(life(OUT), Tick(life(NUMBERS), 1, False))
+
+
+# -- state that stands ready ------------------------------------------------------------------------------------------
+
+
+def node_with_standing_state() -> Node[Rows]:
+    """It keeps a backup of `sum[0]`, whose state stands ready, and starts the instance's successor."""
+    node = Node("here", Operators(), BATCHES, CheckpointSettings(stands=True))
+    tell(node, ViewChanged(view_of(TOPOLOGY, 1)))
+    node.receive(node_of(SUM), 1, StoreBackup(checkpoint(5)))
+    tell(node, StandBy(SUM))
+    view = view_of(TOPOLOGY, 2, {SUM: Seat("here", 1)})
+    tell(node, ViewChanged(view, (StartInstance(life(SUM, 1), FromBackup("here"), 0),)))
+    return node
+
+
+def test_the_letter_says_that_state_stands_ready_and_the_instance_takes_it_from_its_node() -> None:
+    node = node_with_standing_state()
+    answer = letter(node.receive("here", 2, Retrieve(life(SUM, 1), SUM)), Retrieved)
+    assert answer.stands
+    assert len(node.holder.handed) == 1
+    assert decode(encode(answer)) == answer
+    assert letter(node.receive("here", 2, answer), Restored).stood
+    assert len(node.holder.handed) == 0
+
+
+def test_state_that_stands_ready_for_an_instance_that_was_stopped_is_let_go() -> None:
+    node = node_with_standing_state()
+    answer = letter(node.receive("here", 2, Retrieve(life(SUM, 1), SUM)), Retrieved)
+    tell(node, StopInstance(life(SUM, 1)))
+    late = node_with_standing_state()
+    tell(late, StopInstance(life(SUM, 1)))
+    late.receive("here", 2, letter(late.receive("here", 2, Retrieve(life(SUM, 1), SUM)), Retrieved))
+    assert (node.receive("here", 2, answer), len(node.holder.handed), len(late.holder.handed)) == ([], 0, 0)

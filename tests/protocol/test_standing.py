@@ -75,11 +75,16 @@ def ready_holder(makes_standing: bool = True) -> Holder:
 def test_a_successor_on_the_holders_node_gets_the_state_itself_once() -> None:
     holder = ready_holder()
     first = retrieved(holder.on_retrieve("here", Retrieve(life(SUM, 1), SUM)))
+    handed = holder.handed.take(life(SUM, 1))
+    assert first.stands
+    assert handed is not None
     assert first.checkpoint is not None
     assert (first.checkpoint.epoch, first.checkpoint.state, first.checkpoint.buffer != ()) == (5, (), True)
-    assert content(first.standing.state) == content_of(checkpoint(5).state)
+    assert isinstance(handed.state, Cells)
+    assert content(handed.state) == content_of(checkpoint(5).state)
     again = retrieved(holder.on_retrieve("here", Retrieve(life(SUM, 2), SUM)))
-    assert again.standing is None
+    assert not again.stands
+    assert len(holder.handed) == 0
     assert again.checkpoint is not None
     assert content_of(again.checkpoint.state) == content_of(checkpoint(5).state)
 
@@ -92,14 +97,14 @@ def content_of(chunks: tuple[object, ...]) -> dict[int, object]:
 
 def test_a_successor_elsewhere_gets_the_checkpoints() -> None:
     found = retrieved(ready_holder().on_retrieve("there", Retrieve(life(SUM, 1), SUM)))
-    assert found.standing is None
+    assert not found.stands
     assert found.checkpoint is not None
     assert found.checkpoint.state
 
 
 def test_what_nobody_wants_to_stand_is_kept_as_checkpoints_alone() -> None:
     found = retrieved(ready_holder(makes_standing=False).on_retrieve("here", Retrieve(life(SUM, 1), SUM)))
-    assert found.standing is None
+    assert not found.stands
 
 
 def test_of_an_instance_on_the_holders_own_node_nothing_stands_by() -> None:

@@ -18,6 +18,7 @@ from primitives.graph import InstanceId
 from seep.operators.errors import UserCodeFailed
 from seep.protocol.manager import Manager
 from seep.runtime.driver import ManagerProcess
+from seep.runtime.letters import NodeReady
 from seep.runtime.run import Run
 from seep.runtime.sockets import cut_connections
 from seep.sources.position import Position
@@ -286,7 +287,7 @@ def test_nodes_that_come_while_a_run_ends_end_by_themselves_too(host: Host, monk
         return stop(fleet, *timeout)
 
     def hear_of_no_more(process: ManagerProcess, peer: str, version: int, body: Any) -> None:
-        if "ready" not in body:
+        if not isinstance(body, NodeReady):
             hear(process, peer, version, body)
 
     monkeypatch.setattr(Fleet, "stop", noting)

@@ -28,6 +28,7 @@ from primitives.slots import SlotSet
 from primitives.topology import Arrival, Assignment
 from seep.protocol.courier import Frame
 from seep.protocol.messages import Data, StoreBackup, Tick, Trim
+from seep.runtime.letters import InstanceLeft, KnowPeers, LastWord, NodeFailed
 from seep.runtime.pieces import BYTES, Aligner, Assembly, cut
 from seep.runtime.rows import RowsReader, RowsWriter
 from seep.runtime.wire import WireError, decode, encode, pack, unpack
@@ -255,6 +256,10 @@ def test_a_forged_head_is_read_like_any_other() -> None:
     assert decode(forged(msgpack.packb([1, 2]))) == [1, 2]
 
 
+#: For these, an empty mapping is content that makes sense.
+MADE_OF_A_MAPPING = {KnowPeers, NodeFailed, InstanceLeft, LastWord}
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -272,7 +277,12 @@ def test_a_forged_head_is_read_like_any_other() -> None:
         msgpack.packb([msgpack.ExtType(0, b"content")]),
         msgpack.packb({1: 2}).replace(b"\x01", b"\x91\x01"),  # a list as a key
         tagged(127),
-        *(tagged(code, *[{}] * count) for code in range(2, len(TYPES)) for count in (1, 2, 3, 4)),
+        *(
+            tagged(code, *[{}] * count)
+            for code in range(2, len(TYPES))
+            for count in (1, 2, 3, 4)
+            if count > 1 or TYPES[code].type not in MADE_OF_A_MAPPING
+        ),
         *(tagged(code, *[10**9] * count) for code in range(2, 9) for count in (0, 1, 2, 3)),
     ],
     ids=lambda body: body[:12].hex(),

@@ -22,10 +22,16 @@ from seep.protocol import messages
 from seep.protocol.courier import Frame
 from seep.protocol.messages import Data, StateMoved
 from seep.protocol.view import Incarnation, View
+from seep.runtime import letters
 from tests.strategies import slot_sets, topologies
 
 #: Every type of message there is.
-MESSAGES = [kind for kind in vars(messages).values() if getattr(kind, "__module__", "") == messages.__name__]
+MESSAGES = [
+    kind
+    for module in (messages, letters)
+    for kind in vars(module).values()
+    if getattr(kind, "__module__", "") == module.__name__
+]
 
 names = st.text(min_size=1, max_size=8)
 numbers = st.integers(-(2**63), 2**63 - 1)

@@ -12,6 +12,7 @@ from primitives.errors import SeepError, UserError
 from primitives.manifest import Manifest
 from seep.query.program import Program
 from seep.runtime.driver import ManagerProcess
+from seep.runtime.letters import NewsOfPushed
 from seep.runtime.security import Security
 from seep.spark.inlet.feed import LAST_BATCH, Feed, FiniteFeed, StreamingFeed
 from seep.spark.inlet.keeper import COPIES, Keeper
@@ -80,7 +81,7 @@ class Feeds:
         positions = resume.beginning.positions.get(source, {}) if resume is not None else {}
         first = resume.pushed.get(source) if resume is not None else None
         return Ledger(
-            source, self._spool, lambda news: self._process.tell_nodes({"pushed": [source, news]}), positions, first
+            source, self._spool, lambda news: self._process.tell_nodes(NewsOfPushed(source, news)), positions, first
         )
 
     @property

@@ -11,11 +11,12 @@ import pyarrow as pa
 import pytest
 
 import seep
+from primitives.graph import InstanceId
 from primitives.slots import SlotSet
 from seep.query.query import Query
 from seep.query.stream import Stream
 from seep.sinks.definition import Place, SinkDefinition, SinkFenced, SinkStore
-from seep.testing import Checkpoint, InProcess, Kill, Pause, Scale, rows, run, script
+from seep.testing import Checkpoint, InProcess, Kill, Notice, Pause, Restart, Savepoint, Scale, rows, run, script
 
 EPOCHS = 24
 
@@ -78,6 +79,20 @@ STORIES = {
     "the mapper grows, and then dies": [(3, Scale("mapper", 2)), (11, Kill("mapper", 1))],
     "there are pauses": [(3, Pause(4)), (9, Pause())],
     "a checkpoint, and a kill right after it": [(9, Checkpoint("counter")), (10, Kill("counter"))],
+    "it is started again without a savepoint": [(9, Restart())],
+    "it is started again from a savepoint": [(5, Savepoint()), (11, Restart())],
+    "it is started again from the second savepoint": [(5, Savepoint()), (9, Savepoint()), (9, Restart())],
+    "it is started again twice": [(5, Savepoint()), (9, Restart()), (10, Kill("counter")), (14, Restart())],
+    "it is started again with other instances": [(5, Savepoint()), (11, Restart({"counter": 3, "out": 2}))],
+    "it ends with a savepoint, and is started again": [(EPOCHS, Savepoint()), (EPOCHS, Restart())],
+    "the counter dies as a savepoint is taken": [(5, Savepoint()), (5, Kill("counter")), (11, Restart())],
+    "every node has notice": [
+        (4, Notice("source")),
+        (8, Notice("mapper")),
+        (12, Notice("counter")),
+        (16, Notice("out")),
+    ],
+    "a node has notice, then the new one dies": [(4, Notice("counter")), (9, Kill("mapper"))],
 }
 
 
@@ -145,6 +160,84 @@ def test_slots_are_moved_by_hand() -> None:
         assert rows(process.tables["out"]) == rows(run(query_of(totals))["out"])
 
 
+def test_a_run_goes_on_from_its_savepoint_and_not_from_its_beginning() -> None:
+    """Run, savepoint, more rows, restart: what was read before the savepoint is not read again."""
+    read: list[int] = []
+
+    def seen(batch: pa.RecordBatch) -> pa.RecordBatch:
+        read.extend(set(batch["at"].to_pylist()))
+        return batch
+
+    query = seep.Query("test")
+    story = script(*with_cues((5, Savepoint()), (9, Restart())), time="at")
+    totals(query.source("source", story).map("mapper", seen)).sink("out", seep.sinks.collect())
+    found = run(query)["out"]
+    again = {at for at in read if read.count(at) > 1}
+    assert again == {50, 60, 70}  # the ninth was on its way to the mapper
+    assert rows(found) == rows(run(query_of(totals))["out"])
+
+
+def test_a_savepoint_is_complete_before_the_script_is_read_on() -> None:
+    """Even if epochs were opened far ahead of it."""
+    with InProcess(query_of(totals, with_cues((5, Savepoint())))) as process:
+        while process.pulse():
+            pass
+        process.settle()
+        while process.manager.cuts.complete_epoch is None:
+            assert process.tables["out"].num_rows == sum(tables_after(5))
+            pulsed(process, 1)
+        process.restart()
+        assert process.tables["out"].num_rows == sum(tables_after(5))
+        process.run()
+        assert rows(process.tables["out"]) == rows(run(query_of(totals))["out"])
+
+
+def tables_after(epochs: int) -> list[int]:
+    """How many rows `totals` puts out in each of the first epochs: one per key."""
+    return [len(set(batch["key"].to_pylist())) for batch in batches()[:epochs]]
+
+
+def test_a_savepoint_by_hand_is_what_a_restart_begins_from() -> None:
+    with InProcess(query_of(totals), nodes=4) as process:
+        pulsed(process, 4)
+        saved = process.savepoint()
+        pulsed(process, 5)
+        assert process.epoch > saved
+        process.restart(parallelism={"counter": 4})
+        assert process.epoch == saved
+        assert process.instances("counter") == [0, 1, 2, 3]
+        process.run()
+        assert rows(process.tables["out"]) == rows(run(query_of(totals))["out"])
+
+
+def test_a_finished_run_is_started_again_from_its_savepoint() -> None:
+    with InProcess(query_of(totals)) as process:
+        pulsed(process, 4)
+        process.savepoint()
+        process.run()
+        expected = rows(process.tables["out"])
+        process.restart()
+        assert not process.finished
+        assert rows(process.tables["out"]) != expected
+        process.run()
+        assert rows(process.tables["out"]) == expected
+
+
+def test_a_node_with_notice_is_emptied_and_then_gone() -> None:
+    with InProcess(query_of(totals), checkpoint_every=2) as process:
+        pulsed(process, 4)
+        leaving = process.manager.placement[InstanceId("counter", 0)].node
+        process.notice("counter")
+        assert leaving in process.nodes
+        pulsed(process, 12)
+        assert leaving not in process.nodes
+        process.run()
+        kinds = [event.kind for event in process.events]
+        assert "node leaving" in kinds
+        assert "restored" not in kinds
+        assert rows(process.tables["out"]) == rows(run(query_of(totals))["out"])
+
+
 def test_an_operator_grows_and_shrinks_by_hand() -> None:
     with InProcess(query_of(totals)) as process:
         pulsed(process, 2)
@@ -189,6 +282,9 @@ def test_a_killed_counter_comes_back_from_its_backup() -> None:
         (lambda p: p.scale_out("counter", 1), "slots of operator 'counter' cannot be moved: it moves nothing"),
         (lambda p: p.move("counter", {1: [1000]}), "it names an operator, instance or slot that does not exist"),
         (lambda p: p.checkpoint("countre"), "there is no operator 'countre'"),
+        (lambda p: p.notice("countre"), "there is no instance 0 of operator 'countre' whose node could leave"),
+        (lambda p: p.restart({"countre": 2}), "there is no operator 'countre' to have 2 instances"),
+        (lambda p: (p.run(), p.savepoint()), "query 'test' ends before a savepoint of it could be complete"),
     ],
 )
 def test_what_cannot_be_done_is_said(call: Callable[[InProcess], None], message: str) -> None:
@@ -248,7 +344,7 @@ def test_a_script_is_read_one_batch_per_epoch() -> None:
         ([], "a script needs at least one batch"),
         ([Pause(3)], "a script needs at least one batch"),
         ([pa.record_batch({"a": [1]}), pa.record_batch({"b": [1]})], "must have the same columns"),
-        (["KILL"], "a script is made of record batches, Kill, Scale, Checkpoint and Pause, not of 'KILL'"),
+        (["KILL"], "a script is made of record batches, Kill, .*, Savepoint, Restart, Notice and Pause, not of 'KILL'"),
     ],
 )
 def test_a_script_that_makes_no_sense(items: list[Any], message: str) -> None:
@@ -338,6 +434,18 @@ def test_stores_at_nodes_and_at_the_driver_get_each_epoch_once(place: Place, mon
     durable = [batch for done in sink.durable.values() for _, batches in done for batch in batches]
     assert rows(pa.Table.from_batches(durable)) == rows(tables["out"]) == rows(run(query_of(totals))["out"])
     assert sink.closed == (1 if place is Place.DRIVER else 2)
+
+
+@pytest.mark.parametrize("roll", [1, 4])
+@pytest.mark.parametrize("savepoint", [[(6, Savepoint())], []], ids=["from a savepoint", "from the beginning"])
+def test_file_sinks_take_back_what_comes_again_after_a_restart(
+    tmp_path: Path, savepoint: list[tuple[int, Any]], roll: int
+) -> None:
+    query = seep.Query("files")
+    story = with_cues(*savepoint, (9, Restart({"out": 2})), (13, Restart()), (15, Kill("out")))
+    totals(query.source("source", script(*story, time="at"))).sink("out", seep.sinks.parquet(tmp_path, roll=roll))
+    tables = run(query)
+    assert rows(seep.sinks.read(tmp_path)) == rows(tables["out"]) == rows(run(query_of(totals))["out"])
 
 
 def test_file_sinks_write_their_files(tmp_path: Path) -> None:

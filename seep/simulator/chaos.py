@@ -31,7 +31,7 @@ def strike(world: World, fault: Fault) -> None:
 
 def _kill(world: World, rng: random.Random, delay: int) -> None:
     if nodes := world.live():
-        world.end(rng.choice(nodes), delay)
+        world.kill(rng.choice(nodes), delay)
 
 
 def _kill_concerned(world: World, rng: random.Random, delay: int) -> None:
@@ -40,7 +40,7 @@ def _kill_concerned(world: World, rng: random.Random, delay: int) -> None:
     changed |= {split.origin.operator for split in world.manager.splits.values()}
     hosts = {seat.node for i, seat in world.manager.placement.items() if i.operator in changed}
     if victims := [node for node in world.live() if node in hosts]:
-        world.end(rng.choice(victims), delay)
+        world.kill(rng.choice(victims), delay)
 
 
 def _tripwire(world: World, _: random.Random, delay: int) -> None:
@@ -56,24 +56,24 @@ def _kill_vm(world: World, rng: random.Random, delay: int) -> None:
     if nodes := world.live():
         vm = world.vms[rng.choice(nodes)]
         for node in [node for node in nodes if world.vms[node] == vm]:
-            world.end(node, delay)
+            world.kill(node, delay)
 
 
 def _freeze(world: World, rng: random.Random, delay: int) -> None:
     """Frozen for short, a node is only late; frozen for long, it is given up and comes back as a zombie."""
-    if nodes := [n for n in world.live() if n not in world.frozen]:
+    if nodes := [n for n in world.live() if n not in world.mail.frozen]:
         victim = rng.choice(nodes)
-        world.frozen.add(victim)
+        world.mail.frozen.add(victim)
         if delay >= 200:
-            world.at(world.now + 60, lambda: world.give_up(victim))
-        world.at(world.now + delay, lambda: world.frozen.discard(victim))
+            world.at(world.now + 60, lambda: world.lose(victim))
+        world.at(world.now + delay, lambda: world.mail.frozen.discard(victim))
 
 
 def _isolate(world: World, rng: random.Random, delay: int) -> None:
     if nodes := world.live():
         victim = rng.choice(nodes)
         world.cut(MANAGER, victim, delay)
-        world.at(world.now + min(delay, 20), lambda: world.give_up(victim))
+        world.at(world.now + min(delay, 20), lambda: world.lose(victim))
 
 
 def _cut(world: World, rng: random.Random, delay: int) -> None:
@@ -86,8 +86,8 @@ def _cut(world: World, rng: random.Random, delay: int) -> None:
 def _slow(world: World, rng: random.Random, delay: int) -> None:
     if nodes := world.live():
         victim = rng.choice(nodes)
-        world.slow.add(victim)
-        world.at(world.now + delay * 5, lambda: world.slow.discard(victim))
+        world.mail.slow.add(victim)
+        world.at(world.now + delay * 5, lambda: world.mail.slow.discard(victim))
 
 
 def _move(world: World, rng: random.Random, _: int) -> None:
@@ -197,7 +197,7 @@ def _leave(world: World, rng: random.Random, delay: int) -> None:
         fresh = world.manager.fresh_index(instance.operator)
         world.perform(MANAGER, world.manager.move(instance.operator, {fresh: slots})[1])
     if rng.random() < 0.5:
-        world.at(world.now + delay * 10, lambda: world.end(victim, 5) if victim in world.live() else None)
+        world.at(world.now + delay * 10, lambda: world.kill(victim, 5) if victim in world.live() else None)
 
 
 def _split(world: World, rng: random.Random, _: int) -> None:
@@ -251,7 +251,7 @@ def _replicate(world: World, rng: random.Random, _: int) -> None:
 
 
 def _join(world: World, _: random.Random, __: int) -> None:
-    world.join()
+    world.register()
 
 
 def _persist(world: World, _: random.Random, __: int) -> None:
@@ -259,7 +259,7 @@ def _persist(world: World, _: random.Random, __: int) -> None:
 
 
 def _restart(world: World, _: random.Random, __: int) -> None:
-    world.restart()
+    world.begin_again()
 
 
 def _finish(world: World, _: random.Random, __: int) -> None:

@@ -35,8 +35,7 @@ def demo(say: Say) -> int:
 def _kill(world: World, say: Say) -> None:
     victim = world.manager.placement[InstanceId("sum", 0)].node
     say(f"{world.now:>6}  --- the process of node {victim}, which hosts sum[0], ends without a word")
-    world.kill(victim)
-    world.at(world.now + 20, lambda: world.give_up(victim))
+    world.kill(victim, 20)
 
 
 def _scale_out(world: World, say: Say) -> None:

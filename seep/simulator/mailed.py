@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from seep.kernel.mail import OwnWork
 from seep.protocol.effects import Effect
 from seep.protocol.holder import Holder, HolderLetter
 from seep.protocol.instance import Instance
 from seep.protocol.view import View
 
-#: Something for a holder to do, and what it causes then.
-Work = Callable[[], list[Effect]]
-
 
 class BehindMailbox:
     """A `Hosting` that puts what its node's holder has to do in the mail; instances work in the call itself."""
 
-    def __init__(self, mail: Callable[[Work], None]) -> None:
+    def __init__(self, mail: Callable[[OwnWork], None]) -> None:
         self._mail = mail
 
     def instance(self, instance: Instance[Any]) -> Instance[Any]:
@@ -30,14 +28,14 @@ class BehindMailbox:
 class _MailedHolder:
     """A holder that answers nothing: what it has to say it says later."""
 
-    def __init__(self, holder: Holder, mail: Callable[[Work], None]) -> None:
+    def __init__(self, holder: Holder, mail: Callable[[OwnWork], None]) -> None:
         self._holder, self._mail = holder, mail
 
     def on_view(self, view: View) -> None:
-        self._mail(lambda: self._take_view(view))
+        self._mail(OwnWork(lambda: self._take_view(view)))
 
     def receive(self, sender: str, letter: HolderLetter) -> list[Effect]:
-        self._mail(lambda: self._holder.receive(sender, letter))
+        self._mail(OwnWork(lambda: self._holder.receive(sender, letter)))
         return []
 
     def _take_view(self, view: View) -> list[Effect]:

@@ -6,10 +6,11 @@ import random
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from seep.kernel.kernel import Trace
 from seep.simulator.faults import Fault, What, random_faults
 from seep.simulator.oracle import Reference, differences
 from seep.simulator.queries import SHAPES, Medium, Query
-from seep.simulator.world import Limits, Trace, World
+from seep.simulator.world import Limits, World
 
 
 class Verdict(StrEnum):

@@ -1,41 +1,31 @@
-"""The simulated world: the shell that drives the real protocol machines through one seeded schedule."""
+"""The simulated world: the kernel under one seeded schedule, with faults, over a network that fails."""
 
 from __future__ import annotations
 
-import heapq
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, assert_never
 
 from policies.replicas import replica_groups
 from primitives.event import Event
-from primitives.graph import InstanceId, Kind
+from primitives.graph import Kind
+from seep.kernel.kernel import Kernel, Told, Trace
+from seep.kernel.mail import OwnWork
 from seep.protocol.checkpointing import CheckpointSettings
 from seep.protocol.core import ManagerSettings
-from seep.protocol.courier import Courier, Frame
-from seep.protocol.cuts import CutAbandoned, CutComplete, Persist, Recall
-from seep.protocol.effects import Commit, Effect, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
-from seep.protocol.holder import Holder
+from seep.protocol.cuts import Beginning, CutAbandoned, CutComplete
+from seep.protocol.effects import Finished, LogOffsets, StateLost
 from seep.protocol.logic import Logic, SourceLogic
 from seep.protocol.manager import Manager
-from seep.protocol.messages import BackupCounted, DeleteBackup, FindBackup, Persisted, Retrieve, StoreBackup
+from seep.protocol.messages import BackupCounted
 from seep.protocol.node import Node
-from seep.protocol.sink import CommitAccepted, CommitRefused, SinkOpened
-from seep.protocol.view import MANAGER, STORAGE, Incarnation
-from seep.simulator.archive import Archive
+from seep.protocol.view import MANAGER
 from seep.simulator.faults import Fault
 from seep.simulator.mailed import BehindMailbox
-from seep.simulator.network import Channel, Network
+from seep.simulator.network import Network
 from seep.simulator.queries import Query
 from seep.simulator.store import SinkStore
-
-STORE = "store"
-#: The lane of what a node has for its own holder to do.
-HOLDER = "holder"
-#: Told of each step: when, what, and whether it is an event rather than a message.
-Trace = Callable[[int, str, bool], None]
-Stream = tuple[Incarnation, Incarnation, str, str]
 
 
 class Stuck(AssertionError):
@@ -79,86 +69,90 @@ class Operators:
         return self._query.source(operator, lambda: self._rng.randint(0, self._bite))
 
 
-class World:
+class SimulatedSetting:
+    """What the world of a schedule is made of; the seed decides."""
+
+    def __init__(self, seed: int, query: Query, rng: random.Random, bite: int) -> None:
+        self._query, self._rng = query, rng
+        self._checkpoints = self._checkpoint_settings()
+        self._mails_holders = seed % 2 == 1
+        self._operators = Operators(query, rng, bite)
+        self._batches = query.medium.batches(query.graph)
+        self._manager = ManagerSettings(
+            window=rng.choice((2, 4, 8)),
+            lead=rng.choice((0, 1, 3)),
+            warm_up=rng.random() < 0.5,
+            trim_every=rng.choice((1, 1, 3)),
+            recovery_parallelism=rng.choice((1, 1, 1, 2, 3)),
+            cut_chain=rng.choice((0, 1, 3)),
+            patience=dict.fromkeys(query.graph.operators, rng.choice((2, 20, 1 << 30))),
+            last_cut=seed % 3 == 0,
+        )
+
+    def _checkpoint_settings(self) -> CheckpointSettings:
+        every, changed = self._rng.choice((1, 2, 4, 9)), self._rng.choice((None, None, 3))
+        credits = self._rng.choice((1, 1, 2, 3))
+        return CheckpointSettings(every, changed, credits, apart=every % 7, stands=(every + credits) % 2 == 1)
+
+    def mail(self) -> Network:
+        """See `KernelSetting`."""
+        return Network(self._rng)
+
+    def node(self, name: str, own: Callable[[OwnWork], None]) -> Node[Any]:
+        """See `KernelSetting`."""
+        hosting = BehindMailbox(own) if self._mails_holders else None
+        outbox = self._query.medium.outbox
+        return Node(name, self._operators, self._batches, self._checkpoints, outbox, hosting)
+
+    def manager(self, beginning: Beginning | None) -> Manager:
+        """See `KernelSetting`; a later run has another parallelism."""
+        bits = {operator: spec.slot_bits for operator, spec in self._query.graph.operators.items()}
+        parallelism = self._query.parallelism
+        if beginning is not None:
+            parallelism = {operator: self._rng.randint(1, min(3, 1 << size)) for operator, size in bits.items()}
+        return Manager(self._query.graph, parallelism, self._manager, beginning)
+
+    def delay(self, longest: int) -> int:
+        """See `KernelSetting`."""
+        return self._rng.randint(1, longest)
+
+
+class World(Kernel):
     """Manager, nodes, network, sinks and faults of one schedule. The same seed and faults give the same run."""
+
+    mail: Network
 
     def __init__(
         self, seed: int, query: Query, faults: list[Fault], limits: Limits, trace: Trace | None = None
     ) -> None:
         self.rng = random.Random(f"{seed} schedule")
-        self.query, self.limits, self.trace = query, limits, trace
-        self.network = Network(self.rng)
-        self.store = SinkStore()
+        self.query, self.limits = query, limits
+        self.store = SinkStore(query.medium.rows)
         self.tally = Tally()
-        self.now = 0
         self.finished: int | None = None
         self.lost: StateLost | None = None
         #: epoch -> source operator -> slot -> position after the epoch: the durable source log
         self.offsets: dict[int, dict[str, dict[int, int]]] = {}
-        self.nodes: dict[str, Node[Any]] = {}
-        #: node -> the VM that it shares with others
-        self.vms: dict[str, str] = {}
-        self.frozen: set[str] = set()
-        self.slow: set[str] = set()
         #: armed kills, by how late the node is given up
         self.tripwires: list[int] = []
-        self._couriers: dict[tuple[str, str], Courier] = {}
-        self._streams: list[Stream] = []
-        self._waking: set[Stream] = set()
-        self._agenda: list[tuple[int, int, Callable[[], None]]] = []
         self._named = 0
-        self._settings = self._checkpoint_settings()
-        self._mails_holders = seed % 2 == 1
-        self._operators = Operators(query, self.rng, limits.bite)
-        self._batches = query.medium.batches(query.graph)
-        self.archive = Archive()
-        #: what keeps backups outside of the nodes
-        self.storage = Holder(STORAGE)
-        self.lives = 0
-        self._manager_settings = ManagerSettings(
-            window=self.rng.choice((2, 4, 8)),
-            lead=self.rng.choice((0, 1, 3)),
-            warm_up=self.rng.random() < 0.5,
-            trim_every=self.rng.choice((1, 1, 3)),
-            recovery_parallelism=self.rng.choice((1, 1, 1, 2, 3)),
-            cut_chain=self.rng.choice((0, 1, 3)),
-            patience=dict.fromkeys(query.graph.operators, self.rng.choice((2, 20, 1 << 30))),
-            last_cut=seed % 3 == 0,
-        )
-        self.manager = Manager(query.graph, query.parallelism, self._manager_settings)
+        super().__init__(SimulatedSetting(seed, query, self.rng, limits.bite), self.store, self._take)
+        self.trace = trace
         self._launch()
         self._plan(faults)
 
-    def _checkpoint_settings(self) -> CheckpointSettings:
-        every, changed = self.rng.choice((1, 2, 4, 9)), self.rng.choice((None, None, 3))
-        credits = self.rng.choice((1, 1, 2, 3))
-        return CheckpointSettings(every, changed, credits, apart=every % 7, stands=(every + credits) % 2 == 1)
-
     def _launch(self) -> None:
         for _ in range(self.rng.randint(2, 5)):
-            self.join()
+            self.register()
         self.perform(MANAGER, self.manager.launch())
         self.place_replicas()
 
-    def restart(self) -> None:
+    def begin_again(self) -> None:
         """All processes are gone at once, the driver too; a new run goes on from the last complete cut."""
-        if self.finished is not None or self.lost is not None:
-            return
-        self.lives += 1
-        self.storage = Holder(STORAGE)
-        self.network = Network(self.rng)
-        self.nodes.clear()
-        self.frozen.clear()
-        self._couriers.clear()
-        self._streams.clear()
-        self._waking.clear()
-        beginning = replace(self.archive.saved.beginning, generation=self.lives)
-        self.store.rewind(beginning.epoch)
-        self.offsets = {epoch: read for epoch, read in self.offsets.items() if epoch <= beginning.epoch}
-        bits = {o: spec.slot_bits for o, spec in self.query.graph.operators.items()}
-        parallelism = {operator: self.rng.randint(1, min(3, 1 << size)) for operator, size in bits.items()}
-        self.manager = Manager(self.query.graph, parallelism, self._manager_settings, beginning)
-        self._launch()
+        if self.finished is None and self.lost is None:
+            began = self.restart().epoch
+            self.offsets = {epoch: read for epoch, read in self.offsets.items() if epoch <= began}
+            self._launch()
 
     def _plan(self, faults: list[Fault]) -> None:
         from seep.simulator.chaos import strike
@@ -179,122 +173,47 @@ class World:
 
     def step(self) -> None:
         """One thing happens, chosen at random among all that can."""
-        self.now += 1
-        while self._agenda and self._agenda[0][0] <= self.now:
-            heapq.heappop(self._agenda)[2]()
-        busy, choices = self.network.busy, len(self.network.busy) + len(self._streams)
-        if choices == 0 or self.rng.random() < 0.06:
-            self._pulse_or_skip(choices)
-            return
-        chosen = int(self.rng.random() * choices)
-        if chosen < len(busy):
-            self._deliver(busy[chosen])
+        self.begin_step()
+        is_idle = not self.mail
+        if is_idle or self.rng.random() < 0.06:
+            self._pulse_or_skip(is_idle)
         else:
-            self._transmit(chosen - len(busy))
+            self.deliver()
 
-    def _pulse_or_skip(self, choices: int) -> None:
+    def _pulse_or_skip(self, is_idle: bool) -> None:
         effects = self.manager.pulse()
         self.perform(MANAGER, effects)
         if self.manager.ending and self.manager.settings.last_cut:
             self.perform(MANAGER, self.manager.persist(last=True)[1])
-        if not effects and choices == 0 and self._agenda:
-            self.now = max(self.now, self._agenda[0][0] - 1)
+        if not effects and is_idle:
+            self.skip_ahead()
 
-    def _deliver(self, channel: Channel) -> None:
-        target = channel.target
-        if target in self.frozen or (target in self.slow and self.rng.random() < 0.9):
-            return
-        if self.network.dawdles(channel) or not self.network.is_up(channel.source, target):
-            return
-        item = self.network.take(channel)
+    # -- what the machines tell ---------------------------------------------------------------------------------------
+
+    def _take(self, told: Told) -> None:
+        match told:
+            case LogOffsets(source, epoch, positions):
+                self.offsets.setdefault(epoch, {}).setdefault(source.operator, {}).update(positions)
+            case BackupCounted():
+                self._trip(told)
+            case CutComplete():
+                self.tally.count("cut complete")
+            case CutAbandoned():
+                self.tally.count("cut abandoned")
+                self._give_up_without_last_cut()
+            case Event():
+                self._tell_event(told)
+            case Finished(epoch):
+                self.finished = epoch
+            case StateLost():
+                self.lost = told
+            case _:
+                assert_never(told)
+
+    def _tell_event(self, event: Event) -> None:
+        self.tally.count(event.kind)
         if self.trace:
-            self.trace(self.now, f"{channel.source} -> {target}: {item}", False)
-        if target == STORE:
-            self._write(channel.source, item)
-        elif channel.lane is None:
-            self._receive(channel.source, target, item)
-        elif channel.lane == HOLDER:
-            self.perform(target, item())
-        elif (node := self.nodes.get(target)) is not None:
-            effects = node.receive_stream(item) if channel.source != STORE else node.deliver(*item)
-            self.perform(target, effects)
-
-    def _receive(self, source: str, target: str, frame: Frame) -> None:
-        if target != MANAGER and target not in self.nodes:
-            return
-        courier = self._courier(target, source)
-        if courier.receive(frame):
-            receive = self.manager.receive if target == MANAGER else None
-            effects = (
-                receive(source, frame.body)
-                if receive
-                else self.nodes[target].receive(source, frame.version, frame.body)
-            )
-            self.perform(target, effects)
-        if (acknowledgement := courier.acknowledgement()) is not None:
-            self.network.send(Channel(target, source, None), acknowledgement)
-
-    def _transmit(self, place: int) -> None:
-        stream = self._streams[place]
-        sender, receiver, source, target = stream
-        if source in self.frozen:
-            return
-        node = self.nodes.get(source)
-        message = node.pull(sender, receiver) if node is not None and self.network.is_up(source, target) else None
-        if message is not None:
-            self.network.send(Channel(source, target, (sender, receiver)), message)
-        else:
-            self._streams[place] = self._streams[-1]
-            self._streams.pop()
-            self._waking.discard(stream)
-
-    def _write(self, source: str, effect: OpenSink | Commit) -> None:
-        answer: int
-        if isinstance(effect, OpenSink):
-            answer = SinkOpened(self.store.open(effect.sink))
-        else:
-            rows = {
-                port: [row for b in batches for row in self.query.medium.rows(b)]
-                for port, batches in effect.inputs.items()
-            }
-            accepted = self.store.commit(effect.sink, effect.epoch, rows)
-            answer = CommitAccepted(effect.epoch) if accepted else CommitRefused(effect.epoch)
-        self.network.send(Channel(STORE, source, effect.sink), (effect.sink, answer))
-
-    # -- effects ------------------------------------------------------------------------------------------------------
-
-    def perform(self, process: str, effects: list[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case Post(to, body):
-                    self._post(process, to, body)
-                    if isinstance(body, BackupCounted):
-                        self._trip(to, body)
-                case Wake(sender, receiver, node):
-                    self._wake((sender, receiver, process, node))
-                case OpenSink(sink) | Commit(sink):
-                    self.network.send(Channel(process, STORE, sink), effect)
-                case LogOffsets(source, epoch, positions):
-                    self.offsets.setdefault(epoch, {}).setdefault(source.operator, {}).update(positions)
-                case Persist():
-                    self._persist(process, effect)
-                case Recall(owner, slots):
-                    recalled = self.archive.read(owner.instance.operator, slots)
-                    self.network.send(Channel(STORE, process, owner), (owner, recalled))
-                case CutComplete():
-                    self.archive.complete(effect, self.lives)
-                    self.tally.count("cut complete")
-                case CutAbandoned():
-                    self.tally.count("cut abandoned")
-                    self._give_up_without_last_cut()
-                case Event():
-                    self.tally.count(effect.kind)
-                    if self.trace:
-                        self.trace(self.now, effect.text(), True)
-                case Finished(epoch):
-                    self.finished = epoch
-                case StateLost():
-                    self.lost = effect
+            self.trace(self.now, event.text(), True)
 
     def _give_up_without_last_cut(self) -> None:
         """A run whose last cut is abandoned when its final epoch has begun fails, and is started again."""
@@ -303,100 +222,35 @@ class World:
         def failed() -> None:
             if life == self.lives:
                 self.tally.count("last cut abandoned")
-                self.restart()
+                self.begin_again()
 
         if self.manager.settings.last_cut and self.manager.final is not None:
             self.at(self.now + 1, failed)
 
-    def _persist(self, node: str, effect: Persist) -> None:
-        """Writing takes a while; if the node ends before, nobody hears of it."""
-        life = self.lives
-
-        def written() -> None:
-            if node in self.nodes and life == self.lives:
-                self._post(node, MANAGER, Persisted(effect.owner, effect.cut.id, self.archive.write(effect)))
-
-        self.at(self.now + self.rng.randint(1, 80), written)
-
-    def _post(self, source: str, target: str, body: Any) -> None:
-        if target == STORAGE:
-            self._ask_storage(source, body)
-            return
-        version = self.nodes[source].version if source in self.nodes else 0
-        self.network.send(Channel(source, target, None), self._courier(source, target).post(version, body))
-
-    def _ask_storage(self, source: str, body: Any) -> None:
-        """Whoever asks works on the storage by itself, and takes a while; nobody hears of it if it ends before."""
-        life = self.lives
-        ask: dict[type, Callable[[str, Any], list[Effect]]] = {
-            StoreBackup: self.storage.on_store,
-            Retrieve: self.storage.on_retrieve,
-            DeleteBackup: lambda _, message: self.storage.on_delete(message),
-            FindBackup: lambda _, message: self.storage.on_find(message),
-        }
-
-        def done() -> None:
-            if life != self.lives or (source != MANAGER and source not in self.nodes):
-                return
-            for effect in ask[type(body)](source, body):
-                assert isinstance(effect, Post)
-                if effect.to == source == MANAGER:
-                    self.perform(MANAGER, self.manager.receive(STORAGE, effect.body))
-                elif effect.to == source:
-                    node = self.nodes[source]
-                    self.perform(source, node.receive(STORAGE, node.version, effect.body))
-                else:
-                    self._post(source, effect.to, effect.body)
-
-        self.at(self.now + self.rng.randint(1, 60), done)
-
-    def _wake(self, stream: Stream) -> None:
-        if stream not in self._waking:
-            self._waking.add(stream)
-            self._streams.append(stream)
-
-    def _courier(self, end: str, peer: str) -> Courier:
-        return self._couriers.setdefault((end, peer), Courier())
-
     # -- processes and links ------------------------------------------------------------------------------------------
 
-    def at(self, step: int, action: Callable[[], None]) -> None:
-        """Puts something on the agenda."""
-        heapq.heappush(self._agenda, (step, len(self._agenda) + self._named * 100_000, action))
-        self._named += 1
-
-    def join(self) -> None:
+    def register(self) -> None:
         """A fresh node registers."""
         self._named += 1
-        name = f"n{self._named}"
-        lane = Channel(name, name, HOLDER)
-        hosting = BehindMailbox(lambda work: self.network.send(lane, work)) if self._mails_holders else None
-        outbox = self.query.medium.outbox
-        self.nodes[name] = Node(name, self._operators, self._batches, self._settings, outbox, hosting)
-        self.vms[name] = f"vm{self.rng.randint(1, 4)}"
-        self.perform(MANAGER, self.manager.node_joined(name, self.vms[name]))
+        self.join(f"n{self._named}", f"vm{self.rng.randint(1, 4)}")
         self.place_replicas()
 
-    def kill(self, name: str) -> None:
-        self.nodes.pop(name, None)
-        self.network.remove(name)
+    def kill(self, name: str, delay: int) -> None:
+        """The process of a node ends; the node is given up a little later."""
+        self.end(name)
+        self.at(self.now + min(delay, 80), lambda: self.lose(name))
 
-    def end(self, name: str, delay: int) -> None:
-        """Kills a node that is given up a little later."""
-        self.kill(name)
-        self.at(self.now + min(delay, 80), lambda: self.give_up(name))
-
-    def _trip(self, node: str, message: BackupCounted) -> None:
+    def _trip(self, message: BackupCounted) -> None:
         """The backup just recorded is of slots that have changed hands: whoever is armed for that strikes now."""
-        if self.tripwires and len(self.manager.topology.history[message.owner.instance.operator]) > 1:
-            self.end(node, self.tripwires.pop())
+        owner = message.owner.instance
+        if self.tripwires and len(self.manager.topology.history[owner.operator]) > 1:
+            self.kill(self.manager.placement[owner].node, self.tripwires.pop())
 
-    def give_up(self, name: str) -> None:
-        """The failure detector's word; a replacement is on its way."""
-        if name in self.manager.nodes:
-            self.perform(MANAGER, self.manager.node_lost(name))
+    def lose(self, name: str) -> None:
+        """A node is given up; a replacement is on its way."""
+        if self.give_up(name):
             self.place_replicas()
-            self.at(self.now + self.rng.randint(0, 80), self.join)
+            self.at(self.now + self.rng.randint(0, 80), self.register)
 
     def place_replicas(self) -> None:
         """As the runtime does, where the schedule says so."""
@@ -409,27 +263,17 @@ class World:
             self.perform(MANAGER, manager.replicate(groups))
 
     def cut(self, a: str, b: str, delay: int) -> None:
-        if self.network.is_up(a, b):
-            self.network.cut(a, b)
-            self.at(self.now + delay, lambda: self._mend(a, b))
+        """A link is lost, and comes back later."""
+        network = self.mail
 
-    def _mend(self, a: str, b: str) -> None:
-        self.network.mend(a, b)
-        for end, peer in ((a, b), (b, a)):
-            for frame in self._courier(end, peer).again():
-                self.network.send(Channel(end, peer, None), frame)
-            if end in self.nodes:
-                self.perform(end, self.nodes[end].reconnect(peer))
+        def mend() -> None:
+            network.mend(a, b)
+            if network is self.mail:
+                self.mend(a, b)
 
-    def live(self) -> list[str]:
-        """The nodes that are there and not given up, in order of their joining."""
-        return [n for n in self.nodes if n in self.manager.nodes]
-
-    def has_backup(self, owner: InstanceId) -> bool:
-        """Whether any live node keeps a backup of the owner that is fit for a restore."""
-        stores = [self.storage.store, *(self.nodes[n].holder.store for n in self.live())]
-        safe, void = self.manager.safe.of(owner), self.manager.replication.void_before(owner)
-        return any((store.epoch(owner) or -1) >= safe and store.order(owner) >= void for store in stores)
+        if network.is_up(a, b):
+            network.cut(a, b)
+            self.at(self.now + delay, mend)
 
     def _state(self) -> str:
         at = {str(i): instance.processed for node in self.live() for i, instance in self.nodes[node].instances.items()}

@@ -14,9 +14,22 @@ from seep.query.query import Query
 from seep.query.stream import Stream
 from seep.query.vertex import streams_into
 from seep.testing.in_process import InProcess
-from seep.testing.scripted import Checkpoint, Kill, Pause, Scale, Script
+from seep.testing.scripted import Checkpoint, Kill, Notice, Pause, Restart, Savepoint, Scale, Script
 
-__all__ = ["Checkpoint", "InProcess", "Kill", "Pause", "Scale", "preview", "rows", "run", "script"]
+__all__ = [
+    "Checkpoint",
+    "InProcess",
+    "Kill",
+    "Notice",
+    "Pause",
+    "Restart",
+    "Savepoint",
+    "Scale",
+    "preview",
+    "rows",
+    "run",
+    "script",
+]
 
 #: A source of the given batches, one per epoch, with cues in between.
 script = Script

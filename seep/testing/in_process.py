@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import random
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from math import inf
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self, assert_never
 
 import pyarrow as pa
 
@@ -14,40 +15,72 @@ from primitives.errors import EnvironmentFault, InternalError, UserError
 from primitives.event import Event
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet, split_evenly
+from seep.kernel.kernel import Kernel, Told
+from seep.kernel.mail import Drawn, InOrder, Mail, OwnWork
 from seep.operators.errors import UserCodeFailed
 from seep.protocol.checkpointing import CheckpointSettings
 from seep.protocol.core import ManagerSettings
-from seep.protocol.effects import Commit, Effect, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
+from seep.protocol.cuts import Beginning, Cut, CutAbandoned, CutComplete
+from seep.protocol.effects import Effect, Finished, LogOffsets, StateLost
 from seep.protocol.manager import Manager
-from seep.protocol.messages import Data, StateMoved
+from seep.protocol.messages import BackupCounted, Data, StateMoved
 from seep.protocol.node import Node
 from seep.protocol.plans import Refused
-from seep.protocol.view import MANAGER, Incarnation
+from seep.protocol.view import MANAGER
 from seep.query.program import Program
 from seep.query.query import Query
-from seep.testing.mail import Channel, Mail
-from seep.testing.scripted import Checkpoint, Cue, Kill, Scale, Script
+from seep.sources.definition import SourceDefinition
+from seep.testing.scripted import Checkpoint, Cue, Kill, Notice, Restart, Savepoint, Scale, Script
 from seep.testing.stores import Stores
 
-_STORE = "store"
+
+class _ScriptCue(NamedTuple):
+    """A cue that comes as soon as its source has read so far."""
+
+    source: str
+    position: int
+    cue: Cue
 
 
-class _Letter(NamedTuple):
-    version: int
-    body: Any
+class _ProgramNode(Node[pa.RecordBatch]):
+    """A node that says which instance it was whose user code failed."""
+
+    def receive_stream(self, message: Data | StateMoved) -> list[Effect]:
+        """See `Node`."""
+        try:
+            return super().receive_stream(message)
+        except UserCodeFailed as failure:
+            failure.instance = str(message.receiver.instance)
+            raise
 
 
-class _Pull(NamedTuple):
-    """The sender of a stream looks whether it has something for the receiver."""
+class _ProgramSetting:
+    """What the world of a program is made of."""
 
-    sender: Incarnation
-    receiver: Incarnation
-    node: str
+    def __init__(self, program: Program, checkpoint_every: int, seed: int | None) -> None:
+        self._program = program
+        self._checkpoints = CheckpointSettings(every=checkpoint_every)
+        self._rng = None if seed is None else random.Random(seed)
+        roll = max((sink.roll for sink, _ in program.sinks.values()), default=1)
+        self._manager = ManagerSettings(window=8 + roll)
+        #: of the run that begins next
+        self.parallelism = program.parallelism
 
+    def mail(self) -> Mail:
+        """See `KernelSetting`."""
+        return InOrder() if self._rng is None else Drawn(self._rng)
 
-class _Answer(NamedTuple):
-    sink: Incarnation
-    body: Any
+    def node(self, name: str, own: Callable[[OwnWork], None]) -> _ProgramNode:  # noqa: ARG002  (it puts nothing off)
+        """See `KernelSetting`."""
+        return _ProgramNode(name, self._program, self._program.batches(), self._checkpoints)
+
+    def manager(self, beginning: Beginning | None) -> Manager:
+        """See `KernelSetting`."""
+        return Manager(self._program.graph, self.parallelism, self._manager, beginning)
+
+    def delay(self, longest: int) -> int:
+        """See `KernelSetting`."""
+        return 1 if self._rng is None else self._rng.randint(1, longest)
 
 
 class InProcess:
@@ -83,20 +116,42 @@ class InProcess:
         """With at least two nodes there is a place for backups. A source reads at most `rows_per_epoch` at a time."""
         program = query if isinstance(query, Program) else query.compile(parallelism=parallelism)
         self.program = _untimed(program, rows_per_epoch)
-        self.nodes: dict[str, Node[pa.RecordBatch]] = {}
         self.events: list[Event] = []  #: what happened that is worth telling
         self.finished = False
-        self._checkpoints = CheckpointSettings(every=checkpoint_every)
-        self._mail = Mail(seed)
+        self._scripts = {name: each for name, (each, _) in self.program.sources.items() if isinstance(each, Script)}
+        self._cues = {
+            name: [_ScriptCue(name, position, cue) for position, cue in script.cues]
+            for name, script in self._scripts.items()
+        }
+        self._due: list[_ScriptCue] = []
+        #: the savepoint that the script waits for, and its cut once that is announced
+        self._saving: _ScriptCue | None = None
+        self._cut: Cut | None = None
+        #: nodes that are to go as soon as they are not used any more
+        self._going: list[str] = []
+        self._joined, self._nodes = 0, nodes
         self._stores = Stores(self.program.sinks)
-        self._joined = 0
-        self._cues = {name: list(source.cues) for name, source in self._scripts().items()}
-        self._due: list[Cue] = []
-        roll = max((sink.roll for sink, _ in self.program.sinks.values()), default=1)
-        self.manager = Manager(self.program.graph, self.program.parallelism, ManagerSettings(window=8 + roll))
-        for _ in range(nodes):
+        self._setting = _ProgramSetting(self.program, checkpoint_every, seed)
+        self._kernel = Kernel(self._setting, self._stores, self._take)
+        self._launch()
+
+    def _launch(self) -> None:
+        for _ in range(self._nodes):
             self.join()
-        self._perform(MANAGER, self.manager.launch())
+        self._perform(self.manager.launch())
+
+    def _perform(self, effects: list[Effect]) -> None:
+        self._kernel.perform(MANAGER, effects)
+
+    @property
+    def manager(self) -> Manager:
+        """The manager of the present run."""
+        return self._kernel.manager
+
+    @property
+    def nodes(self) -> Mapping[str, Node[pa.RecordBatch]]:
+        """The nodes of the present run, by name."""
+        return self._kernel.nodes
 
     def __enter__(self) -> Self:
         return self
@@ -115,17 +170,16 @@ class InProcess:
     def pulse(self) -> bool:
         """Has the manager open the next epoch, if the query keeps up; nothing is delivered yet."""
         before = self.manager.ticked
-        self._perform(MANAGER, self.manager.pulse())
+        self._perform(self.manager.pulse())
         return self.manager.ticked > before
 
     def step(self) -> bool:
         """Delivers one message; False if none is under way."""
-        while self._due and not self._waits(self._due[0]):
-            self._befall(self._due.pop(0))
-        if not self._mail:
-            return False
-        channel, item = self._mail.take()
-        self._deliver(channel, item)
+        self._follow_scripts()
+        self._kernel.begin_step()
+        if not self._kernel.mail:
+            return self._kernel.skip_ahead()
+        self._kernel.deliver()
         return True
 
     def settle(self) -> None:
@@ -143,45 +197,104 @@ class InProcess:
                     "give it sources that end, or use pulse() and settle()"
                 )
             moved = self.pulse()
-            if not moved and not self._mail and not self.finished:
-                raise InternalError(f"query {self.program.name!r} is stuck after epoch {self.manager.ticked}")
+            self._check_not_stuck(moved)
             self.settle()
         if self._due:
-            raise UserError(f"query {self.program.name!r} ended before its script came to {self._due[0]}; add batches")
+            late = self._due[0].cue
+            raise UserError(f"query {self.program.name!r} ended before its script came to {late}; add batches")
+
+    def _check_not_stuck(self, moved: bool) -> None:
+        if not moved and not self._kernel.mail and not self._kernel.has_plans and not self.finished:
+            raise InternalError(f"query {self.program.name!r} is stuck after epoch {self.manager.ticked}")
 
     # -- what befalls it ----------------------------------------------------------------------------------------------
 
-    def kill(self, operator: str, index: int = 0) -> None:
-        """The node of an instance ends without a word, with all that it hosts; a fresh one takes its place."""
-        seat = self.manager.placement.get(InstanceId(operator, index))
-        if seat is None:
-            raise UserError(f"there is no instance {index} of operator {operator!r} to kill")
-        self.kill_node(seat.node)
+    def kill(self, operator: str, index: int | None = None) -> None:
+        """The node of an instance ends without a word, with all that it hosts; a fresh one takes its place.
+
+        Unless its number is given, it is the first instance that there is.
+        """
+        self.kill_node(self._node_of(operator, index, "to kill"))
 
     def kill_node(self, name: str) -> None:
         """A node ends without a word, which is noticed at once; a fresh one takes its place."""
-        for identity in self.nodes.pop(name).instances:
-            self._stores.abandon(identity)
-        self._mail.forget(name)
-        self._perform(MANAGER, self.manager.node_lost(name))
+        self._kernel.end(name)
+        self._kernel.give_up(name)
         self.join()
+
+    def _node_of(self, operator: str, index: int | None, purpose: str) -> str:
+        if index is None:
+            index = min((i.index for i in self.manager.placement if i.operator == operator), default=0)
+        seat = self.manager.placement.get(InstanceId(operator, index))
+        if seat is None:
+            raise UserError(f"there is no instance {index} of operator {operator!r} {purpose}")
+        return seat.node
+
+    def notice(self, operator: str, index: int | None = None) -> None:
+        """The VM of an instance's node will go: all that is on the node moves elsewhere, then the node ends.
+
+        A fresh one takes its place at once. What has moved goes on as instances with new numbers.
+        """
+        leaving = self._node_of(operator, index, "whose node could leave")
+        self.join()
+        self._perform(self.manager.node_leaving(leaving))
+        if leaving not in self._going:
+            self._going.append(leaving)
 
     def join(self) -> None:
         """One more node registers."""
         self._joined += 1
-        name = f"node-{self._joined}"
-        self.nodes[name] = Node(name, self.program, self.program.batches(), self._checkpoints)
-        self._perform(MANAGER, self.manager.node_joined(name))
+        self._kernel.join(f"node-{self._joined}")
+
+    def savepoint(self) -> int:
+        """Has a cut of the whole query stored, and goes on until it is complete; returns the epoch it is of."""
+        cut = None
+        while not self._is_saved(cut):
+            if self.finished or self.manager.ending:
+                raise UserError(f"query {self.program.name!r} ends before a savepoint of it could be complete")
+            if self.manager.cuts.underway is None:
+                cut = self._announce_cut()
+            self._check_not_stuck(self.pulse())
+            self.settle()
+        assert cut is not None
+        return cut.epoch
+
+    def _is_saved(self, cut: Cut | None) -> bool:
+        return cut is not None and self.manager.cuts.complete_epoch == cut.epoch
+
+    def _announce_cut(self) -> Cut | None:
+        cut, effects = self.manager.persist()
+        self._perform(effects)
+        return cut
+
+    def restart(self, parallelism: Mapping[str, int] | None = None) -> None:
+        """All processes end without a word, and a new run of the query begins.
+
+        It goes on from the last savepoint, or begins anew if there is none, with as many instances as `parallelism`
+        says, and with the same number of nodes as the first run. Sinks take back what they committed after it, each as
+        it can: see `SinkDefinition.resumed`.
+        """
+        for operator, count in (parallelism or {}).items():
+            if operator not in self.program.graph.operators:
+                raise UserError(f"there is no operator {operator!r} to have {count} instances")
+        self._setting.parallelism = {**self._setting.parallelism, **(parallelism or {})}
+        if self._saving is not None:
+            self._cues[self._saving.source].insert(0, self._saving)
+        self._saving = self._cut = None
+        self._going.clear()
+        self.finished = False
+        self._kernel.restart()
+        self._launch()
 
     def checkpoint(self, operator: str | None = None) -> None:
         """Asks all instances with state (of one operator) for a checkpoint."""
-        self._perform(MANAGER, self.manager.checkpoint(operator))
+        self._perform(self.manager.checkpoint(operator))
 
     def move(self, operator: str, parts: Mapping[int, SlotSet | Iterable[int]]) -> None:
         """Slots go to the given instances, by number, a few epochs ahead; new numbers make new instances."""
         given = {i: slots if isinstance(slots, SlotSet) else SlotSet(list(slots)) for i, slots in parts.items()}
         answer, effects = self.manager.move(operator, given)
-        self._perform(MANAGER, effects)
+        self._perform(effects)
         if isinstance(answer, Refused):
             raise UserError(f"slots of operator {operator!r} cannot be moved: {answer.why.value}")
 
@@ -213,84 +326,82 @@ class InProcess:
         """The numbers of the instances that own slots of the operator, by the latest plan."""
         return sorted(self.manager.topology.history[operator][-1].assignment.parts)
 
-    # -- messages and effects -----------------------------------------------------------------------------------------
+    # -- what the machines tell ---------------------------------------------------------------------------------------
 
-    def _deliver(self, channel: Channel, item: _Letter | _Pull | _Answer | Data | StateMoved) -> None:
-        name, effects = channel.target, list[Effect]()
-        match item:
-            case _Letter(version, body) if name == MANAGER:
-                effects = self.manager.receive(channel.source, body)
-            case _Letter(version, body):
-                effects = self.nodes[name].receive(channel.source, version, body)
-            case _Pull():
-                self._pull(name, item)
-            case _Answer(sink, body):
-                effects = self.nodes[name].deliver(sink, body)
-            case Data() | StateMoved():
-                effects = self._receive_stream(name, item)
-        self._perform(name, effects)
-
-    def _receive_stream(self, name: str, message: Data | StateMoved) -> list[Effect]:
-        try:
-            return self.nodes[name].receive_stream(message)
-        except UserCodeFailed as failure:
-            failure.instance = str(message.receiver.instance)
-            raise
-
-    def _pull(self, source: str, pull: _Pull) -> None:
-        message = self.nodes[source].pull(pull.sender, pull.receiver)
-        if message is not None:
-            self._send(source, pull.node, (pull.sender, pull.receiver), message)
-            self._send(source, source, (pull.sender, pull.receiver), pull)
-
-    def _send(self, source: str, target: str, lane: object, item: object) -> None:
-        if target == MANAGER or target in self.nodes:
-            self._mail.put(Channel(source, target, lane), item)
-
-    def _perform(self, process: str, effects: list[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case Post(to, body):
-                    version = self.nodes[process].version if process in self.nodes else 0
-                    self._send(process, to, None, _Letter(version, body))
-                case Wake(sender, receiver, node):
-                    self._send(process, process, (sender, receiver), _Pull(sender, receiver, node))
-                case OpenSink(sink):
-                    self._send(_STORE, process, sink, _Answer(sink, self._stores.open(sink)))
-                case Commit(sink):
-                    self._send(_STORE, process, sink, _Answer(sink, self._stores.commit(effect)))
-                case LogOffsets(source, _, positions):
-                    self._follow_script(source, positions.get(0))
-                case Event():
-                    self.events.append(effect)
-                case Finished():
-                    self.finished = True
-                case StateLost():
-                    raise EnvironmentFault(str(effect))
+    def _take(self, told: Told) -> None:
+        match told:
+            case LogOffsets(source, _, positions):
+                self._note_position(source.operator, positions.get(0))
+            case CutComplete(cut):
+                self._release_script(cut)
+            case Event():
+                self.events.append(told)
+            case Finished():
+                self.finished = True
+            case StateLost():
+                raise EnvironmentFault(str(told))
+            case CutAbandoned() | BackupCounted():
+                pass
+            case _:
+                assert_never(told)
 
     # -- scripts ------------------------------------------------------------------------------------------------------
 
-    def _scripts(self) -> dict[str, Script]:
-        return {n: definition for n, (definition, _) in self.program.sources.items() if isinstance(definition, Script)}
+    def _note_position(self, source: str, position: int | None) -> None:
+        cues = self._cues.get(source, [])
+        while cues and position is not None and cues[0].position <= position:
+            self._due.append(cues.pop(0))
 
-    def _follow_script(self, source: InstanceId, position: int | None) -> None:
-        cues = self._cues.get(source.operator, [])
-        while cues and position is not None and cues[0][0] <= position:
-            self._due.append(cues.pop(0)[1])
+    def _follow_scripts(self) -> None:
+        """What is due happens, unless it has to wait for something; and what was begun goes on."""
+        while self._due and not self._waits(self._due[0].cue):
+            self._befall(self._due.pop(0))
+        if self._saving is not None and self.manager.cuts.underway is None:
+            self._cut = self._announce_cut()
+        for node in list(self._going):
+            self._empty(node)
 
     def _waits(self, cue: Cue) -> bool:
-        """An operator is scaled when what was begun before is complete."""
+        """An operator is scaled when what was begun before is complete; what comes after a savepoint waits for it."""
         under_way = {plan.operator for plan in self.manager.moves.values()}
-        return isinstance(cue, Scale) and cue.operator in under_way
+        return self._saving is not None or (isinstance(cue, Scale) and cue.operator in under_way)
 
-    def _befall(self, cue: Cue) -> None:
-        match cue:
+    def _befall(self, due: _ScriptCue) -> None:
+        match due.cue:
             case Kill(operator, index):
                 self.kill(operator, index)
             case Scale(operator, parallelism):
                 self.scale_out(operator, parallelism)
             case Checkpoint(operator):
                 self.checkpoint(operator)
+            case Savepoint():
+                self._saving = due
+            case Restart(parallelism):
+                self.restart(parallelism)
+            case Notice(operator, index):
+                self.notice(operator, index)
+            case _:
+                assert_never(due.cue)
+
+    def _release_script(self, cut: Cut) -> None:
+        """The savepoint that a script waited for is complete."""
+        if self._saving is not None and cut == self._cut:
+            self._scripts[self._saving.source].release(self._saving.position)
+            self._saving = self._cut = None
+
+    def _empty(self, node: str) -> None:
+        """Moves what is on a node that is to go, as far as other plans allow; the node ends when nothing is left."""
+        if node not in self.manager.nodes:
+            self._going.remove(node)
+        elif node not in self.manager.used_nodes():
+            self._going.remove(node)
+            self._kernel.end(node)
+            self._kernel.give_up(node)
+        for instance in [i for i, seat in self.manager.placement.items() if seat.node == node]:
+            slots = self.manager.topology.history[instance.operator][-1].assignment.slots_of(instance.index)
+            if slots:
+                fresh = self.manager.fresh_index(instance.operator)
+                self._perform(self.manager.move(instance.operator, {fresh: slots})[1])
 
 
 def _untimed(program: Program, rows_per_epoch: int) -> Program:
@@ -299,10 +410,15 @@ def _untimed(program: Program, rows_per_epoch: int) -> Program:
     And strict with operators of users.
     """
     sources = {
-        name: (definition, replace(setting, rate=None, epoch_seconds=inf, max_rows=rows_per_epoch))
+        name: (_held(definition), replace(setting, rate=None, epoch_seconds=inf, max_rows=rows_per_epoch))
         for name, (definition, setting) in program.sources.items()
     }
     operators = {
         name: (definition, replace(setting, strict=True)) for name, (definition, setting) in program.operators.items()
     }
     return replace(program, sources=sources, operators=operators)
+
+
+def _held(definition: SourceDefinition) -> SourceDefinition:
+    """A script for one run: it waits at its savepoints."""
+    return definition.held() if isinstance(definition, Script) else definition

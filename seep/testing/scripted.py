@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -26,7 +27,7 @@ class Kill:
     """The node of an instance ends without a word."""
 
     operator: str
-    index: int = 0
+    index: int | None = None  #: of the instance; the first that there is, if it is not given
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +46,33 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Savepoint:
+    """The state of the whole query is stored, and nothing more is read before that is complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """All processes end without a word; a new run goes on from the last savepoint, or begins anew if there is none."""
+
+    parallelism: Mapping[str, int] = field(default_factory=dict)  #: instances by operator, where others than before
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """The VM of an instance's node will go: what is on the node moves elsewhere, then the node ends."""
+
+    operator: str
+    index: int | None = None  #: of the instance; the first that there is, if it is not given
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     """For some epochs there is nothing to read."""
 
     epochs: int = 1
 
 
-Cue = Kill | Scale | Checkpoint
+Cue = Kill | Scale | Checkpoint | Savepoint | Restart | Notice
 
 
 class Script(SourceDefinition):
@@ -62,6 +83,8 @@ class Script(SourceDefinition):
         self.epochs: list[pa.RecordBatch | None] = []
         #: after how many epochs which cue comes
         self.cues: list[tuple[int, Cue]] = []
+        #: after how many epochs nothing more is read yet
+        self._waits: set[int] = set()
         for item in items:
             self._take(item)
         batches = [batch for batch in self.epochs if batch is not None]
@@ -75,14 +98,32 @@ class Script(SourceDefinition):
         match item:
             case Pause(epochs):
                 self.epochs += [None] * epochs
-            case Kill() | Scale() | Checkpoint():
+            case Savepoint():
+                self.cues.append((len(self.epochs), item))
+                self.epochs.append(None)  # so that there is something left to be read, until it is complete
+            case Kill() | Scale() | Checkpoint() | Restart() | Notice():
                 self.cues.append((len(self.epochs), item))
             case pa.RecordBatch():
                 self.epochs.append(item)
             case _:
                 raise UserError(
-                    f"a script is made of record batches, Kill, Scale, Checkpoint and Pause, not of {item!r}"
+                    "a script is made of record batches, Kill, Scale, Checkpoint, Savepoint, Restart, Notice "
+                    f"and Pause, not of {item!r}"
                 )
+
+    def held(self) -> Script:
+        """The same for one run, in which it waits at each savepoint until it is released there."""
+        script = copy(self)
+        script._waits = {position for position, cue in self.cues if isinstance(cue, Savepoint)}
+        return script
+
+    def release(self, position: int) -> None:
+        """The savepoint at that position is complete."""
+        self._waits.discard(position)
+
+    def waits(self, position: int) -> bool:
+        """Whether nothing is to be read after the position yet."""
+        return position in self._waits
 
     @property
     def schema(self) -> pa.Schema:
@@ -118,6 +159,7 @@ class ScriptLogic:
 
     def __init__(self, script: Script, setting: SourceSetting) -> None:
         self.state = Containers(OwnState("positions", self, slot_bits=setting.slot_bits))
+        self._script = script
         self._epochs: Sequence[pa.RecordBatch | None] = script.epochs
         self._watermarks = script.watermarks()
         self._outputs = setting.outputs
@@ -132,7 +174,7 @@ class ScriptLogic:
     def read(self, epoch: int, slots: SlotSet) -> Reading[pa.RecordBatch]:
         """See `SourceLogic.read`."""
         at = self._positions.get(0, 0)
-        return self.reread(epoch, slots, {0: min(at + 1, len(self._epochs))})
+        return self.reread(epoch, slots, {0: at if self._script.waits(at) else min(at + 1, len(self._epochs))})
 
     def reread(self, epoch: int, slots: SlotSet, positions: Positions) -> Reading[pa.RecordBatch]:  # noqa: ARG002
         """See `SourceLogic.reread`."""

@@ -32,9 +32,10 @@ class Stores:
         return SinkOpened(self._store(sink).open(sink))
 
     def commit(self, effect: Commit) -> CommitAccepted | CommitRefused:
+        """Rows of an incarnation whose store has ended with its node are refused, as those of one that is fenced."""
         batches = tuple(batch for port in sorted(effect.inputs) for batch in effect.inputs[port])
         try:
-            durable = self._store(effect.sink).commit(effect.sink, effect.epoch, batches, effect.watermark)
+            durable = self._commit(effect, batches)
         except SinkFenced:
             return CommitRefused(effect.epoch)
         self._rows[effect.sink.instance.operator][effect.epoch, effect.sink.instance] = batches
@@ -43,6 +44,14 @@ class Stores:
     def abandon(self, sink: Incarnation) -> None:
         """The node of the sink has ended, and so has a store there, without a word."""
         self._at_nodes.pop(sink, None)
+
+    def rewind(self, epoch: int) -> None:
+        """A new run begins after an epoch: each sink takes back what came after it, as its definition says."""
+        self.close()
+        self._sinks = {name: (sink.resumed(epoch, sink.note()), schema) for name, (sink, schema) in self._sinks.items()}
+        for rows in self._rows.values():
+            for later in [place for place in rows if place[0] > epoch]:
+                del rows[later]
 
     def tables(self) -> dict[str, pa.Table]:
         """The rows of every sink, by epoch and then by instance."""
@@ -54,8 +63,16 @@ class Stores:
         self._at_driver.clear()
         self._at_nodes.clear()
 
+    def _commit(self, effect: Commit, batches: tuple[pa.RecordBatch, ...]) -> int:
+        store = self._store(effect.sink)
+        durable = store.commit(effect.sink, effect.epoch, batches, effect.watermark)
+        return store.flush() if effect.flush and durable < effect.epoch else durable
+
     def _store(self, sink: Incarnation) -> SinkStore:
-        return self._at_nodes[sink] if sink in self._at_nodes else self._at_driver[sink.instance.operator]
+        store = self._at_nodes.get(sink) or self._at_driver.get(sink.instance.operator)
+        if store is None:
+            raise SinkFenced(f"the store of {sink} has ended")
+        return store
 
     def _table(self, name: str) -> pa.Table:
         rows = self._rows[name]

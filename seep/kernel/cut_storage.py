@@ -1,9 +1,9 @@
-"""The archive: the durable storage of a simulated world, which outlives all its processes."""
+"""The durable storage of cuts in a world, which outlives all its processes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from primitives.slots import SlotSet
@@ -22,7 +22,7 @@ class Saved:
 
 
 @dataclass(slots=True)
-class Archive:
+class CutStorage:
     """Takes in parts of cuts as they are written; knows the last complete one."""
 
     saved: Saved = field(default_factory=lambda: Saved(Beginning(0, {}, 0), {}))
@@ -32,8 +32,10 @@ class Archive:
         self._parts.append(part)
         return Part(part.slots, part.base, len(self._parts) - 1)
 
-    def complete(self, cut: CutComplete, generation: int) -> None:
+    def complete(self, cut: CutComplete) -> None:
         """Parts that build on the cut before come after what that has; those that do not replace it by themselves."""
+        if cut.cut.only is not None:
+            return
         earlier = self.saved.parts if any(part.base is not None for part in cut.parts.values()) else {}
         parts: dict[str, tuple[tuple[SlotSet, tuple[Any, ...]], ...]] = {}
         extras: dict[str, dict[int, bytes]] = {}
@@ -43,7 +45,11 @@ class Archive:
             parts[instance.operator] = (*before, (part.slots, written.chunks))
             if written.extra is not None:
                 extras.setdefault(instance.operator, {})[min(part.slots)] = written.extra
-        self.saved = Saved(Beginning(cut.cut.epoch, cut.positions, generation), parts, extras)
+        self.saved = Saved(Beginning(cut.cut.epoch, cut.positions), parts, extras)
+
+    def beginning(self, generation: int) -> Beginning:
+        """Where a life of the query begins that goes on from the last complete cut; epoch 0 if there is none."""
+        return replace(self.saved.beginning, generation=generation)
 
     def read(self, operator: str, slots: SlotSet) -> Recalled:
         """What the last complete cut has of these slots."""

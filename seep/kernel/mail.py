@@ -1,0 +1,161 @@
+"""Mail: what is under way between the processes of a world. Which item arrives next is a strategy."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from seep.protocol.courier import Frame
+from seep.protocol.effects import Commit, Effect, OpenSink
+from seep.protocol.messages import Data, StateMoved
+from seep.protocol.sink import CommitAccepted, CommitRefused, SinkOpened
+from seep.protocol.view import Incarnation
+
+Stream = tuple[Incarnation, Incarnation]
+
+
+class Channel(NamedTuple):
+    """What goes from one process to another for one purpose; it arrives in the order of sending."""
+
+    source: str
+    target: str
+    lane: object  #: None for letters, (sender, receiver) for a stream
+
+
+class Pull(NamedTuple):
+    """The sender of a stream looks whether it has something for the receiver."""
+
+    stream: Stream
+    node: str  #: where the receiver lives
+
+
+class SinkAnswer(NamedTuple):
+    """What the store of a sink says to it."""
+
+    sink: Incarnation
+    body: SinkOpened | CommitAccepted | CommitRefused
+
+
+class OwnWork(NamedTuple):
+    """Something that a process has put off, and what it causes then."""
+
+    work: Callable[[], list[Effect]]
+
+
+Item = Frame | Pull | Data | StateMoved | OpenSink | Commit | SinkAnswer | OwnWork
+
+
+class Mail(Protocol):
+    """Everything that is under way."""
+
+    def send(self, channel: Channel, item: Item) -> None: ...
+
+    def __len__(self) -> int:
+        """How many channels, or items, may be next; 0: nothing is under way."""
+        ...
+
+    def next(self) -> tuple[Channel, Any] | None:
+        """Takes the next item out; there must be one. None if the channel whose turn it is lets it pass."""
+        ...
+
+    def remove(self, process: str) -> None:
+        """The process has ended: what was sent to it goes nowhere, what it had sent may still arrive."""
+        ...
+
+    def is_up(self, a: str, b: str) -> bool:
+        """Whether what one of them sends can reach the other."""
+        ...
+
+
+class InOrder:
+    """First come, first served, over links that are never lost."""
+
+    def __init__(self) -> None:
+        self._items: deque[tuple[Channel, Item]] = deque()
+
+    def send(self, channel: Channel, item: Item) -> None:
+        """See `Mail`."""
+        self._items.append((channel, item))
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def next(self) -> tuple[Channel, Item]:
+        """See `Mail`."""
+        return self._items.popleft()
+
+    def remove(self, process: str) -> None:
+        """See `Mail`."""
+        self._items = deque(pair for pair in self._items if pair[0].target != process)
+
+    def is_up(self, a: str, b: str) -> bool:  # noqa: ARG002
+        """See `Mail`."""
+        return True
+
+
+class Drawn:
+    """The next channel is drawn by lot."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self._queues: dict[Channel, deque[Item]] = {}
+        #: exactly the channels with something in them, in a list for random choice, and where each is in it
+        self._busy: list[Channel] = []
+        self._where: dict[Channel, int] = {}
+
+    def send(self, channel: Channel, item: Item) -> None:
+        """See `Mail`; into a link that is down it is lost."""
+        if self.is_up(channel.source, channel.target):
+            queue = self._queues.get(channel)
+            if queue is None:
+                queue = self._queues[channel] = deque()
+                self._where[channel] = len(self._busy)
+                self._busy.append(channel)
+            queue.append(item)
+
+    def __len__(self) -> int:
+        return len(self._busy)
+
+    def next(self) -> tuple[Channel, Item] | None:
+        """See `Mail`."""
+        channel = self._busy[int(self.rng.random() * len(self._busy))]
+        return None if self.passes(channel) else (channel, self.take(channel))
+
+    def passes(self, channel: Channel) -> bool:  # noqa: ARG002
+        """Whether a channel lets its turn pass."""
+        return False
+
+    def take(self, channel: Channel) -> Item:
+        """The oldest item of a busy channel."""
+        queue = self._queues[channel]
+        item = queue.popleft()
+        if not queue:
+            self._forget(channel)
+        return item
+
+    def remove(self, process: str) -> None:
+        """See `Mail`."""
+        for channel in [c for c in self._queues if c.target == process]:
+            self._forget(channel)
+
+    def is_up(self, a: str, b: str) -> bool:  # noqa: ARG002
+        """See `Mail`."""
+        return True
+
+    def lose(self, a: str, b: str) -> None:
+        """Of what is under way between two processes, everything after some point is lost."""
+        for channel in [c for c in self._queues if {c.source, c.target} == {a, b}]:
+            queue = self._queues[channel]
+            for _ in range(self.rng.randint(0, len(queue))):
+                queue.pop()
+            if not queue:
+                self._forget(channel)
+
+    def _forget(self, channel: Channel) -> None:
+        del self._queues[channel]
+        place, last = self._where.pop(channel), self._busy.pop()
+        if last is not channel:
+            self._busy[place] = last
+            self._where[last] = place

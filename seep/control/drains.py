@@ -72,7 +72,8 @@ class Drains:
         if drain.left is None or len(hosted) < drain.left:
             drain.left, drain.got_on = len(hosted), facts.at
         owners = dict.fromkeys(i.operator for i in hosted if i.index in facts.query.latest(i.operator).parts)
-        drain.owns = bool(owners)
+        if node in facts.query.nodes:
+            drain.owns = bool(owners)
         return owners
 
     def _move(self, facts: Facts, node: str, drain: _Drain, owners: dict[str, None]) -> None:

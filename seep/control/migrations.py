@@ -24,8 +24,8 @@ from seep.control.commands import Consult, MigrationEnded, MoveSlots, TakeCheckp
 from seep.control.migration import Migration, MigrationProgress, MigrationState, MigrationStep
 from seep.control.orders import Orders
 from seep.control.pacing import Now, StepByStep
-from seep.control.room import Room
 from seep.control.targets import Parts
+from seep.control.vm_needs import VMNeeds
 from seep.protocol.plans import Accepted, Refusal, Refused
 from seep.record.events import Migrated, MigrationBegun, MigrationCancelled, MigrationOver, MigrationRefused
 from seep.record.facts import Facts, Handover, QueryFacts
@@ -61,7 +61,7 @@ class Migrations:
     """All of a run."""
 
     orders: Orders
-    room: Room
+    vm_needs: VMNeeds
     epoch_length: float  #: seconds
     _open: list[Migration] = field(default_factory=list)
     #: the newest of those that are over
@@ -160,7 +160,7 @@ class Migrations:
         """Many slots take a while to be cut into steps, so that is done elsewhere."""
         outset = self._look(facts, migration)
         if outset is not None and not outset.is_due:
-            self.room.expect(migration.operator, outset.fresh)
+            self.vm_needs.expect(migration.operator, outset.fresh)
         if outset is None or not (outset.is_due and self._has_room(facts, migration, outset.fresh)):
             return
         if migration.steps is not None:
@@ -174,7 +174,7 @@ class Migrations:
 
     def _has_room(self, facts: Facts, migration: Migration, fresh: int) -> bool:
         at_once = migration.is_urgent or migration.settings.vertical
-        return at_once or self.room.is_there(facts, migration.operator, fresh, migration.why)
+        return at_once or self.vm_needs.is_there(facts, migration.operator, fresh, migration.why)
 
     def _look(self, facts: Facts, migration: Migration) -> _Outset | None:
         """None if it cannot begin soon."""
@@ -338,7 +338,7 @@ class Migrations:
         if migration.asks is not None:
             self.orders.forget(migration.asks)
         if migration.begun is None:
-            self.room.forget(migration.operator)
+            self.vm_needs.forget(migration.operator)
         if migration.is_told:
             self.orders.tell(_over_event(migration))
         self.orders.give(MigrationEnded(migration.id))

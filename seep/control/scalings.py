@@ -25,8 +25,8 @@ from seep.control.migration import Migration, MigrationState
 from seep.control.migrations import Migrations
 from seep.control.orders import Orders
 from seep.control.pacing import StepByStep
-from seep.control.room import Room
 from seep.control.targets import Parts
+from seep.control.vm_needs import VMNeeds
 from seep.protocol.plans import Accepted, Refusal, Refused
 from seep.record.events import (
     NothingToScale,
@@ -117,7 +117,7 @@ class Scalings:
     settings: ScalingSettings
     migrations: Migrations
     steps: MigrationSettings  #: how slots move
-    room: Room
+    vm_needs: VMNeeds
     _open: dict[str, Scaling] = field(default_factory=dict)
     _changes: Ring[Change] = field(default_factory=lambda: Ring[Change](_KEPT))  #: that are over
 
@@ -193,7 +193,7 @@ class Scalings:
         return facts.at > scaling.got_on + self.settings.timeout + (self.steps.gap or 0.0)
 
     def _give_up(self, facts: Facts, scaling: Scaling) -> None:
-        missing = self.room.missing(scaling.operator)
+        missing = self.vm_needs.missing(scaling.operator)
         awaited = f"{missing} VM{'s' if missing > 1 else ''}" if missing else scaling.waits_for
         why = f"to {scaling.decision.parallelism}: for {self.settings.timeout:g} s it waited for {awaited}"
         if scaling.migration is not None:
@@ -260,7 +260,7 @@ class Scalings:
         needed = sum(index >= query.fresh[operator] for index in parts) + 1
         if not parts:
             self._end(facts, scaling, NothingToScale, f"it has {scaling.before} instances")
-        elif self.room.is_there(facts, operator, needed, scaling.decision.why):
+        elif self.vm_needs.is_there(facts, operator, needed, scaling.decision.why):
             origin, shares = _from_one_origin(query, operator, parts)
             scaling.asks = self.orders.ask(
                 lambda number: SplitBackup(number, origin, shares), partial(self._on_split, scaling)
@@ -348,7 +348,7 @@ class Scalings:
     def _close(self, scaling: Scaling) -> None:
         if scaling.asks is not None:
             self.orders.forget(scaling.asks)
-        self.room.forget(scaling.operator)
+        self.vm_needs.forget(scaling.operator)
         if self._open.get(scaling.operator) is scaling:
             del self._open[scaling.operator]
 

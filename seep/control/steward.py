@@ -31,8 +31,8 @@ from seep.control.migrations import Migrations
 from seep.control.orders import Orders
 from seep.control.policy_rounds import PolicyRounds
 from seep.control.replica_groups import ReplicaGroups
-from seep.control.room import Room
 from seep.control.scalings import Scalings, at_once_unless_said
+from seep.control.vm_needs import VMNeeds
 from seep.protocol.core import Phase
 from seep.record.facts import Facts
 
@@ -77,9 +77,9 @@ class Steward:
         scaling, balance = self.settings.scaling, self.settings.balance
         steps = at_once_unless_said(self.settings.migration)
         self._orders = Orders()
-        self._room = Room(self._orders)
-        self.migrations = Migrations(self._orders, self._room, self.settings.epoch)
-        self._scalings = Scalings(self._orders, scaling, self.migrations, steps, self._room)
+        self._vm_needs = VMNeeds(self._orders)
+        self.migrations = Migrations(self._orders, self._vm_needs, self.settings.epoch)
+        self._scalings = Scalings(self._orders, scaling, self.migrations, steps, self._vm_needs)
         self._rounds = PolicyRounds(self._orders, graph, scaling, governor, self._scalings)
         self._drains = Drains(self._orders, self.migrations, steps, scaling.timeout)
         self._replicas = ReplicaGroups(self._orders, self.settings.backup)
@@ -129,7 +129,7 @@ class Steward:
         """What to do now; again as soon as there are answers."""
         if self._is_over:
             return []
-        self._room.begin_step()
+        self._vm_needs.begin_step()
         self._tolerate(lambda: self._orders.answered(facts.answers, facts))
         if facts.query.phase is Phase.RUNNING:
             for part in self._parts:

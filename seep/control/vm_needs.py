@@ -1,4 +1,4 @@
-"""Room: changes that need new instances wait until the pool has warm nodes for them."""
+"""VM needs: changes that need new instances wait until the pool has warm nodes for them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from seep.record.facts import Facts
 
 
 @dataclass(slots=True)
-class Room:
+class VMNeeds:
     """Asks the pool for all that changes need together, and tells each wait once."""
 
     orders: Orders

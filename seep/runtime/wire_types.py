@@ -17,7 +17,7 @@ from primitives.backup import Stored
 from primitives.checkpoint import Checkpoint
 from primitives.chunk import Chunk
 from primitives.emission import Emission
-from primitives.event import event_kinds
+from primitives.event import Event, event_kinds
 from primitives.file_chunk import FileChunk
 from primitives.graph import Edge, InstanceId, QueryGraph
 from primitives.slots import SlotSet
@@ -203,6 +203,19 @@ _HISTORY = _check_of(Mapping[str, tuple[Version, ...]])
 #: Where the events are that all processes know, so that each has the same list of them.
 _EVENTS = [module.__name__ for module in (protocol_events, run_events, pool_events)]
 
+#: Kinds of events that all processes know; they share one tag, as there are more of them than tags.
+_EVENT_RECORDS = {kind: _record(event) for kind, event in event_kinds().items() if event.__module__ in _EVENTS}
+
+
+def _event_fields(event: Event) -> list[Any]:
+    return [event.kind, *_EVENT_RECORDS[event.kind].fields(event)]
+
+
+def _event_made(items: list[Any]) -> Any:
+    kind, *fields = items
+    return _EVENT_RECORDS[kind].make(fields)
+
+
 #: All types with a tag; the tag is the place in this list, so that both ends must be of the same version of `seep`.
 TYPES: list[WireType] = [
     WireType(tuple, lambda value: value, tuple),
@@ -220,7 +233,8 @@ TYPES: list[WireType] = [
     ),
     *(_record(kind) for kind in vars(messages).values() if getattr(kind, "__module__", "") == messages.__name__),
     WireType(Cause, lambda cause: [cause.value], lambda items: Cause(*items)),
-    *(_record(kind) for _, kind in sorted(event_kinds().items()) if kind.__module__ in _EVENTS),
+    WireType(Event, _event_fields, _event_made),
     *map(_record, (*get_args(letters.FromNode), *get_args(letters.ToNode))),
 ]
 TAG_OF: dict[type, int] = {kind.type: code for code, kind in enumerate(TYPES)}
+TAG_OF |= dict.fromkeys((record.type for record in _EVENT_RECORDS.values()), TAG_OF[Event])

@@ -11,9 +11,11 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from policies.detector import Cause
 from primitives.backup import Stored
 from primitives.chunk import Chunk
 from primitives.emission import Emission
+from primitives.event import Event, event_kinds
 from primitives.file_chunk import FileChunk
 from primitives.graph import Edge, InstanceId
 from primitives.slots import SlotSet
@@ -82,6 +84,9 @@ anything: st.SearchStrategy[Any] = st.recursive(
     max_leaves=8,
 )
 
+#: Where events are that are not made by a test.
+_OURS = ("seep.", "vmpool.")
+
 _BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     int: numbers,
     str: st.text(max_size=8),
@@ -92,6 +97,7 @@ _BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     SlotSet: slot_sets(4),
     Topology: topologies,
     Stored: st.sampled_from(Stored),
+    Cause: st.sampled_from(Cause),
     Chunk: chunks(),
     FileChunk: file_chunks(),
     Edge: edges,
@@ -109,6 +115,8 @@ _BY_FIELD: dict[tuple[type, str], st.SearchStrategy[Any]] = {
 def of(hint: Any) -> st.SearchStrategy[Any]:
     """Values of an annotated type."""
     origin, arguments = get_origin(hint), get_args(hint)
+    if hint is Event:
+        return st.one_of([_events(kind) for kind in event_kinds().values() if kind.__module__.startswith(_OURS)])
     if hint in _BY_TYPE:
         return _BY_TYPE[hint]
     if isinstance(hint, TypeVar):
@@ -132,6 +140,11 @@ def _records(kind: Any) -> st.SearchStrategy[Any]:
     return st.builds(
         kind, *(_BY_FIELD[kind, name] if (kind, name) in _BY_FIELD else of(hints[name]) for name in wanted)
     )
+
+
+def _events(kind: type[Event]) -> st.SearchStrategy[Event]:
+    hints = get_type_hints(kind)
+    return st.builds(kind, **{field.name: of(hints[field.name]) for field in fields(kind)})
 
 
 letters = st.one_of([st.deferred(lambda kind=kind: of(kind)) for kind in MESSAGES])

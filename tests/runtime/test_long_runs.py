@@ -11,10 +11,9 @@ from contextlib import contextmanager
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.runtime.test_scaling import Shell
 
 from policies.decision import Decision
-from policies.settings import Mechanism
+from policies.settings import Mechanism, ScalingSettings
 from primitives.graph import InstanceId
 from seep.protocol.events import Rebound
 from seep.record.events import InstanceRecovered
@@ -26,6 +25,7 @@ from seep.runtime.fading_series import FadingSeries
 from seep.runtime.options import RunOptions
 from seep.runtime.security import Security
 from seep.spark.process import Process
+from tests.control.staging import Shell
 from tests.runtime.counting import counting
 from tests.waiting import eventually
 
@@ -81,26 +81,26 @@ def test_the_recoveries_of_a_long_run_are_bounded_and_none_seems_to_go_on_for_ev
 
 
 def test_of_thousands_of_scalings_the_newest_are_kept_and_all_are_counted() -> None:
-    shell = Shell(lead=0)
-    shell.scalings.settings = shell.scalings.settings.model_copy(update={"mechanism": Mechanism.HANDOVER})
-    shell.scalings._changes = Ring(100)
-    shell.migrations._over = Ring(200, lambda migration: 1 + migration.slots)
+    shell = Shell(lead=0, scaling=ScalingSettings(mechanism=Mechanism.HANDOVER))
+    steward = shell.steward
+    steward._scalings._changes = Ring(100)
+    steward.migrations._over = Ring(200, lambda migration: 1 + migration.slots)
     for number in range(400):
-        shell.scalings.open(Decision("pass", 2 - number % 2, "to and fro"))
-        shell.scalings.round()
-        shell.migrations.round()
+        shell.decide(Decision("pass", 2 - number % 2, "to and fro"))
+        shell.step()
         shell.settle()
         shell.clock += 3.0  # nobody reports what was handed over
-        shell.migrations.round()
-        shell.scalings.round()
+        shell.step()
+        shell.step()
     assert shell.events.totals["scaled out"] == shell.events.totals["scaled in"] == 200
     assert len(shell.events) < 3_000
-    assert len(shell.scalings.changes) == 100
-    assert all(change.done is not None for change in shell.scalings.changes)
-    assert shell.migrations.total == 400
-    progress = shell.migrations.progress()
+    changes = steward.history(shell.facts()).changes
+    assert len(changes) == 100
+    assert all(change.done is not None for change in changes)
+    assert steward.migrations.total == 400
+    progress = steward.progress(shell.facts())
     assert 0 < len(progress) <= 200
-    assert len(shell.migrations.to_json()) == len(progress)
+    assert len(steward.report(shell.facts())["migrations"]) == len(progress)
 
 
 # -- nodes ------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ A holder merges incremental checkpoints, so that a restore reads one base and a 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from enum import Enum
 
@@ -65,6 +65,11 @@ class BackupStore:
     def fence(self, owner: InstanceId, incarnation: int) -> None:
         """Refuses what older incarnations of the owner offer from now on."""
         self._fences[owner] = max(incarnation, self._fences.get(owner, 0))
+
+    def lift_fences(self, live: Set[InstanceId]) -> None:
+        """There are no other owners than these any more; what others have here is of instances that have ended."""
+        for owner in self._fences.keys() - live - self._chains.keys():
+            del self._fences[owner]
 
     def chain(self, owner: InstanceId) -> Sequence[Checkpoint]:
         """The owner's backup as it is kept: base first, then deltas; empty if there is none."""

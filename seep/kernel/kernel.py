@@ -192,7 +192,8 @@ class Kernel:
     # -- effects ------------------------------------------------------------------------------------------------------
 
     def perform(self, process: str, effects: list[Effect]) -> None:
-        """Does what a machine asks for, in order."""
+        """Does what a machine asks for, in order, if the machine is as it must be."""
+        self._validate(process)
         for effect in effects:
             match effect:
                 case Post(to, body):
@@ -213,6 +214,12 @@ class Kernel:
                     self._tell(effect)
                 case _:
                     assert_never(effect)
+
+    def _validate(self, process: str) -> None:
+        if process == MANAGER:
+            self.manager.validate()
+        elif (node := self.nodes.get(process)) is not None:
+            node.validate()
 
     def _given(self, node: str, owner: Incarnation, recalled: object) -> Callable[[], list[Effect]]:
         return lambda: self.nodes[node].deliver(owner, recalled) if node in self.nodes else []

@@ -193,6 +193,11 @@ class ManagerCore:
         return self._drain()
 
     @property
+    def unsaved(self) -> Collection[InstanceId]:
+        """Instances that began empty and were never backed up."""
+        return self._unsaved
+
+    @property
     def kept_instances(self) -> list[InstanceId]:
         """Those whose state is backed up."""
         return [i for i in self._placed(Kind.STATEFUL) if i.operator not in self.settings.unkept]
@@ -362,6 +367,7 @@ class ManagerCore:
         self._stop(instance)
         self.roster.remove(instance)
         self.replication.retire(instance)
+        self.log.forget(instance)
         self._unsaved.pop(instance, None)
         copy = self.backups.pop(instance, None)
         if copy is not None:
@@ -455,6 +461,7 @@ class ManagerCore:
         self.version += 1
         self._view_is_old = False
         self.topology = self.topology.forgotten(self._oldest_needed())
+        self.safe.forget(self.topology.all_instances())
         view = View(
             self.version,
             self.topology,

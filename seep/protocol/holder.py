@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import assert_never
 
 from primitives.backup import (
@@ -72,6 +74,7 @@ class Holder:
         self._hosted = frozenset(i for i, seat in view.placement.items() if seat.node == self.name)
         for instance, seat in view.placement.items():
             self.store.fence(instance, seat.incarnation)
+        self.store.lift_fences(view.placement.keys())
 
     def receive(self, sender: str, letter: HolderLetter) -> list[Effect]:
         match letter:
@@ -152,7 +155,7 @@ class Holder:
         return [Post(MANAGER, BackupFound(message.owner, self.store.epoch(owner), self.store.order(owner)))]
 
     def on_delete(self, message: DeleteBackup) -> list[Effect]:
-        if delete_backup(self.store, message.owner, message.up_to):
+        if delete_backup(self.store, message.owner, message.up_to) or not self.store.chain(message.owner):
             self._standing.forget(message.owner)
         return []
 
@@ -175,6 +178,18 @@ class Holder:
     def on_drop_parts(self, message: DropParts) -> list[Effect]:
         self.parts.pop(message.plan, None)
         return []
+
+    def broken_rules(self) -> Iterator[str]:
+        """What does not hold of it that must hold between any two calls."""
+        for owner in self.store.owners:
+            chain = self.store.chain(owner)
+            if chain[0].base is not None or any(later.base != earlier.epoch for earlier, later in pairwise(chain)):
+                yield f"the backup of {owner} is no chain: {[(each.base, each.epoch) for each in chain]}"
+            if any(each.owner != owner for each in chain):
+                yield f"the backup of {owner} has checkpoints of another instance"
+        for plan, parts in self.parts.items():
+            if any(checkpoint.owner != owner for owner, checkpoint in parts.items()):
+                yield f"a part of plan {plan} is of another instance than it says"
 
     def _find(self, owner: InstanceId, plan: int | None, slots: SlotSet | None) -> Checkpoint | None:
         return retrieve_backup(self.store, owner, slots) if plan is None else self.parts.get(plan, {}).get(owner)

@@ -7,7 +7,7 @@ This base holds what all kinds of operator share: alignment, epochs, streams to 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, TypeVar, cast
@@ -200,6 +200,17 @@ class Instance(ABC, Generic[Batch]):
         self.outbox.append(epoch, emission)
         for receiver in self._receivers():
             self._wake(receiver)
+
+    # -- that all is as it must be ----------------------------------------------------------------------------------
+
+    def broken_rules(self) -> Iterator[str]:
+        """What does not hold of it that must hold between any two calls."""
+        if self.phase is Phase.RUNNING and self.view.is_fenced(self.me):
+            yield f"{self.me} runs, and {self.view.incarnation(self.me.instance)} has taken its place"
+        if self.work is not None and self.work.epoch != self.processed + 1:
+            yield f"{self.me} works on epoch {self.work.epoch} after {self.processed}"
+        if self.phase is Phase.RUNNING and len(self.outbox) and self.outbox.last > self.processed:
+            yield f"{self.me} has sent epoch {self.outbox.last}, and processed {self.processed}"
 
     # -- what other kinds of operator do differently ---------------------------------------------------------------
 

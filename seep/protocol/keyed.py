@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeVar
 
 from primitives.checkpoint import ProcessingState
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
 from seep.protocol.departures import Departures
-from seep.protocol.instance import Instance, Surroundings, Work
+from seep.protocol.instance import Instance, Phase, Surroundings, Work
 from seep.protocol.messages import Attach, Data, StateMoved, Trim
 from seep.protocol.view import Incarnation, View
 
@@ -49,6 +50,16 @@ class KeyedInstance(Instance[Batch]):
     def _close(self, work: Work[Batch]) -> None:
         super()._close(work)
         self.departures.drop_some()
+
+    def broken_rules(self) -> Iterator[str]:
+        yield from super().broken_rules()
+        if self.departures.held and self.phase is Phase.RUNNING:
+            topology, following = self.view.topology, self.processed + 1
+            owned = topology.slots(self.me.instance, following)
+            for arriving in topology.arrivals(self.me.instance, following).values():
+                owned -= arriving
+            if not self.departures.slots.isdisjoint(owned):
+                yield f"{self.me} holds slots as departed that it owns at epoch {following}"
 
     # -- slots that leave ---------------------------------------------------------------------------------------------
 

@@ -6,8 +6,9 @@ by rebind (plan kind 2) is in `recovery.py`. The only rule that makes anyone wai
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
+from primitives.errors import InternalError
 from primitives.graph import InstanceId, Kind, QueryGraph
 from primitives.partition import partition_routing_state
 from primitives.slots import SlotSet, split_evenly
@@ -16,6 +17,7 @@ from seep.protocol.core import Handler, ManagerSettings, Phase
 from seep.protocol.cuts import Beginning
 from seep.protocol.effects import Effect
 from seep.protocol.events import MoveAnnounced, MoveComplete, SplitAborted, SplitBegun, SplitEffective
+from seep.protocol.invariants import broken_rules, broken_rules_of_view
 from seep.protocol.messages import (
     AdoptParts,
     DropParts,
@@ -49,6 +51,7 @@ class Manager(RecoveringManager):
         self.moves: dict[int, Move] = {}
         self.splits: dict[int, Split] = {}
         self._plans = 0
+        self._validated = 0  #: the last view that `validate` has looked at
 
     def _letters(self) -> dict[type, Handler]:
         return super()._letters() | {Partitioned: self._on_partitioned}
@@ -181,7 +184,8 @@ class Manager(RecoveringManager):
 
     def _is_complete(self, move: Move) -> bool:
         """Both sides are safe beyond the handover, so nothing of it can be asked for again."""
-        return self.ticked >= move.first and all(self.safe.of(i) >= move.first for i in move.concerned)
+        there = (i for i in move.concerned if i in self.placement)  # the others own nothing any more, and all is safe
+        return self.ticked >= move.first and all(self.safe.of(i) >= move.first for i in there)
 
     # -- splits: plan kind 3 ------------------------------------------------------------------------------------------
 
@@ -310,6 +314,8 @@ class Manager(RecoveringManager):
         for identity, node in split.standby.values():
             if node in self.nodes:
                 self._post(node, StopInstance(identity))
+            if identity.instance != split.origin:
+                self.roster.forget(identity.instance)
         if split.holder in self.nodes:
             self._post(split.holder, DropParts(split.plan))
         self._close(split, SplitAborted(subject=split.origin, plan=split.plan))
@@ -333,6 +339,23 @@ class Manager(RecoveringManager):
         return [
             node for split in self.splits.values() for node in (*(n for _, n in split.standby.values()), split.holder)
         ]
+
+    @property
+    def pending(self) -> Set[InstanceId]:
+        return super().pending | {split.origin for split in self.splits.values() if split.origin_is_dead}
+
+    # -- that all is as it must be ------------------------------------------------------------------------------------
+
+    def validate(self) -> None:
+        """Raises InternalError with what does not hold that must hold between any two calls."""
+        if self.phase is not Phase.RUNNING:
+            return
+        broken = list(broken_rules(self))
+        if self._validated != self.version:
+            self._validated = self.version
+            broken += broken_rules_of_view(self)
+        if broken:
+            raise InternalError(f"the manager, at view {self.version}: {'; '.join(broken)}")
 
     # -- failures -----------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar, get_args
 
 from primitives.emission import Batches, Emission
@@ -12,7 +12,7 @@ from primitives.outbox import Outbox
 from seep.protocol.checkpointing import CheckpointSettings
 from seep.protocol.effects import Effect, Post
 from seep.protocol.holder import Holder, HolderLetter
-from seep.protocol.instance import Instance, Surroundings
+from seep.protocol.instance import Instance, Phase, Surroundings
 from seep.protocol.logic import Logic, SourceLogic
 from seep.protocol.messages import (
     Attach,
@@ -147,6 +147,7 @@ class Node(Generic[Batch]):
         self.holder = Holder(name, self._standing, self._handed)
         self._backups = self._hosting.holder(self.holder)
         self._outboxes = outboxes or _in_memory
+        self._validated = -1  #: the last view at which `validate` has looked at everything
         #: letters from peers that have seen a later view than this node
         self._deferred: list[tuple[str, int, Any]] = []
         self._to_node: dict[type, Callable[[str, Any], list[Effect]]] = {
@@ -236,12 +237,35 @@ class Node(Generic[Batch]):
             self._stop(identity)
         return []
 
+    # -- that all is as it must be ------------------------------------------------------------------------------------
+
+    def validate(self) -> None:
+        """Raises InternalError with what does not hold that must hold between any two calls; for one thread only."""
+        broken = [*self._broken_rules(), *(text for each in self.instances.values() for text in each.broken_rules())]
+        if self._validated != self.version:
+            self._validated = self.version
+            broken += self.holder.broken_rules()
+        if broken:
+            raise InternalError(f"node {self.name}, at view {self.version}: {'; '.join(broken)}")
+
+    def _broken_rules(self) -> Iterator[str]:
+        if self.instances.keys() != self._hosted.keys():
+            yield f"it has {len(self.instances)} instances, and hosts {len(self._hosted)}"
+        for _, version, body in self._deferred:
+            if version <= self.version:
+                yield f"a letter of view {version} still waits: {body!r:.100}"
+        running = [me.instance for me, each in self.instances.items() if each.phase is Phase.RUNNING]
+        if len(set(running)) < len(running):
+            yield f"of an instance two incarnations run: {', '.join(map(str, sorted(running)))}"
+
     # -- views --------------------------------------------------------------------------------------------------------
 
     def _on_view(self, view: View, starts: tuple[StartInstance, ...]) -> list[Effect]:
         self.view = view
         self._backups.on_view(view)
         effects = [effect for hosted in list(self._hosted.values()) for effect in hosted.handle(view)]
+        for identity in [identity for identity in self._hosted if view.is_fenced(identity)]:
+            self._stop(identity)
         for start in starts:
             effects += self._start(start)
         effects.append(Post(MANAGER, ViewAcknowledged(view.version)))

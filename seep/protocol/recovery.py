@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Set
 
 from primitives.graph import InstanceId, QueryGraph
 from seep.protocol.core import Handler, ManagerCore, ManagerSettings, Phase
@@ -67,6 +67,16 @@ class RecoveringManager(ManagerCore):
             self._view_is_old = True
             self._effects.append(NodeLeaving(node=node))
         return self._drain()
+
+    @property
+    def pending(self) -> Set[InstanceId]:
+        """Instances that live nowhere now, and wait for a node or for a backup that is looked for."""
+        return {*self._homeless, *self._searches}
+
+    @property
+    def homeless(self) -> Collection[InstanceId]:
+        """Instances that wait for a node, as there is none."""
+        return self._homeless
 
     def _lose_backups(self, node: str) -> None:
         """What it kept is gone; what others wait for it to keep counts without it."""

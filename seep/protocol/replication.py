@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -125,6 +125,11 @@ class Replication:
     def void_before(self, owner: InstanceId) -> Order:
         """The lowest order of backups that may still be used."""
         return self._void.get(owner, (-1, -1))
+
+    @property
+    def known(self) -> Set[InstanceId]:
+        """The instances that anything is recorded of."""
+        return self.groups.keys() | self._chains.keys() | self._void.keys()
 
     def retire(self, owner: InstanceId) -> None:
         """The instance is no more."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Set
 
 from primitives.graph import InstanceId
 from seep.protocol.view import Incarnation, Seat
@@ -22,8 +22,10 @@ class Roster:
         self.leaving: set[str] = set()
         #: where each instance lives, or lived last if its node is lost
         self.placement: dict[InstanceId, Seat] = {}
-        #: the number of each instance's next incarnation
+        #: the number of each instance's next incarnation, until the instance is no more
         self._next: dict[InstanceId, int] = {}
+        #: operator -> the lowest index above all that were ever used
+        self._fresh: dict[str, int] = {}
 
     # -- nodes --------------------------------------------------------------------------------------------------------
 
@@ -68,21 +70,36 @@ class Roster:
         self.placement[identity.instance] = Seat(node, identity.number)
 
     def remove(self, instance: InstanceId) -> None:
-        """It lives no more; its number stays taken."""
+        """It lives no more; its index stays taken."""
         del self.placement[instance]
+        self.forget(instance)
+
+    def forget(self, instance: InstanceId) -> None:
+        """It will never live, or not again, so nobody asks for its number any more."""
+        self._next.pop(instance, None)
 
     def next_incarnation(self, instance: InstanceId) -> Incarnation:
-        number = self._next.get(instance, self._first_incarnation)
+        number = self.upcoming(instance)
         self._next[instance] = number + 1
+        self._fresh[instance.operator] = max(self.fresh_index(instance.operator), instance.index + 1)
         return Incarnation(instance, number)
 
     def was_born(self, instance: InstanceId) -> bool:
-        """Whether there ever was such an instance."""
-        return instance in self._next
+        """Whether its index is taken: by an instance that there is, or was, or that has been passed over."""
+        return instance.index < self.fresh_index(instance.operator)
 
     def fresh_index(self, operator: str) -> int:
         """From this number on, no instance of the operator ever had one."""
-        return 1 + max(i.index for i in self._next if i.operator == operator)
+        return self._fresh.get(operator, 0)
+
+    @property
+    def numbered(self) -> Set[InstanceId]:
+        """Instances whose incarnations are counted."""
+        return self._next.keys()
+
+    def upcoming(self, instance: InstanceId) -> int:
+        """The number of its next incarnation."""
+        return self._next.get(instance, self._first_incarnation)
 
     def incarnation(self, instance: InstanceId) -> Incarnation:
         return Incarnation(instance, self.placement[instance].incarnation)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Set
 from typing import NamedTuple
 
 from primitives.graph import InstanceId, Kind, QueryGraph
@@ -37,6 +37,7 @@ class SafeEpochs:
         #: … nor output up to here, though new owners of slots may need the state that left with them
         self._sent: dict[InstanceId, int] = {}
         self._pins: dict[InstanceId, int] = {}
+        #: instances that are no more, and that the topology may still name as receivers
         self._retired: set[InstanceId] = set()
         #: whether anything was recorded that `advance` has not looked at
         self._news = True
@@ -72,7 +73,22 @@ class SafeEpochs:
     def retire(self, instance: InstanceId) -> None:
         """The instance owns nothing any more and all it sent is safe: nobody has to keep anything for it."""
         self._retired.add(instance)
+        for record in (self._kept, self.trimmed, self._sent, self._pins):
+            record.pop(instance, None)
         self._news = True
+
+    def forget(self, named: Collection[InstanceId]) -> None:
+        """The topology names no others any more: nobody asks for retired ones that are not among them."""
+        self._retired &= set(named)
+
+    @property
+    def known(self) -> Set[InstanceId]:
+        """The instances that anything is recorded of."""
+        return self.trimmed.keys()
+
+    @property
+    def pinned(self) -> Set[InstanceId]:
+        return self._pins.keys()
 
     def advance(self, topology: Topology, instances: Iterable[InstanceId], ticked: int) -> dict[InstanceId, Unneeded]:
         """Works out what of each instance is not needed any more; returns those for which that is news."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import NamedTuple
 
 from primitives.graph import InstanceId
@@ -28,6 +28,15 @@ class SourceLog:
         records = self._records.get(source, {})
         for old in [e for e in records if e < epoch]:
             del records[old]
+
+    def forget(self, source: InstanceId) -> None:
+        """The instance is no more."""
+        self._records.pop(source, None)
+
+    @property
+    def known(self) -> Set[InstanceId]:
+        """The instances with records."""
+        return self._records.keys()
 
     def after(self, source: InstanceId, epoch: int) -> tuple[Positions, dict[int, Positions]]:
         """The positions after an epoch, and the records of later epochs."""

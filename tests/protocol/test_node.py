@@ -215,10 +215,12 @@ def test_the_manager_is_never_waited_for() -> None:
     assert letter(node.receive(MANAGER, 9, FindBackup(life(SUM))), BackupFound).epoch is None
 
 
-def test_an_instance_that_the_view_has_replaced_halts_where_it_is() -> None:
+def test_an_instance_that_the_view_has_replaced_halts_and_is_forgotten() -> None:
     node = node_with(SUM)
+    replaced = node.instances[life(SUM)]
     tell(node, later_view(sum=1))
-    assert node.instances[life(SUM)].phase is Phase.HALTED
+    assert replaced.phase is Phase.HALTED
+    assert life(SUM) not in node.instances
 
 
 # -- backups ----------------------------------------------------------------------------------------------------------

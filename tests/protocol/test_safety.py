@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -159,8 +160,15 @@ def test_who_owns_slots_for_all_we_know_is_not_done() -> None:
 def test_nothing_is_kept_for_a_retired_instance() -> None:
     safe = started(SCALED_IN, sum0=9, out0=9, sum1=4)
     safe.retire(SUM1)
-    assert settle(safe, SCALED_IN)[PASS] == 9
+    others = [instance for instance in SCALED_IN.all_instances() if instance != SUM1]
+    assert SUM1 not in safe.known
+    while safe.advance(SCALED_IN, others, LAST_EPOCH):
+        pass
+    assert safe.trimmed[PASS] == 9
     assert safe.of(SUM1) > LAST_EPOCH
+    safe.forget(others)
+    with pytest.raises(KeyError):
+        safe.of(SUM1)
 
 
 def test_a_pin_keeps_what_a_split_may_have_to_go_back_to() -> None:

@@ -41,6 +41,8 @@ from seep.record.facts import Facts, QueryFacts
 
 #: Reports that may come so much later than what they tell of, in heartbeats.
 _LATE = 6
+#: Seconds until a window is tried again of which not all have told.
+_AGAIN = 0.05
 
 
 @dataclass(slots=True)
@@ -59,6 +61,7 @@ class _Counted:
     since: float  #: when counting began
     windows: deque[SlotLoads]
     ends: int | None = None  #: the command that ends the window, until it is answered
+    again: float = 0.0  #: when a window that could not be ended is tried again
     asks: int | None = None  #: the question to the balancer, until it is answered
     asked: float = 0.0  #: when it was asked
     is_slow: bool = False  #: and has not answered within a window
@@ -119,7 +122,7 @@ class Balancing:
         self._have_counted(facts)
         for operator, counted in self._counted.items():
             self._notice_slow(facts, operator, counted)
-            if counted.ends is None and facts.at >= counted.begun + self.settings.window:
+            if counted.ends is None and facts.at >= max(counted.again, counted.begun + self.settings.window):
                 self._end_window(facts, operator, counted, tuple(changes))
 
     def end(self) -> None:
@@ -172,7 +175,7 @@ class Balancing:
         self, operator: str, counted: _Counted, ended: float, is_disturbed: bool, facts: Facts, answer: object
     ) -> None:
         """Without an answer there are instances that have told nothing: the window goes on."""
-        counted.ends = None
+        counted.ends, counted.again = None, facts.at + _AGAIN
         if not isinstance(answer, SlotLoads):
             return
         counted.begun = ended

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, assert_never
 
-from policies.balance.loads import SlotLoads
+from policies.balance.loads import Balancer, SlotLoads
 from policies.balance.settings import BalanceSettings
 from policies.decision import Decision, Policy
 from policies.governor import Governor
@@ -50,6 +50,7 @@ class Shell:
         policy: Policy | None = None,
         scaling: ScalingSettings | None = None,
         balance: BalanceSettings | None = None,
+        balancer: Balancer | None = None,
         checkpoint: float | None = None,
         **settings: Any,
     ) -> None:
@@ -77,6 +78,7 @@ class Shell:
                 balance=balance or BalanceSettings(),
                 checkpoint=checkpoint,
             ),
+            balancer,
         )
 
     # -- asked for ----------------------------------------------------------------------------------------------------

@@ -185,10 +185,9 @@ class Filled:
     def backed_up(self) -> None:
         """Returns when all that is known now is in recorded backups."""
         process = self.run.manager_process
-        counts = process.ask(lambda manager: [i for i in manager.placement if i.operator == "count"])
         ticked = self.caught_up()
         self.run.checkpoint("count")
-        self.until(lambda: process.ask(lambda manager: min(map(manager.safe.of, counts))) >= ticked, "a backup")
+        self.until(lambda: process.safe_epoch("count") >= ticked, "a backup")
 
     def caught_up(self) -> int:
         """Returns when all epochs that have begun by now are committed: the last of them."""

@@ -49,7 +49,7 @@ def rows_read(run: seep.Run) -> int:
 
 def rows_committed(run: seep.Run) -> int:
     """Rows that were read in epochs that the sink has committed."""
-    return rows_up_to(run.manager_process.ask(lambda manager: manager.log.after(_SOURCE, manager.safe.of(_SINK))[0]))
+    return rows_up_to(run.manager_process.positions_behind(_SOURCE, _SINK))
 
 
 def watch(run: seep.Run, seconds: float) -> None:

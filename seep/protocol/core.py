@@ -229,6 +229,12 @@ class ManagerCore:
         self._publish()
         return cut, self._drain()
 
+    def abandon_cut(self, number: int, why: str) -> list[Effect]:
+        """Ends a cut that somebody has waited for long enough, if it is still under way."""
+        if self.cuts.underway is not None and self.cuts.underway.cut.id == number:
+            self._tell(self.cuts.abandon(why))
+        return self._drain()
+
     def finish(self) -> list[Effect]:
         """Ends the input as if all sources were exhausted: the next epoch is the final one, or that of the last cut."""
         if self.phase is Phase.RUNNING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 import time
 import traceback
@@ -16,7 +17,6 @@ from primitives.errors import EnvironmentFault, InternalError, SeepError, UserEr
 from primitives.manifest import Component, Manifest, Part, component_of
 from primitives.slots import SlotSet
 from seep.protocol.cuts import Cut, CutComplete
-from seep.protocol.manager import Manager
 from seep.query.program import Resume
 from seep.record.events import (
     CheckpointFailed,
@@ -28,6 +28,7 @@ from seep.record.events import (
     SavepointStored,
 )
 from seep.runtime.driver import ManagerProcess
+from seep.runtime.listener import RunListener
 from seep.runtime.requests import Requests
 from seep.sources.position import Position, rows_up_to
 from seep.storage.attempt import Attempt, Fenced, Writer
@@ -38,8 +39,8 @@ from seep.storage.settings import StorageSettings
 T = TypeVar("T")
 A = TypeVar("A")
 
-#: Seconds between two looks whether anything is to be done.
-_ROUND = 0.05
+#: Seconds between two looks whether anything was read, until the first checkpoint is due for that.
+_FIRST = 0.05
 #: Seconds for which the checkpoint that a run began from stays, from one time that the run says so to the next.
 _LEASE = 600.0
 #: Seconds that a run which is stopped waits for its last checkpoint.
@@ -52,7 +53,7 @@ _NOT_STORED = (
 )
 
 
-class Archivist:
+class Archivist(RunListener):
     """One cut at a time, on a thread of its own: storage may be slow, and the manager must not be."""
 
     def __init__(
@@ -73,15 +74,19 @@ class Archivist:
         self._abandoned: tuple[int, ...] = ()
         self._pushed: Mapping[str, int] = {}
         self._is_first, self._last_tries = True, 0
+        #: when the next checkpoint is due, if none is asked for, and when the lease is renewed
+        self._due, self._renewal = math.inf, time.monotonic() + _LEASE / 2
         #: checkpoints that somebody waits for; of these True is a savepoint
         self._wanted: Requests[bool, Manifest] = Requests()
         #: operators whose state somebody wants to look at
         self._looks: Requests[str, CutComplete] = Requests()
         self._looked = itertools.count(1)
         self._results: dict[int, CutComplete | str] = {}
+        self._is_ending = False
         self._over = threading.Event()
+        self._news = threading.Condition()  #: whatever its thread waits for may have come
         self._thread = threading.Thread(target=self._run, name="seep archivist", daemon=True)
-        process.on_cut = self._on_cut
+        process.subscribe(self)
 
     @property
     def generation(self) -> int:
@@ -143,7 +148,7 @@ class Archivist:
         """Stores how far the run has come, so that a later one goes on from here; takes a few seconds at most."""
         if self._writer is None or self._thread.ident is None or self._process.ended.is_set():
             return
-        if self._process.manager.ending:
+        if self._is_ending:
             self._process.ended.wait(_PARTING)
             return
         with suppress(SeepError, TimeoutError):  # then a later run goes on from the checkpoint before
@@ -152,6 +157,7 @@ class Archivist:
     def close(self) -> None:
         self.store_before_stop()
         self._over.set()
+        self._wake()
         if self._thread.ident is not None:
             self._thread.join(5.0)
         self._refuse_requests()
@@ -173,7 +179,9 @@ class Archivist:
         """Whoever asks when the run is over is not kept waiting."""
         if self._process.ended.is_set():
             self._refuse_requests()
-        return requests.add(of)
+        answer = requests.add(of)
+        self._wake()
+        return answer
 
     def _refuse_requests(self) -> None:
         over = EnvironmentFault(
@@ -185,13 +193,24 @@ class Archivist:
 
     def waits_for(self) -> str:
         """What whoever has asked for a checkpoint, or for state, is waiting for now."""
-        cut = self._process.ask(lambda manager: manager.cuts.waits_for(manager.topology))
-        return cut or "it waits for the storage, or for a checkpoint that was begun before"
+        return self._process.cut_waits_for() or "it waits for the storage, or for a checkpoint that was begun before"
 
-    # -- on the manager's thread --------------------------------------------------------------------------------------
+    # -- what the event loop tells ------------------------------------------------------------------------------------
 
-    def _on_cut(self, cut: Cut, result: CutComplete | str) -> None:
+    def cut(self, cut: Cut, result: CutComplete | str) -> None:
         self._results[cut.id] = result
+        self._wake()
+
+    def ending(self) -> None:
+        self._is_ending = True
+        self._wake()
+
+    def over(self) -> None:
+        self._wake()
+
+    def _wake(self) -> None:
+        with self._news:
+            self._news.notify_all()
 
     # -- on its own thread --------------------------------------------------------------------------------------------
 
@@ -203,24 +222,52 @@ class Archivist:
 
     def _work(self) -> None:
         self._clean()
-        due, renewal = time.monotonic() + (self._every or 0.0), time.monotonic() + _LEASE / 2
-        while not self._over.wait(_ROUND) and not self._process.ended.is_set():
+        self._set_due()
+        while self._waited(self._is_wanted, self._seconds_left()):
             self._show()
-            if time.monotonic() >= renewal:
-                renewal += _LEASE / 2
+            if time.monotonic() >= self._renewal:
+                self._renewal += _LEASE / 2
                 self._renew()
-            if self._writer is not None and self._process.manager.ending:
+            if self._is_last_wanted:
                 if self._ends():
                     return
-            elif self._wanted or self._is_due(due):
-                due, self._is_first = time.monotonic() + (self._every or 0.0), False
+            elif self._wanted or self._is_due():
+                self._set_due()
+                self._is_first = False
                 self._serve()
 
-    def _is_due(self, due: float) -> bool:
+    def _set_due(self) -> None:
+        """The next checkpoint is due an interval from now."""
+        is_never = self._writer is None or self._every is None
+        self._due = math.inf if is_never else time.monotonic() + (self._every or 0.0)
+
+    def _waited(self, holds: Callable[[], bool], seconds: float) -> bool:
+        """Waits until it holds, or for so long; whether the run goes on."""
+        with self._news:
+            self._news.wait_for(lambda: holds() or self._is_over, seconds)
+        return not self._is_over
+
+    @property
+    def _is_over(self) -> bool:
+        return self._over.is_set() or self._process.ended.is_set()
+
+    @property
+    def _is_last_wanted(self) -> bool:
+        return self._writer is not None and self._is_ending
+
+    def _is_wanted(self) -> bool:
+        asked = bool(self._wanted or self._looks) or self._is_last_wanted
+        return asked or self._is_due() or time.monotonic() >= self._renewal
+
+    def _seconds_left(self) -> float:
+        """Until something may be due that nobody tells of."""
+        seconds = max(0.0, min(self._due, self._renewal) - time.monotonic())
+        return min(seconds, _FIRST) if self._is_first and self._due < math.inf else seconds
+
+    def _is_due(self) -> bool:
         """The first checkpoint of a run is due as soon as anything was read."""
-        if self._writer is None or self._every is None:
-            return False
-        return time.monotonic() >= due or (self._is_first and self._has_read())
+        has_begun = self._is_first and self._due < math.inf and self._has_read()
+        return time.monotonic() >= self._due or has_begun
 
     def _has_read(self) -> bool:
         before = self._resume.beginning.positions if self._resume else {}
@@ -235,7 +282,7 @@ class Archivist:
         manifest = self._serve(last=True)
         if manifest is not None:
             self._process.conclude(f"at epoch {manifest.epoch}")
-        elif self._last_tries >= _LAST_TRIES or self._process.manager.final is not None:
+        elif self._last_tries >= _LAST_TRIES or self._process.final_epoch() is not None:
             self._process.fail(EnvironmentFault(_NOT_STORED))
         else:
             return self._over.wait(_LAST_PAUSE)
@@ -252,8 +299,7 @@ class Archivist:
         for look in self._looks.take():
             number = -next(self._looked)
             try:
-                cut = self._cut(number, lambda manager: manager.persist(number, only=look.of))  # noqa: B023
-                look.answer.set_result(cut)
+                look.answer.set_result(self._cut(number, only=look.of))
             except Exception as reason:
                 look.answer.set_exception(_told(reason))
 
@@ -281,9 +327,7 @@ class Archivist:
         begun = self._process.events.now
         builds_on = [self._previous.id] if self._previous is not None else []
         with self._writer.begin(builds_on) as attempt:
-            complete = self._cut(
-                attempt.id, lambda manager: manager.persist(attempt.id, full=self._is_full_wanted(manager), last=last)
-            )
+            complete = self._cut(attempt.id, full=self._is_full_wanted(), last=last)
             manifest = self._manifest(attempt.id, complete, savepoint)
             attempt.commit(manifest.to_json())
         self._previous = manifest
@@ -343,29 +387,32 @@ class Archivist:
 
         return compact_state(operator, component, store.get, put, self._settings.codec)
 
-    def _cut(self, number: int, announce: Callable[[Manager], Any]) -> CutComplete:
-        """Has one announced, and waits until it is complete."""
-        self._announce(announce)
-        while (result := self._results.pop(number, None)) is None:
-            if self._over.wait(0.005) or self._process.ended.is_set():
-                raise EnvironmentFault("the run has ended before the cut was complete")
+    def _cut(
+        self, number: int, *, full: bool | None = None, only: str | None = None, last: bool = False
+    ) -> CutComplete:
+        """Has one announced, and waits until it is complete; not for ever."""
+        if self._process.persist(number, full=full, only=only, last=last) is None:
+            raise EnvironmentFault("no cut can be taken now: the query is not running, or about to end")
+        timeout = self._settings.timeout
+        self._waited(lambda: number in self._results, timeout)
+        if number not in self._results:
+            self._process.abandon_cut(number, f"not complete within {timeout:g} s: {self.waits_for()}")
+        result = self._results.pop(number, None)
+        if result is None:
+            raise EnvironmentFault("the run has ended before the cut was complete")
         if isinstance(result, str):
             raise EnvironmentFault(f"a cut was abandoned: {result}; the next one may succeed")
         return result
 
-    def _announce(self, announce: Callable[[Manager], Any]) -> None:
-        if self._process.change(announce) is None:
-            raise EnvironmentFault("no cut can be taken now: the query is not running, or about to end")
-
-    def _is_full_wanted(self, manager: Manager) -> bool:
+    def _is_full_wanted(self) -> bool:
         """Deltas build on what is in storage, and not on a cut that did not get there; nor forever on one another."""
-        if self._previous is None or self._previous.epoch != manager.cuts.complete_epoch:
+        outlook = self._process.cut_outlook()
+        if self._previous is None or self._previous.epoch != outlook.complete_epoch:
             return True
-        latest = {o: history[-1].assignment for o, history in manager.topology.history.items()}
         return any(
             component.needs_full(slots, self._settings.chain)
             for operator, component in self._previous.components.items()
-            for slots in latest[operator].parts.values()
+            for slots in outlook.slots[operator]
         )
 
     def _manifest(self, id: int, complete: CutComplete, savepoint: bool) -> Manifest:

@@ -6,19 +6,18 @@ import itertools
 import shutil
 import threading
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, assert_never
+from contextlib import suppress
+from functools import partial
+from typing import Any, Protocol, assert_never
 
-from policies.backup import BackupStrategy
 from primitives.errors import EnvironmentFault, InternalError, SeepError, UserError
 from primitives.event import Event
-from primitives.graph import InstanceId, Kind
-from seep.protocol.core import ManagerSettings, Phase
+from primitives.graph import InstanceId
+from seep.protocol.core import Phase
 from seep.protocol.courier import Frame
-from seep.protocol.cuts import Beginning, Cut, CutAbandoned, CutComplete, Persist, Recall
+from seep.protocol.cuts import Beginning, CutAbandoned, CutComplete, Persist, Recall
 from seep.protocol.effects import Commit, Effect, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
 from seep.protocol.manager import Manager
 from seep.protocol.messages import Committed, Data, Fenced, StateMoved, StopInstance
@@ -27,11 +26,12 @@ from seep.query.program import Program
 from seep.record.events import NodeJoined, NodeNotice, RefusedMessage, RunFailed, RunFinished, RunHalted
 from seep.record.log import EventLog
 from seep.runtime.backups import StorageHolder, stored_backups
+from seep.runtime.chores import Chores
 from seep.runtime.chronicle import Chronicle
 from seep.runtime.comparison import identity_of
 from seep.runtime.detector import SILENT, Detector
-from seep.runtime.event_loop import EventLoop
-from seep.runtime.failures import failure_from_json
+from seep.runtime.event_loop import EventLoop, Work
+from seep.runtime.failures import failure_from_json, manager_failure
 from seep.runtime.letters import (
     CountSlots,
     EndNode,
@@ -47,7 +47,10 @@ from seep.runtime.letters import (
     SayLastWord,
     ToNode,
 )
-from seep.runtime.metrics import Metrics, Status
+from seep.runtime.listener import Listeners, NodeRecord, RunListener
+from seep.runtime.manager_access import ManagerAccess
+from seep.runtime.manager_settings import manager_settings
+from seep.runtime.metrics import Metrics, Status, percentiles
 from seep.runtime.observer import Sight
 from seep.runtime.options import RunOptions
 from seep.runtime.peers import Peers
@@ -59,32 +62,12 @@ from seep.runtime.stores import DriverStores
 from seep.runtime.tally import LastWords
 from seep.spark.process import Process
 
-T = TypeVar("T")
+Service = Callable[[Mapping[str, Any]], Any]
 
 #: Seconds between two looks at the evidence against nodes, when nothing else happens.
 _WATCH = 0.02
-#: Seconds between two rounds of trims: each is a letter to every node, and short epochs would drown in them.
-_TRIM = 0.1
-#: Epochs that may be open beside those of the file that a sink is writing, whatever the window is.
-_BESIDE_ROLL = 6
 #: Nodes that were given up and are still known by name; the files of others are removed.
 _LOST = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class NodeRecord:
-    """A node that has registered."""
-
-    name: str
-    order: str  #: of the task that it runs in
-    process: Process
-    address: Address
-    directory: str  #: where its files are
-
-    @property
-    def vm(self) -> str:
-        """What it shares with others that may be lost together with it."""
-        return self.address.host
 
 
 class Steers(Protocol):
@@ -99,8 +82,12 @@ class Steers(Protocol):
         ...
 
 
-class ManagerProcess:
-    """Runs a `Manager` on a thread of its own. What others want of the manager they ask for with `ask`."""
+class ManagerProcess(ManagerAccess):
+    """Runs a `Manager` on an event loop, which owns all that changes here; other threads ask and tell it.
+
+    What they may read without asking is immutable and replaced as a whole: `nodes`, each source's `positions`,
+    `counted`, `failure`; and `ended`, an event.
+    """
 
     def __init__(
         self,
@@ -120,9 +107,8 @@ class ManagerProcess:
         self.stores = DriverStores(program)
         #: name -> the nodes that have registered, without those that are lost for long; replaced, and never changed
         self.nodes: Mapping[str, NodeRecord] = {}
-        self._registering = threading.Lock()  #: held while `nodes` is replaced
         self._lost: deque[str] = deque()  #: nodes that were given up, and that are still in `nodes`
-        #: source operator -> partition -> position that the source log has
+        #: source operator -> partition -> position that the source log has; each source's is replaced, never changed
         read = self._beginning.positions if self._beginning else {}
         self.positions: dict[str, dict[int, Any]] = {o: dict(read.get(o, {})) for o in program.sources}
         self.counted: frozenset[str] = frozenset()  #: operators whose rows are counted by slot
@@ -130,18 +116,9 @@ class ManagerProcess:
         self._last_words = LastWords(options.patience)
         self._is_ending = False  #: nothing more is begun: the last words of the nodes are awaited
         self.ended = threading.Event()
-        #: told of a node that has registered, that has joined, and that was given up (for its silence: True)
-        self.on_registered: Callable[[NodeRecord], None] = lambda _: None
-        self.on_joined: Callable[[NodeRecord], None] = lambda _: None
-        self.on_lost: Callable[[NodeRecord, bool], None] = lambda _, __: None
-        #: does what is asked for from outside, and answers
-        self.on_control: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _: {}
-        #: answers nodes, and tasks of Spark's, that ask for what Spark has pushed
-        self.on_pushed: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _: {}
-        #: told of a cut that is complete, or why it never will be
-        self.on_cut: Callable[[Cut, CutComplete | str], None] = lambda _, __: None
-        #: told of a node that has notice that its VM will be taken away, and the seconds until then
-        self.on_notice: Callable[[str, float], None] = lambda _, __: None
+        self._listeners = Listeners()
+        self.chores = Chores()
+        self._is_started = self._is_told_ending = self._is_told_over = False
         self._names = itertools.count(1)
         self._joined: set[str] = set()
         #: whether the last pulse found the window closed; and whether a commit has opened it since
@@ -153,11 +130,16 @@ class ManagerProcess:
         self._chronicle = Chronicle(self.events, program.graph)
         self._readings = Readings(self.events, self.metrics, self.positions)
         self.commits = Commits()
-        self.manager = Manager(program.graph, program.parallelism, self._settings(), self._beginning)
+        self.manager = Manager(program.graph, program.parallelism, manager_settings(program, options), self._beginning)
         self._loop = EventLoop("seep manager", self._on_time, self._on_failure)
         self._port = Port(interface, security, self)
         self._peers = Peers(MANAGER, security, self)
-        self._loop.start()
+        #: what nodes, tasks of Spark's and other processes with the run's secret may call
+        self._services: dict[str, Service] = {
+            "register": self._registered,
+            "sink open": self.stores.open,
+            "sink commit": self.stores.commit,
+        }
 
     @property
     def _beginning(self) -> Beginning | None:
@@ -168,64 +150,42 @@ class ManagerProcess:
         """Where nodes reach the manager."""
         return Address(self._host, self._port.address.port)
 
-    def _settings(self) -> ManagerSettings:
-        roll = max((definition.roll for definition, _ in self.program.sinks.values()), default=1)
-        backup = self.options.backup
-        return ManagerSettings(
-            last_cut=self.options.storage.location is not None,
-            window=max(self.options.window, roll + _BESIDE_ROLL),
-            trim_every=max(1, round(_TRIM / self.options.epoch)),
-            recovery_parallelism=self.options.recovery_parallelism,
-            unkept=frozenset(
-                o for o in self.program.graph.of_kind(Kind.STATEFUL) if backup.of(o).strategy is BackupStrategy.NONE
-            ),
-            patience={o: round(backup.of(o).timeout / self.options.epoch) for o in self.program.graph.operators},
-        )
-
     # -- for the run: any thread --------------------------------------------------------------------------------------
 
-    def ask(self, question: Callable[[Manager], T], timeout: float = 30.0) -> T:
-        """The answer of the manager, given on its thread (or here, when this is it, or it has ended)."""
-        return self._loop.ask(lambda: question(self.manager), timeout)
+    def subscribe(self, listener: RunListener) -> None:
+        """The event loop tells it what happens; before `start`, so that it misses nothing."""
+        if self._is_started:
+            raise InternalError("who listens to the event loop must say so before it is started")
+        self._listeners.add(listener)
 
-    def on_loop(self, work: Callable[[], T], timeout: float) -> T:
-        """What some work comes to that is done on the event loop; EnvironmentFault if it takes too long."""
-        return self._loop.ask(work, timeout)
+    def serve(self, method: str, service: Service) -> None:
+        """Answers what other processes call by this name, on threads of the port; before `start`."""
+        self._services[method] = service
 
-    def put_on_loop(self, work: Callable[[], None]) -> None:
-        """Has some work done on the event loop, and does not wait for it."""
-        self._loop.put(work)
+    def start(self) -> None:
+        """From now on the event loop runs."""
+        self._is_started = True
+        self._loop.start()
 
     def steer_by(self, steering: Steers) -> None:
         """From now on the steward decides what changes."""
-        self.on_loop(lambda: self._begin_steering(steering), 30.0)
-
-    def _begin_steering(self, steering: Steers) -> None:
-        self._steering = steering
-        steering.on_time(time.monotonic())
-
-    def change(self, change: Callable[[Manager], tuple[T, list[Effect]]]) -> T:
-        """Has the manager change something, and does what follows from it."""
-
-        def changed(manager: Manager) -> T:
-            answer, effects = change(manager)
-            self.perform(effects)
-            return answer
-
-        return self.ask(changed)
+        self.on_loop(partial(self._begin_steering, steering))
 
     def launch(self, placement: Mapping[InstanceId, str] | None = None) -> None:
         """Starts the query on the nodes that have registered."""
-        self.events.begin()
-        self.change(lambda manager: (None, manager.launch(placement)))
+        self.on_loop(partial(self._launch, placement))
 
-    def finish(self) -> None:
-        """Ends the input; what was read is processed and committed."""
-        self.change(lambda manager: (None, manager.finish()))
+    def after(self, seconds: float, work: Work) -> None:
+        """The event loop does the work once, so many seconds from now."""
+        self._loop.after(seconds, work)
+
+    def every(self, seconds: float, work: Work) -> None:
+        """The event loop does the work again and again, for as long as it runs."""
+        self._loop.every(seconds, work)
 
     def conclude(self, detail: str) -> None:
         """All that there was to read is processed, committed, and stored if there is a storage."""
-        self.ask(lambda _: self._conclude(RunFinished(why=detail)))
+        self.on_loop(partial(self._conclude, RunFinished(why=detail)))
 
     def conclude_unchanged(self) -> None:
         """There is nothing new to read, and what there was is out already: nothing is put out again."""
@@ -238,14 +198,12 @@ class ManagerProcess:
 
     def halt(self) -> None:
         """Ends the run as it stands."""
-        self.ask(lambda _: self._conclude(RunHalted(why="as somebody asked for")))
+        self.on_loop(partial(self._conclude, RunHalted(why="as somebody asked for")))
 
     def fail(self, failure: SeepError) -> None:
         """The run cannot go on."""
-        if self.failure is None and not self._is_ending and not self.ended.is_set():
-            self.failure = failure
-            self.events.add(RunFailed(why=str(failure)))
-            self.ended.set()
+        with suppress(EnvironmentFault):  # the event loop hears of it as soon as it does anything at all
+            self.on_loop(partial(self._fail, failure))
 
     def knows(self, order: str) -> bool:
         """Whether a node of this order has ever registered."""
@@ -255,19 +213,17 @@ class ManagerProcess:
         """Spark's word: the task of a node is over."""
         for record in self.nodes.values():
             if record.order == order:
-                self._loop.put(lambda name=record.name: self._detector.ended(name, why))  # type: ignore[misc]
+                self._loop.put(partial(self._detector.ended, record.name, why))
 
     def count_slots(self, operators: Iterable[str]) -> None:
         """From now on nodes count the rows of each slot of these operators, and of no others; on the event loop."""
         self.counted = frozenset(operators)
         self.metrics.slots.clear()
-        for node in self.manager.nodes:
-            self._peers.post(node, 0, CountSlots(tuple(sorted(self.counted))))
+        self._tell_nodes(CountSlots(tuple(sorted(self.counted))))
 
     def tell_nodes(self, body: ToNode) -> None:
         """Tells all live nodes something beside the protocol."""
-        for name in list(self.manager.nodes):
-            self._peers.post(name, 0, body)
+        self._loop.put(partial(self._tell_nodes, body))
 
     def call_node(self, name: str, method: str, body: Mapping[str, Any]) -> Any:
         """Asks a node for something, and waits for it; EnvironmentFault if it is gone, or refuses."""
@@ -278,18 +234,22 @@ class ManagerProcess:
 
     def killed(self, name: str) -> None:
         """Somebody has killed a node on purpose; said right before."""
-        self._chronicle.killed(name, self.manager.placement)
+        self.on_loop(partial(self._note_kill, name))
 
     def status(self) -> Status:
         return self.ask(self._readings.status)
 
     def sight(self, warm_nodes: int) -> Sight:
         """What an observer is shown."""
-        return self.ask(lambda manager: self._readings.sight(manager, warm_nodes))
+        return self.ask(partial(self._readings.sight, warm_nodes=warm_nodes))
 
-    def silent_nodes(self) -> frozenset[str]:
-        """Nodes that still have to say the last word of something that has ended there."""
-        return self._last_words.nodes
+    def used_nodes(self) -> frozenset[str]:
+        """Nodes that must not be stopped: they host something, or have still to say what came of it."""
+        return self.on_loop(self._used_nodes)
+
+    def measured(self) -> Mapping[str, Any]:
+        """What the report of the run says of latencies, counters and commits."""
+        return self.on_loop(self._measured)
 
     def committed(self) -> int:
         """All sinks have committed this epoch; for the manager's thread."""
@@ -298,18 +258,17 @@ class ManagerProcess:
     def latencies(self, since: float) -> list[float]:
         """Of epochs that were committed after a time of this run."""
         ago = self.events.now - since
-        return self.ask(lambda _: self.metrics.latencies(time.monotonic() - ago))
+        return self.on_loop(partial(self.metrics.latencies, time.monotonic() - ago))
 
     def close(self) -> None:
         """Tells all nodes to end, those too that have not joined yet, and ends itself."""
-        self.ended.set()
-        for name in self.nodes:
-            self._tell_end(name)
+        self._loop.put(self._end_all)
         self._loop.close()
 
     def close_port(self) -> None:
         self._peers.close()
         self._port.close()
+        self.chores.close()
         self.stores.close()
         self._clear_storage()
 
@@ -336,60 +295,33 @@ class ManagerProcess:
         pass
 
     def on_call(self, peer: str, method: str, body: Any) -> Any:
-        match method:
-            case "register":
-                return self._register(body)
-            case "sink open":
-                return self.stores.open(body)
-            case "sink commit":
-                return self.stores.commit(body)
-            case "control":
-                return self._controlled(body)
-            case "pushed":
-                return self.on_pushed(body)
-        raise UserError(f"the manager does not know the call {method!r} of {peer}")
+        if method not in self._services:
+            raise UserError(f"the manager does not know the call {method!r} of {peer}")
+        return self._services[method](body)
 
     def on_fault(self, peer: str, text: str) -> None:
         self.events.add(RefusedMessage(sender=peer, why=text))
 
-    def _controlled(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What somebody with the run's secret asks for from outside."""
-        try:
-            return self.on_control(body)
-        except SeepError as reason:
-            return {"refused": str(reason)}
-
-    def _register(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        name = f"n{next(self._names)}"
-        address = Address(*body["address"])
-        record = NodeRecord(name, body["order"], Process(*body["process"]), address, body["directory"])
-        with self._registering:
-            self.nodes = {**self.nodes, name: record}
-        self._peers.know(name, address)
-        self.on_registered(record)
-        if self.ended.is_set():
-            self._tell_end(name)
-        return {"name": name}
-
-    def _tell_end(self, name: str) -> None:
-        self._peers.post(name, 0, EndNode())
+    def _registered(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """A node's first call; it waits for its name."""
+        return self.on_loop(partial(self._register, body))
 
     # -- what peers say -----------------------------------------------------------------------------------------------
 
     def on_letter(self, peer: str, version: int, body: Any) -> None:  # noqa: ARG002
-        self._loop.put(lambda: self._on_letter(peer, body))
+        self._loop.put(partial(self._on_letter, peer, body))
 
     def on_heartbeat(self, peer: str, body: Any) -> None:
-        self._loop.put(lambda: self._on_heartbeat(peer, body))
+        self._loop.put(partial(self._on_heartbeat, peer, body))
 
     def on_link_broken(self, peer: str, refused: bool) -> None:
-        self._loop.put(lambda: self._detector.broken(peer, refused))
+        self._loop.put(partial(self._detector.broken, peer, refused))
 
     def on_link_restored(self, peer: str) -> None:
-        self._loop.put(lambda: self._detector.restored(peer, time.monotonic()))
+        self._loop.put(partial(self._detector.restored, peer, time.monotonic()))
 
     def on_unsendable(self, peer: str, reason: Exception) -> None:  # noqa: ARG002
-        self.fail(_internal(reason))
+        self._loop.put(partial(self._fail, manager_failure(reason)))
 
     # -- on the manager's thread --------------------------------------------------------------------------------------
 
@@ -402,13 +334,74 @@ class ManagerProcess:
         if now >= self._next_watch:
             self._next_watch = now + _WATCH
             self._watch(now)
+        self._tell_phase()
         if self._steering is None or self._is_ending or self.ended.is_set():
             return min(self._next_tick, self._next_watch)
         return min(self._next_tick, self._next_watch, self._steering.on_time(now))
 
-    def _on_failure(self, reason: Exception) -> None:
+    def _tell_phase(self) -> None:
+        """Tells once that the run is ending, and once that it is over."""
+        if self.manager.ending and not self._is_told_ending:
+            self._is_told_ending = True
+            self._listeners.ending()
+        if self.ended.is_set() and not self._is_told_over:
+            self._is_told_over = True
+            self._listeners.over()
+
+    def _on_failure(self, reason: BaseException) -> None:
         """The manager itself has failed: nothing can go on without it."""
-        self.fail(reason if isinstance(reason, SeepError) else _internal(reason))
+        self._fail(manager_failure(reason))
+
+    def _fail(self, failure: SeepError) -> None:
+        if self.failure is None and not self._is_ending and not self.ended.is_set():
+            self.failure = failure
+            self.events.add(RunFailed(why=str(failure)))
+            self.ended.set()
+
+    def _begin_steering(self, steering: Steers) -> None:
+        self._steering = steering
+        steering.on_time(time.monotonic())
+
+    def _launch(self, placement: Mapping[InstanceId, str] | None) -> None:
+        self.events.begin()
+        self.perform(self.manager.launch(placement))
+
+    def _register(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        name = f"n{next(self._names)}"
+        address = Address(*body["address"])
+        record = NodeRecord(name, body["order"], Process(*body["process"]), address, body["directory"])
+        self.nodes = {**self.nodes, name: record}
+        self._peers.know(name, address)
+        self._listeners.registered(record)
+        if self.ended.is_set():
+            self._peers.post(name, 0, EndNode())
+        return {"name": name}
+
+    def _tell_nodes(self, body: ToNode) -> None:
+        for name in self.manager.nodes:
+            self._peers.post(name, 0, body)
+
+    def _end_all(self) -> None:
+        self.ended.set()
+        for name in self.nodes:
+            self._peers.post(name, 0, EndNode())
+
+    def _note_kill(self, name: str) -> None:
+        self._chronicle.killed(name, self.manager.placement)
+
+    def _used_nodes(self) -> frozenset[str]:
+        return frozenset(self.manager.used_nodes() | self._last_words.nodes)
+
+    def _measured(self) -> Mapping[str, Any]:
+        begin, tally = time.monotonic() - self.events.now, self.metrics.tally
+        return {
+            "latency": percentiles(self.metrics.latencies()),
+            "latencies": {"histogram": self.metrics.histogram.to_json(), "timeline": self.metrics.timeline(begin)},
+            "largest_gap": self.commits.largest_gap,
+            "epochs": self.commits.epoch,
+            "counters": tally.total(),
+            "counters_exact": tally.is_exact and self.ended.is_set() and bool(self.events.of("finished")),
+        }
 
     def _pulse(self) -> None:
         """Opens the next epoch; if the window does not allow it now, the next commit does."""
@@ -453,10 +446,10 @@ class ManagerProcess:
                 self._end_when_heard()
             case NodeFailed(failure):
                 if peer in self.manager.nodes:
-                    self.fail(failure_from_json(failure))
+                    self._fail(failure_from_json(failure))
             case NoticeGiven(seconds):
                 self.events.add(NodeNotice(node=peer, left=seconds))
-                self.on_notice(peer, seconds)
+                self._listeners.notice(peer, seconds)
             case EventTold(event):
                 self.events.add(event)
             case _:
@@ -486,7 +479,7 @@ class ManagerProcess:
         self._detector.joined(name, time.monotonic())
         self.events.add(NodeJoined(node=name))
         self.perform(self.manager.node_joined(name, self.nodes[name].vm))
-        self.on_joined(self.nodes[name])
+        self._listeners.joined(self.nodes[name])
 
     def _listens(self, name: str) -> tuple[str, int]:
         address = self.nodes[name].address
@@ -496,12 +489,11 @@ class ManagerProcess:
         self._chronicle.given_up(name, why, self.manager.placement, self.manager.ticked)
         self._count_lost(name)
         self.perform(self.manager.node_lost(name))
-        for node in self.manager.nodes:
-            self._peers.post(node, 0, ForgetPeers((name,)))
+        self._tell_nodes(ForgetPeers((name,)))
         silent = why.startswith(SILENT)
         if not silent:  # else it may be there still, and is told that it is fenced if it speaks
             self._peers.forget(name)
-        self.on_lost(self.nodes[name], silent)
+        self._listeners.lost(self.nodes[name], silent)
         self._lost.append(name)
         if len(self._lost) > _LOST:
             self._forget(self._lost.popleft())
@@ -509,11 +501,10 @@ class ManagerProcess:
     def _forget(self, name: str) -> None:
         """So many were lost after it that nobody asks for it any more."""
         record = self.nodes[name]
-        with self._registering:
-            self.nodes = {other: known for other, known in self.nodes.items() if other != name}
+        self.nodes = {other: known for other, known in self.nodes.items() if other != name}
         self._joined.discard(name)
         if record.process.is_local:
-            threading.Thread(target=shutil.rmtree, args=(record.directory, True), daemon=True).start()
+            self.chores.put(partial(shutil.rmtree, record.directory, ignore_errors=True))
 
     def _count_lost(self, name: str) -> None:
         """What the instances on a lost node have counted, as far as no other one counts it again."""
@@ -561,8 +552,10 @@ class ManagerProcess:
         committed, before = self.committed(), self.commits.epoch
         self.commits.note(committed, self.events.now)
         self._chronicle.committed(committed)
-        if committed > before and self._steering is not None:
-            self._steering.on_commit()
+        if committed > before:
+            self._listeners.committed()
+            if self._steering is not None:
+                self._steering.on_commit()
 
     # -- effects ------------------------------------------------------------------------------------------------------
 
@@ -577,18 +570,18 @@ class ManagerProcess:
                         self._note_stopped(to, body.identity)
                     self._peers.post(to, 0, body)
                 case LogOffsets(source, _, positions):
-                    self.positions[source.operator].update(positions)
+                    self.positions[source.operator] = {**self.positions[source.operator], **positions}
                 case Event():
                     self._chronicle.tell(effect)
                 case Finished(epoch):
                     if not self.manager.settings.last_cut:  # else whoever stores it says when that is done
                         self._conclude(RunFinished(why=f"at epoch {epoch}"))
                 case CutComplete(cut):
-                    self.on_cut(cut, effect)
+                    self._listeners.cut(cut, effect)
                 case CutAbandoned(cut, why):
-                    self.on_cut(cut, why)
+                    self._listeners.cut(cut, why)
                 case StateLost():
-                    self.fail(EnvironmentFault(str(effect)))
+                    self._fail(EnvironmentFault(str(effect)))
                 case Persist() | Recall() | Wake() | OpenSink() | Commit():
                     raise InternalError(f"the manager wants what only an instance may: {effect!r:.200}")
                 case _:
@@ -600,7 +593,10 @@ class ManagerProcess:
         self._stored.ask(MANAGER, body)
 
     def on_answer(self, to: str, body: Any) -> None:  # noqa: ARG002
-        self._loop.put(lambda: self.perform(self.manager.receive(STORAGE, body)))
+        self._loop.put(partial(self._on_stored, body))
+
+    def _on_stored(self, body: Any) -> None:
+        self.perform(self.manager.receive(STORAGE, body))
 
     def _clear_storage(self) -> None:
         """Backups are of no use to another run."""
@@ -610,10 +606,4 @@ class ManagerProcess:
             holder.clear()
 
     def on_storage_failed(self, reason: BaseException) -> None:
-        self.fail(reason if isinstance(reason, SeepError) else _internal(reason))
-
-
-def _internal(reason: BaseException) -> InternalError:
-    return InternalError(
-        "the manager failed; please report it with this trace:\n" + "".join(traceback.format_exception(reason))
-    )
+        self._loop.put(partial(self._on_failure, reason))

@@ -31,6 +31,14 @@ def failure_from_json(failure: Mapping[str, Any]) -> SeepError:
     return _KINDS[failure["kind"]](failure["text"])
 
 
+def manager_failure(reason: BaseException) -> SeepError:
+    """Why the manager itself has failed, as an exception to raise."""
+    if isinstance(reason, SeepError):
+        return reason
+    trace = "".join(traceback.format_exception(reason))
+    return InternalError(f"the manager failed; please report it with this trace:\n{trace}")
+
+
 def _with_trace(where: str, epoch: int, reason: BaseException) -> str:
     """Not the user's mistake: whoever reports it needs all there is."""
     trace = "".join(traceback.format_exception(reason))

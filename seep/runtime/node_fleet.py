@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Set
+from functools import partial
 from typing import Any
 
 from primitives.errors import EnvironmentFault
-from seep.runtime.driver import ManagerProcess, NodeRecord
+from seep.runtime.driver import ManagerProcess
+from seep.runtime.listener import NodeRecord, RunListener
 from seep.runtime.options import RunOptions
 from seep.spark.fleet import Ended, Fleet
 from seep.spark.order import NodeOrder
@@ -22,7 +24,7 @@ from vmpool.registry import make_provider
 _GRACE, _GIVE_BACK = 3.0, 30.0
 
 
-class NodeFleet:
+class NodeFleet(RunListener):
     """Between the manager's process, the fleet (nodes as Spark tasks) and the pool (VMs that they run on)."""
 
     def __init__(
@@ -44,12 +46,11 @@ class NodeFleet:
             provider,
             order=self._fleet.start,
             cancel=self._fleet.cancel,
-            used=self._used,
+            used=self._used_nodes,
             tell=self._tell,
         )
-        process.on_registered = self._registered
-        process.on_joined = lambda record: self.pool.joined(record.name, record.order, record.vm)
-        process.on_lost = self._lost
+        self._news = threading.Event()  #: a node has joined, or the run is over
+        process.subscribe(self)
 
     # -- its time -----------------------------------------------------------------------------------------------------
 
@@ -58,22 +59,18 @@ class NodeFleet:
         self.pool.want(max(0, nodes - self._options.whole_pool.reserve))  # the reserve is there for the launch, too
         self.pool.start()
         deadline = time.monotonic() + self._options.start_timeout
-        while (joined := len(self._joined())) < nodes:
+        while len(joined := self._process.staying_nodes()) < nodes:
             if self._process.failure:
                 raise self._process.failure
             if time.monotonic() > deadline:
                 raise EnvironmentFault(
-                    f"only {joined} of {nodes} nodes have started within {self._options.start_timeout:.0f} s: "
+                    f"only {len(joined)} of {nodes} nodes have started within {self._options.start_timeout:.0f} s: "
                     "the cluster is busy or slow; free some of its task slots, ask for fewer with nodes=…, "
                     "or give it more time with start_timeout=…"
                 )
-            time.sleep(0.01)
-        return self._joined()[:nodes]
-
-    def _joined(self) -> list[str]:
-        """Nodes that are there to stay, oldest first."""
-        found = self._process.ask(lambda manager: manager.nodes.keys() - manager.roster.leaving)
-        return sorted(found, key=lambda name: int(name[1:]))
+            self._news.wait(max(0.0, deadline - time.monotonic()))
+            self._news.clear()
+        return joined[:nodes]
 
     def launched(self) -> None:
         """The query runs on the nodes that were gathered; from now on the pool is kept warm."""
@@ -93,26 +90,35 @@ class NodeFleet:
 
     # -- what the pool asks and tells ---------------------------------------------------------------------------------
 
-    def _used(self) -> Set[str]:
+    def _used_nodes(self) -> Set[str]:
         """While nothing runs yet, nodes are kept by being wanted; when all is over, none is used."""
         if self._ending:
             return frozenset()
-        return self._process.ask(lambda manager: manager.used_nodes() | self._process.silent_nodes())
+        return self._process.used_nodes()
 
     def _tell(self, event: PoolEvent) -> None:
         if not self._ending or self._giving_back:  # that nodes end is no news then
             self._process.events.add(event)
 
-    # -- what the fleet and the manager's process tell ----------------------------------------------------------------
+    # -- what the event loop tells ------------------------------------------------------------------------------------
 
-    def _registered(self, record: NodeRecord) -> None:
+    def registered(self, record: NodeRecord) -> None:
         self._fleet.registered(record.order, record.process)
 
-    def _lost(self, record: NodeRecord, silent: bool) -> None:
-        """A node was given up; if for its silence, its process may be there still, and holds a task slot."""
+    def joined(self, record: NodeRecord) -> None:
+        self.pool.joined(record.name, record.order, record.vm)
+        self._news.set()
+
+    def lost(self, record: NodeRecord, silent: bool) -> None:
+        """A node that is only silent may be there still, and holds a task slot."""
         self.pool.node_lost(record.name)
         if silent:
-            threading.Thread(target=self._fleet.cancel, args=(record.order,), daemon=True).start()
+            self._process.chores.put(partial(self._fleet.cancel, record.order))
+
+    def over(self) -> None:
+        self._news.set()
+
+    # -- what Spark tells ---------------------------------------------------------------------------------------------
 
     def _ended(self, ended: Ended) -> None:
         """The task of a node is over, and Spark does not run it again."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,40 +16,29 @@ _ENDS = ("finished", "failed", "halted")
 
 
 class Recorder:
-    """Samples a run's status at even times, on a thread of its own. Close it before what it asks for the status.
+    """Keeps samples of a run's status, which the event loop has it take. Close it before what it asks for the status.
 
     Its memory is bounded: the longer ago, the farther apart are the samples that are kept.
     """
 
-    def __init__(self, status: Callable[[], Status], every: float = 0.5) -> None:
+    def __init__(self, status: Callable[[], Status]) -> None:
         self._status = status
-        self._every = every
         self._samples = FadingSeries[Status]()
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="seep recorder", daemon=True)
+        self._is_closed = False
 
     @property
     def samples(self) -> tuple[Status, ...]:
         """What was sampled so far, by time."""
         return tuple(self._samples)
 
-    def start(self) -> None:
-        self._thread.start()
-
     def close(self) -> None:
         """Takes no more samples; what was sampled stays."""
-        self._over.set()
-        if self._thread.ident is not None:
-            self._thread.join()
+        self._is_closed = True
 
     def sample(self) -> None:
         """Takes one now."""
-        self._samples.append(self._status())
-
-    def _run(self) -> None:
-        self.sample()
-        while not self._over.wait(self._every):
-            self.sample()
+        if not self._is_closed:
+            self._samples.append(self._status())
 
 
 @dataclass(slots=True)

@@ -40,9 +40,10 @@ from seep.record.ring import Ring
 from seep.runtime import live_runs
 from seep.runtime.archivist import Archivist
 from seep.runtime.control import Listed
-from seep.runtime.driver import ManagerProcess, NodeRecord
+from seep.runtime.driver import ManagerProcess
 from seep.runtime.interrupts import ENDING, Interrupts, uninterrupted
-from seep.runtime.metrics import Status, percentiles
+from seep.runtime.listener import NodeRecord, RunListener
+from seep.runtime.metrics import Status
 from seep.runtime.migration_handle import MigrationHandle
 from seep.runtime.node import NodeSettings
 from seep.runtime.node_fleet import NodeFleet
@@ -73,6 +74,9 @@ if TYPE_CHECKING:
     from seep.spark.out.frames import Frames
 
 Progress = Callable[[str], None]
+
+#: Seconds between two samples of a run's status.
+SAMPLED = 0.5
 
 #: Migrations that were asked for from outside, of which can be asked how they get on.
 _ASKED = 100
@@ -156,7 +160,6 @@ class Run:
             raise
         #: migrations that were asked for from outside
         self._asked = Ring[MigrationHandle](_ASKED)
-        self._finisher: threading.Timer | None = None
         self._interrupts = Interrupts()
         self._is_launched = self._is_ended = self._is_asked_to_finish = False
         self._stopping = threading.Lock()
@@ -194,12 +197,13 @@ class Run:
         steward = Steward(self.program.graph, governor, _steward_settings(self.options))
         self._steering = Steering(self._manager, steward, self._fleet.pool)
         self._requests = MigrationRequests(self.program.graph, steps)
-        self._manager.on_notice = lambda node, _: self._steering.drain(node)
-        self._manager.on_control = self._controlled
+        self._manager.subscribe(_Notices(self._steering))
+        self._manager.serve("control", self._controlled)
         self._feeds = Feeds(self._manager, self.program, self._security, catalogue_of(self.options, self.program.name))
         self._listed = Listed(self.id, self.program.name, Process.this(), self._manager.address, self._security)
         self._recorder = Recorder(self.status)
         self._publisher = SparkPublisher(self._manager, host.is_local)
+        self._manager.start()
 
     # -- starting -----------------------------------------------------------------------------------------------------
 
@@ -214,16 +218,14 @@ class Run:
         self._manager.launch(_placement(self.program, gathered))
         self._is_launched = True
         self._fleet.launched()
-        self._recorder.start()
+        self._manager.every(SAMPLED, self._recorder.sample)
         self._manager.steer_by(self._steering)
         self._archivist.start()
         self._feeds.start()
         self._publisher.start()
         self._listed.enlist()
         if self.options.seconds is not None:
-            self._finisher = threading.Timer(self.options.seconds, self.finish)
-            self._finisher.daemon = True
-            self._finisher.start()
+            self._manager.after(self.options.seconds, self.finish)
 
     def _has_nothing_to_do(self) -> bool:
         """Whether all input was read to its end before. What Spark has to say to that comes with its first batch."""
@@ -287,13 +289,13 @@ class Run:
     @property
     def nodes(self) -> dict[str, NodeRecord]:
         """The live nodes."""
-        live = set() if self._is_ended else self._manager.ask(lambda manager: set(manager.nodes))
+        live = frozenset[str]() if self._is_ended else self._manager.live_nodes()
         return {name: record for name, record in self._manager.nodes.items() if name in live}
 
     @property
     def placement(self) -> dict[str, str]:
         """Instance -> the node that it lives on."""
-        return self._manager.ask(lambda manager: {str(i): seat.node for i, seat in manager.placement.items()})
+        return {str(instance): node for instance, node in self._manager.placement().items()}
 
     @property
     def manager_process(self) -> ManagerProcess:
@@ -307,25 +309,13 @@ class Run:
 
     def report(self) -> dict[str, Any]:
         """Events, time series and a summary, as plain data; while the run lasts and after it."""
-        metrics = self._manager.metrics
-        latency = self._manager.ask(lambda _: percentiles(metrics.latencies()))
-        counters, is_exact = self._manager.ask(lambda _: (metrics.tally.total(), metrics.tally.is_exact))
-        begin = time.monotonic() - self.events.now
-        latencies = self._manager.ask(
-            lambda _: {"histogram": metrics.histogram.to_json(), "timeline": metrics.timeline(begin)}
-        )
         migrations = self._steering.report()
         return make_report(
             self.program.name,
             self.events,
             self._recorder.samples,
             rows=self.rows_read,
-            latency=latency,
-            latencies=latencies,
-            largest_gap=self._manager.commits.largest_gap,
-            epochs=self._manager.commits.epoch,
-            counters=counters,
-            counters_exact=is_exact and self.finished and self._manager.ended.is_set(),
+            **self._manager.measured(),
             vm_seconds=self._fleet.pool.vm_seconds(),
             migrations=migrations["migrations"],
             totals={"events": self.events.totals, "migrations": migrations["total"]},
@@ -417,7 +407,7 @@ class Run:
 
     def checkpoint(self, operator: str | None = None) -> None:
         """Asks for a checkpoint (of one operator) now."""
-        self._manager.change(lambda manager: (None, manager.checkpoint(operator)))
+        self._manager.checkpoint(operator)
 
     def savepoint(self, timeout: float = 120.0) -> int:
         """Has the state of the whole query stored, for as long as nobody disposes of it; returns its number.
@@ -453,7 +443,7 @@ class Run:
 
     def move(self, operator: str, parts: Mapping[int, SlotSet], first: int | None = None) -> Accepted | Refused:
         """Hands slots over to instances, by index, while the query runs: one plan, effective at `first` or soon."""
-        return self._manager.change(lambda manager: manager.move(operator, parts, first))
+        return self._manager.move(operator, parts, first)
 
     def migrate(
         self,
@@ -539,6 +529,13 @@ class Run:
         return list(dict.fromkeys(found))
 
     def _controlled(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What somebody with the run's secret asks for from outside."""
+        try:
+            return self._done(body)
+        except SeepError as reason:
+            return {"refused": str(reason)}
+
+    def _done(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """What `seep savepoint`, `seep migrate`, `seep state` and `seep stop` ask for."""
         match body:
             case {"do": "migrate", "operator": operator, "to": parallelism, **chosen}:
@@ -583,8 +580,6 @@ class Run:
         if self._is_ended:
             return
         self._is_ended = True
-        if self._finisher is not None:
-            self._finisher.cancel()
         self._listed.strike_off()
         self._recorder.close()
         self._feeds.close()
@@ -619,6 +614,16 @@ class Run:
         self, kind: type[BaseException] | None, reason: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+class _Notices(RunListener):
+    """A node whose VM will be taken away is drained."""
+
+    def __init__(self, steering: Steering) -> None:
+        self._steering = steering
+
+    def notice(self, node: str, seconds: float) -> None:  # noqa: ARG002
+        self._steering.drain(node)
 
 
 def _check(host: Host, nodes: int) -> None:

@@ -8,13 +8,14 @@ from primitives.errors import EnvironmentFault, UserError
 from primitives.event import Event
 from seep.record.events import CheckpointStored
 from seep.runtime.driver import ManagerProcess
+from seep.runtime.listener import RunListener
 from seep.sinks.spark_sink import SparkSink
 
-#: Seconds between two looks how far the sinks have come.
-_ROUND = 0.02
+#: Seconds between two marks at least, as each is flushed to the disk; and between two looks if nothing is told.
+_ROUND, _LOOK = 0.02, 1.0
 
 
-class SparkPublisher:
+class SparkPublisher(RunListener):
     """On a thread of its own, as a mark is flushed to the disk.
 
     Rows that were shown cannot be taken back. With storage a later run may go on from the last stored checkpoint, and
@@ -35,13 +36,21 @@ class SparkPublisher:
                 )
         self._sinks = list(sinks.values())
         self._shown = dict.fromkeys(self._sinks, 0)
-        self._over = threading.Event()
+        self._news, self._over = threading.Event(), threading.Event()
         process.events.listen(self._hear)
+        process.subscribe(self)
         self._thread = threading.Thread(target=self._run, name="seep Spark publisher", daemon=True)
 
     def _hear(self, event: Event) -> None:
         if self._stored is not None and isinstance(event, CheckpointStored):
             self._stored = max(self._stored, event.epoch)
+            self._news.set()
+
+    def committed(self) -> None:
+        self._news.set()
+
+    def over(self) -> None:
+        self._news.set()
 
     def start(self) -> None:
         if self._sinks:
@@ -54,11 +63,14 @@ class SparkPublisher:
 
     def close(self) -> None:
         self._over.set()
+        self._news.set()
         self.join()
 
     def _run(self) -> None:
         try:
             while not self._over.wait(_ROUND) and not self._process.ended.is_set():
+                self._news.wait(_LOOK)
+                self._news.clear()
                 self._show_all()
             self._show_all()
             self._tell_end()
@@ -78,7 +90,7 @@ class SparkPublisher:
     def _tell_end(self) -> None:
         """Why there will be no more rows, if there will be none."""
         if self._process.events.of("finished"):
-            final = self._process.ask(lambda manager: manager.final)
+            final = self._process.final_epoch()
             for sink in self._sinks:
                 self._show(sink, final or self._begun)
         elif failure := self._process.failure:

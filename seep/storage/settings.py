@@ -7,7 +7,7 @@ from enum import StrEnum
 from pydantic import ByteSize, Field, model_validator
 
 from primitives.avro_file import Codec
-from primitives.settings import Section
+from primitives.settings import Seconds, Section
 
 
 class Encryption(StrEnum):
@@ -64,6 +64,9 @@ class StorageSettings(Section):
         ByteSize(4 << 30),
         description="Operators with at most so much state have long chains merged in storage, by the driver; others "
         "write all their state again.",
+    )
+    timeout: Seconds = Field(
+        600.0, description="Time after which a checkpoint that is not complete is abandoned; the next one is tried."
     )
     cache: ByteSize = Field(ByteSize(0), description="Memory of each process for blobs it has read, such as 256MiB.")
     s3: S3Settings = Field(S3Settings(), description="How S3 is used, if location is there.")

@@ -275,6 +275,18 @@ def test_a_last_cut_that_fails_before_its_epoch_is_open_may_be_tried_again_and_l
     assert desk.manager.persist(last=True)[0] is None
 
 
+def test_a_cut_may_be_abandoned_from_outside_and_the_next_one_announced() -> None:
+    desk = Desk()
+    cut, _ = desk.manager.persist()
+    assert cut is not None
+    assert desk.manager.abandon_cut(cut.id + 1, "another one") == []
+    assert desk.manager.abandon_cut(cut.id, "not complete in time") == [CutAbandoned(cut, "not complete in time")]
+    assert desk.manager.abandon_cut(cut.id, "again") == []
+    desk.acknowledge()
+    assert persisted(desk, cut) == [], "a part that comes late is of no cut"
+    assert desk.manager.persist()[0] is not None
+
+
 def test_nothing_moves_while_a_query_waits_for_its_last_cut() -> None:
     desk = Desk(last_cut=True)
     desk.manager.finish()

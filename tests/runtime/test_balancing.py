@@ -165,7 +165,7 @@ def test_a_key_that_is_too_hot_is_told_once_and_stays_where_it_is(host: Host) ->
         assert "aggregate before the rows are keyed" in event.detail
         slot = int(slots_of(hash_keys([np.array([hot])]), SLOT_BITS)[0])
         assert event.numbers["slot"] == slot
-        owners = run.manager_process.ask(lambda manager: manager.topology.history["counter"][-1].assignment.table)
+        owners = run.manager_process.latest_assignment("counter").table
         assert owners[slot] == 0
         assert len(run.events.of("balancing")) <= 2
         end(run, skew)
@@ -250,7 +250,7 @@ def test_a_balancer_of_the_users_own_decides(host: Host) -> None:
         told(run, "balanced")
         (balancing,) = run.events.of("balancing")
         assert balancing.detail == "the first goes last"
-        table = run.manager_process.ask(lambda manager: manager.topology.history["counter"][-1].assignment.table)
+        table = run.manager_process.latest_assignment("counter").table
         assert table[0] == INSTANCES - 1
         end(run, skew)
 

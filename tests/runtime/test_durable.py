@@ -307,12 +307,34 @@ def hold(*_: Any) -> None:
     FREE.wait(120)
 
 
-def test_a_savepoint_that_takes_too_long_says_what_it_waits_for(host: Host, tmp_path: Path) -> None:
+def stuck() -> seep.Query:
+    """Its sink takes nothing until it may."""
+    STUCK.clear()
+    FREE.clear()
     query = seep.Query("stuck")
     schema = pa.schema([("n", pa.int64())])
     source = query.source("numbers", seep.sources.generator(numbers, schema))
     source.map("map", doubled).key_by("key").aggregate("counter", n=seep.count()).sink("out", seep.sinks.callback(hold))
-    with start(host, query, **options(tmp_path)) as run:
+    return query
+
+
+def test_a_checkpoint_that_does_not_get_complete_in_time_is_abandoned_and_the_next_one_succeeds(
+    host: Host, tmp_path: Path
+) -> None:
+    storage = StorageSettings(location=str(tmp_path / "storage"), timeout=1.0)
+    with start(host, stuck(), **(options(tmp_path) | {"storage": storage})) as run:
+        assert STUCK.wait(120)
+        try:
+            why = r"abandoned: not complete within 1 s: the cut after epoch \d+ waits for the sinks to commit it"
+            with pytest.raises(EnvironmentFault, match=why):
+                run.savepoint(timeout=120.0)
+        finally:
+            FREE.set()
+        wait_until(lambda: bool(run.events.of("persisted")))
+
+
+def test_a_savepoint_that_takes_too_long_says_what_it_waits_for(host: Host, tmp_path: Path) -> None:
+    with start(host, stuck(), **options(tmp_path)) as run:
         assert STUCK.wait(120)
         try:
             for ask, of in ((run.savepoint, "savepoint"), (lambda timeout: run.state("counter", timeout), "state of")):

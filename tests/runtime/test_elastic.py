@@ -127,7 +127,9 @@ def test_a_split_whose_holder_fails_before_it_is_restored_is_made_again(host: Ho
     scaling = ScalingSettings(mechanism=Mechanism.BACKUP)
     with start(host, counting(), rate=seep.Rate(RATE), spare=3, scaling=scaling) as run:
         committed(run, 30)
-        holder = run.manager_process.ask(lambda manager: manager.backups[InstanceId("counter", 0)].holders[0])
+        backup = run.manager_process.backup_of(InstanceId("counter", 0))
+        assert backup is not None
+        holder = backup.holders[0]
         once(run, "split begun", lambda _: run.kill(holder))
         run.scale("counter", 2)
         scaled(run)

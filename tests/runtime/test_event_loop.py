@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
+from queue import SimpleQueue
 
 import pytest
 
@@ -80,15 +84,70 @@ def test_a_closed_desk_has_done_all_and_answers_where_it_is_asked() -> None:
     assert loop.ask(threading.current_thread, 0.0) is threading.current_thread()
 
 
-def test_who_is_not_answered_in_time_is_told_whose_answer_it_was() -> None:
-    free = threading.Event()
+def test_who_is_not_answered_in_time_is_told_what_was_asked_and_what_holds_it_up() -> None:
+    begun, free = threading.Event(), threading.Event()
+
+    def write_everything_down(seconds: float) -> None:
+        begun.set()
+        free.wait(seconds)
+
+    def live_nodes() -> int:
+        return 7
+
     with open_loop() as loop:
-        loop.put(lambda: free.wait(60) and None)  # type: ignore[func-returns-value]
+        loop.put(partial(write_everything_down, 60.0))
+        assert begun.wait(60.0)
         try:
-            with pytest.raises(EnvironmentFault, match=r"the thread 'loop' has not answered within 0\.01 s"):
-                loop.ask(lambda: 7, 0.01)
+            with pytest.raises(EnvironmentFault) as caught:
+                loop.ask(live_nodes, 0.01)
         finally:
             free.set()
+    assert "the thread 'loop' has not answered 'live nodes' within 0.01 s" in str(caught.value)
+    assert "it has been at 'write everything down' for " in str(caught.value)
+
+
+def test_work_for_later_is_done_in_the_order_in_which_it_is_due() -> None:
+    done: list[str] = []
+    over = threading.Event()
+    with open_loop() as loop:
+        loop.after(0.02, over.set)
+        loop.after(0.01, partial(done.append, "last"))
+        loop.after(0.0, partial(done.append, "first"))
+        assert over.wait(60.0)
+    assert done == ["first", "last"]
+
+
+def test_work_that_is_repeated_is_done_again_though_it_fails() -> None:
+    told: list[Exception] = []
+    times = SimpleQueue[float]()
+
+    def fail() -> None:
+        times.put(time.monotonic())
+        raise ValueError("every time")
+
+    with open_loop(on_failure=told.append) as loop:
+        loop.every(0.01, fail)
+        first, second, third = (times.get(timeout=60.0) for _ in range(3))
+    assert second - first >= 0.01
+    assert third - second >= 0.01
+    assert str(told[0]) == "every time"
+
+
+def test_a_loop_that_has_ended_answers_one_at_a_time() -> None:
+    with open_loop() as loop:
+        pass
+    inside = 0
+
+    def alone() -> bool:
+        nonlocal inside
+        inside += 1
+        time.sleep(0)  # others may run now
+        is_alone = inside == 1
+        inside -= 1
+        return is_alone
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(lambda _: loop.ask(alone, 10.0), range(400)))
 
 
 def test_who_asks_while_the_desk_is_closed_is_answered() -> None:

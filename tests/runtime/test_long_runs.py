@@ -20,13 +20,10 @@ from seep.record.events import InstanceRecovered
 from seep.record.recovery_changes import RecoveryChanges
 from seep.record.ring import Ring
 from seep.runtime import driver
-from seep.runtime.driver import ManagerProcess
 from seep.runtime.fading_series import FadingSeries
-from seep.runtime.options import RunOptions
-from seep.runtime.security import Security
-from seep.spark.process import Process
+from seep.runtime.letters import NodeReady
 from tests.control.staging import Shell
-from tests.runtime.counting import counting
+from tests.runtime.driver_kit import managing, register
 from tests.waiting import eventually
 
 # -- rings ------------------------------------------------------------------------------------------------------------
@@ -117,27 +114,6 @@ def _switching_often() -> Iterator[None]:
         sys.setswitchinterval(before)
 
 
-@contextmanager
-def managing() -> Iterator[ManagerProcess]:
-    process = ManagerProcess(counting().compile(), RunOptions(), "127.0.0.1", "127.0.0.1", Security.open(), "test")
-    try:
-        yield process
-    finally:
-        process.close()
-        process.close_port()
-
-
-def register(process: ManagerProcess, number: int) -> str:
-    here = Process.this()
-    body = {
-        "order": f"order {number}",
-        "process": [here.place, here.pid, here.started],
-        "address": ["127.0.0.1", 1],
-        "directory": f"/tmp/no such directory {number}",
-    }
-    return str(process.on_call("?", "register", body)["name"])
-
-
 def test_nodes_register_on_many_threads_while_others_go_through_those_that_are_there() -> None:
     with managing() as process, _switching_often(), ThreadPoolExecutor(6) as threads:
         over = threading.Event()
@@ -164,7 +140,7 @@ def test_of_nodes_that_were_lost_only_the_last_ones_are_known(monkeypatch: pytes
     with managing() as process:
         names = [register(process, number) for number in range(30)]
         for name in names:  # nobody listens at their addresses
-            process.ask(lambda _, name=name: process._join(name))  # type: ignore[misc]
+            process.on_letter(name, 0, NodeReady(name))
         assert eventually(lambda: process.events.totals.get("node lost") == 30 and len(process.nodes) == 10)
         assert process.nodes.keys() == process._joined
         assert process.nodes.keys() <= set(names)

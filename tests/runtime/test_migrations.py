@@ -18,7 +18,6 @@ from primitives.topology import Assignment
 from seep.cli.control import migrate
 from seep.control.migration import MigrationState
 from seep.control.targets import passed_on
-from seep.record.facts import query_facts
 from seep.runtime.chaos import Chaos, parse_chaos
 from seep.runtime.migration_handle import MigrationHandle
 from seep.runtime.run import Run
@@ -35,7 +34,7 @@ def running(host: Host, **options: Any) -> Any:
 
 
 def owners(run: Run, operator: str = "counter") -> Assignment:
-    return run.manager_process.ask(lambda manager: query_facts(manager).latest(operator))
+    return run.manager_process.latest_assignment(operator)
 
 
 def done(handle: MigrationHandle) -> None:
@@ -96,7 +95,7 @@ def test_many_steps_are_as_quick_as_epochs_and_not_as_rounds(host: Host) -> None
 
 def test_state_that_is_fetched_ahead_is_counted_apart(host: Host) -> None:
     with running(host) as run:
-        wait_until(lambda: run.manager_process.ask(lambda manager: InstanceId("counter", 0) in manager.backups))
+        wait_until(lambda: run.manager_process.backup_of(InstanceId("counter", 0)) is not None)
         handle = run.migrate("counter", 2, "all-at-once")
         done(handle)
         assert handle.progress.bytes_ahead > 0
@@ -209,7 +208,7 @@ def test_what_makes_no_sense_is_refused_before_anything_moves(host: Host) -> Non
 
 
 def holder_of_counter(run: Run) -> str:
-    found = run.manager_process.ask(lambda manager: manager.backups.get(InstanceId("counter", 0)))
+    found = run.manager_process.backup_of(InstanceId("counter", 0))
     assert found is not None
     return found.holders[0]
 

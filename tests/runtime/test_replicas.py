@@ -23,7 +23,8 @@ IN_STORAGE = BackupSection(default=BackupSettings(strategy=BackupStrategy.STORAG
 
 def holders(run: Run, owner: InstanceId = COUNTER) -> tuple[str, ...]:
     """Who has the recorded backup."""
-    return run.manager_process.ask(lambda m: m.backups[owner].holders if owner in m.backups else ())
+    backup = run.manager_process.backup_of(owner)
+    return () if backup is None else backup.holders
 
 
 def replicated(run: Run, owner: InstanceId = COUNTER, copies: int = 2) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import threading
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -135,23 +134,14 @@ def test_the_largest_gap_is_between_commits_that_get_on(steps: list[tuple[int, f
 
 
 def test_a_recorder_samples_until_it_is_closed() -> None:
-    seen = threading.Event()
-    asked: list[Status] = []
-
-    def ask() -> Status:
-        asked.append(status(len(asked)))
-        if len(asked) == 3:
-            seen.set()
-        return asked[-1]
-
-    recorder = Recorder(ask, every=0.001)
-    recorder.start()
-    assert seen.wait(10)
+    times = itertools.count()
+    recorder = Recorder(lambda: status(float(next(times))))
+    for _ in range(3):
+        recorder.sample()
     recorder.close()
-    count = len(asked)
-    assert recorder.samples == tuple(asked[:count])
-    recorder.close()  # again does no harm
-    assert len(asked) == count
+    recorder.sample()
+    assert [sample.at for sample in recorder.samples] == [0.0, 1.0, 2.0]
+    assert next(times) == 3, "nobody is asked for a status any more"
 
 
 def test_of_a_long_run_the_newest_samples_are_kept_and_of_older_ones_ever_fewer() -> None:

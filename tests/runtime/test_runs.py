@@ -275,7 +275,7 @@ def test_an_exception_in_the_block_leaves_no_process(host: Host) -> None:
 
 def has_not_joined(process: ManagerProcess) -> bool:
     """Whether there is a node that has registered, and no more."""
-    return any(process.nodes[name].process.alive() for name in process.nodes.keys() - process.manager.nodes)
+    return any(process.nodes[name].process.alive() for name in process.nodes.keys() - process.live_nodes())
 
 
 def test_nodes_that_come_while_a_run_ends_end_by_themselves_too(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

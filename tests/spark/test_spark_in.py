@@ -21,7 +21,6 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import seep
-from seep.record.facts import query_facts
 from seep.runtime.run import Run
 from seep.spark.inlet.keeper import COPIES
 from seep.spark.inlet.mapped import map_in_arrow
@@ -89,7 +88,7 @@ def numbers_in(run: Run) -> list[int]:
 
 def is_kept_twice(run: Run) -> bool:
     """Whether every piece that may be read again is on two live nodes."""
-    news = run.manager_process.on_pushed({"directory": "numbers"})
+    news = run.manager_process.on_call("a node", "pushed", {"directory": "numbers"})
     pieces = [piece for plain in news["batches"] for piece in PushedBatch.from_plain(plain).pieces if piece.rows]
     return all(len(set(piece.holders) & run.nodes.keys()) >= COPIES for piece in pieces)
 
@@ -196,7 +195,7 @@ def test_rows_of_a_dataframe_say_which_slot_goes_where(host: Host, spark: SparkS
     moves = spark.createDataFrame([(0.1, 9, 1)], "time double, slot int, instance int")
     with start(host, counting(), rate=seep.Rate(1000)) as run:
         assert run.migrate_stream("counter", moves).wait(120)
-        parts = run.manager_process.ask(lambda manager: query_facts(manager).latest("counter")).parts
+        parts = run.manager_process.latest_assignment("counter").parts
         assert parts[1].array.tolist() == [9]
 
 

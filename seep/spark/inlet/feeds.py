@@ -74,7 +74,7 @@ class Feeds:
         self._lock = threading.Lock()  #: for that, as each feed has a thread
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="seep feeds", daemon=True)
-        process.on_pushed = self._on_pushed
+        process.serve("pushed", self._on_pushed)
 
     def _ledger(self, source: str) -> Ledger:
         resume = self._process.program.resume
@@ -214,8 +214,7 @@ class Feeds:
         )
 
     def _positions(self, name: str) -> Mapping[int, Any]:
-        """A copy: the manager's thread goes on."""
-        return dict(self._process.positions[name])
+        return self._process.positions[name]
 
     def _finish_feeds(self) -> None:
         """All of them at the same time: none begins a batch while another one ends."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from primitives.errors import EnvironmentFault
-from primitives.graph import InstanceId
 from primitives.manifest import Manifest
-from seep.protocol.manager import Manager
 from seep.protocol.view import STORAGE
 from seep.runtime.driver import ManagerProcess
 from seep.spark.inlet.ledger import Ledger, read_up_to
@@ -31,13 +29,13 @@ class Keeper:
         return self._catalogue is not None
 
     def nodes(self) -> list[str]:
-        return self._process.ask(lambda manager: sorted(manager.nodes))
+        return sorted(self._process.live_nodes())
 
     # -- where pieces go ----------------------------------------------------------------------------------------------
 
     def places(self, source: str, slot: int) -> list[list[Any]]:
         """Nodes that a piece of a slot is pushed to, with their addresses: first of all the one that will read it."""
-        home, nodes = self._process.ask(lambda manager: (_home(manager, source, slot), sorted(manager.nodes)))
+        home, nodes = self._process.home_of(source, slot), self.nodes()
         first = home if home in nodes else nodes[0]
         chosen = [first, *self._others(first, nodes)][: 1 if self.stores else COPIES]
         return [[name, *self._process.nodes[name].address] for name in chosen]
@@ -90,7 +88,7 @@ class Keeper:
 
     def trim(self, ledger: Ledger, slots: int) -> None:
         """Lets go of what no epoch that can be asked for again has to read."""
-        oldest = self._process.ask(lambda manager: _oldest(manager, ledger.source))
+        oldest = self._process.oldest_needed(ledger.source)
         if len(read_up_to(oldest)) >= slots:
             ledger.trim(min(read_up_to(oldest)))
 
@@ -107,21 +105,3 @@ def _needed(manifest: Manifest, source: str) -> list[int]:
     """The batches from which a run reads on that begins with this checkpoint; the first, where nothing was read."""
     first = [manifest.pushed[source]] if source in manifest.pushed else []
     return read_up_to(manifest.sources.get(source, {})) or first
-
-
-def _home(manager: Manager, source: str, slot: int) -> str | None:
-    """The node of the instance that owns a slot from some time on."""
-    owner = InstanceId(source, int(manager.topology.history[source][-1].assignment.owners[slot]))
-    return manager.placement[owner].node if owner in manager.placement else None
-
-
-def _oldest(manager: Manager, source: str) -> Mapping[int, Any]:
-    """For each slot, the first position that an instance may be asked to read on from."""
-    found: dict[int, Any] = {}
-    for instance in manager.placement:
-        if instance.operator == source:
-            positions, _ = manager.log.after(instance, manager.safe.trimmed[instance])
-            for slot, position in positions.items():
-                if slot not in found or (position[0] or [0]) < (found[slot][0] or [0]):
-                    found[slot] = position
-    return found

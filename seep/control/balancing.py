@@ -166,7 +166,7 @@ class Balancing:
             moving = moving | move.slots if move.operator == operator else moving
         seconds, assignment = facts.at - counted.begun, facts.query.latest(operator)
         is_disturbed = self._is_disturbed(operator, changes, counted)
-        counted.ends = self.orders.ask(
+        counted.ends = self.orders.request(
             lambda number: EndWindow(number, operator, seconds, assignment, moving),
             partial(self._on_window, operator, counted, facts.at, is_disturbed),
         )
@@ -199,7 +199,7 @@ class Balancing:
         if counted.asks is None:
             windows, counted.asked = tuple(counted.windows), facts.at
             work = partial(asked, self.balancer, windows)
-            counted.asks = self.orders.ask(
+            counted.asks = self.orders.request(
                 lambda number: Consult(number, "balancer", self._name, work),
                 partial(self._on_rebalance, operator, windows[-1]),
             )

@@ -168,7 +168,7 @@ class Migrations:
             return
         work = partial(cut, outset.assignment, outset.change, migration.settings)
         name = f"the steps of {migration.operator}"
-        migration.asks = self.orders.ask(
+        migration.asks = self.orders.request(
             lambda number: Consult(number, "steps", name, work), partial(self._on_steps, migration)
         )
 
@@ -256,7 +256,7 @@ class Migrations:
         parts = _present(facts.query, migration, migration.steps[migration.number])
         self._note_handed_in(facts, migration.lately)
         prepare, vertical = migration.is_worth_preparing, migration.settings.vertical
-        migration.asks = self.orders.ask(
+        migration.asks = self.orders.request(
             lambda number: MoveSlots(number, migration.operator, parts, first, prepare, vertical),
             partial(self._on_announced, migration, parts),
         )

@@ -28,7 +28,7 @@ class Orders:
     def tell(self, event: Event) -> None:
         self.give(Tell(event))
 
-    def ask(self, command: Callable[[int], Command], then: Then) -> int:
+    def request(self, command: Callable[[int], Command], then: Then) -> int:
         """Gives the command that is made with a fresh number; `then` is told of its answer."""
         self._asked += 1
         self._waiting[self._asked] = then

@@ -70,7 +70,7 @@ class PolicyRounds:
             self._asked, self._is_late = facts.at, False
             work = partial(self.governor.decide, history)
             name = f"policy {self._policy}"
-            self._asks = self.orders.ask(lambda number: Consult(number, "policy", name, work), self._on_decided)
+            self._asks = self.orders.request(lambda number: Consult(number, "policy", name, work), self._on_decided)
 
     def _on_decided(self, facts: Facts, answer: Any) -> None:
         """What was decided by old observations is not carried out: the policy is asked again at the next one."""

@@ -262,7 +262,7 @@ class Scalings:
             self._end(facts, scaling, NothingToScale, f"it has {scaling.before} instances")
         elif self.vm_needs.is_there(facts, operator, needed, scaling.decision.why):
             origin, shares = _from_one_origin(query, operator, parts)
-            scaling.asks = self.orders.ask(
+            scaling.asks = self.orders.request(
                 lambda number: SplitBackup(number, origin, shares), partial(self._on_split, scaling)
             )
 

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol, assert_never
+from typing import Any, assert_never
 
 from primitives.errors import EnvironmentFault, InternalError, SeepError, UserError
 from primitives.event import Event
@@ -70,18 +70,6 @@ _WATCH = 0.02
 _LOST = 1000
 
 
-class Steers(Protocol):
-    """What has the steward decide; called on the event loop."""
-
-    def on_time(self, now: float) -> float:
-        """It is time to look; returns when it is next."""
-        ...
-
-    def on_commit(self) -> None:
-        """All sinks have committed another epoch."""
-        ...
-
-
 class ManagerProcess(ManagerAccess):
     """Runs a `Manager` on an event loop, which owns all that changes here; other threads ask and tell it.
 
@@ -123,7 +111,6 @@ class ManagerProcess(ManagerAccess):
         self._joined: set[str] = set()
         #: whether the last pulse found the window closed; and whether a commit has opened it since
         self._late = self._overdue = False
-        self._steering: Steers | None = None
         #: when the next epoch is to be opened, and the evidence to be looked at
         self._next_tick = self._next_watch = time.monotonic()
         self._detector = Detector(options.patience)
@@ -167,10 +154,6 @@ class ManagerProcess(ManagerAccess):
         self._is_started = True
         self._loop.start()
 
-    def steer_by(self, steering: Steers) -> None:
-        """From now on the steward decides what changes."""
-        self.on_loop(partial(self._begin_steering, steering))
-
     def launch(self, placement: Mapping[InstanceId, str] | None = None) -> None:
         """Starts the query on the nodes that have registered."""
         self.on_loop(partial(self._launch, placement))
@@ -204,6 +187,11 @@ class ManagerProcess(ManagerAccess):
         """The run cannot go on."""
         with suppress(EnvironmentFault):  # the event loop hears of it as soon as it does anything at all
             self.on_loop(partial(self._fail, failure))
+
+    @property
+    def is_concluding(self) -> bool:
+        """Whether nothing more is begun: the run is over, or the last words of the nodes are awaited."""
+        return self._is_ending or self.ended.is_set()
 
     def knows(self, order: str) -> bool:
         """Whether a node of this order has ever registered."""
@@ -335,9 +323,7 @@ class ManagerProcess(ManagerAccess):
             self._next_watch = now + _WATCH
             self._watch(now)
         self._tell_phase()
-        if self._steering is None or self._is_ending or self.ended.is_set():
-            return min(self._next_tick, self._next_watch)
-        return min(self._next_tick, self._next_watch, self._steering.on_time(now))
+        return min(self._next_tick, self._next_watch)
 
     def _tell_phase(self) -> None:
         """Tells once that the run is ending, and once that it is over."""
@@ -353,14 +339,10 @@ class ManagerProcess(ManagerAccess):
         self._fail(manager_failure(reason))
 
     def _fail(self, failure: SeepError) -> None:
-        if self.failure is None and not self._is_ending and not self.ended.is_set():
+        if self.failure is None and not self.is_concluding:
             self.failure = failure
             self.events.add(RunFailed(why=str(failure)))
             self.ended.set()
-
-    def _begin_steering(self, steering: Steers) -> None:
-        self._steering = steering
-        steering.on_time(time.monotonic())
 
     def _launch(self, placement: Mapping[InstanceId, str] | None) -> None:
         self.events.begin()
@@ -405,7 +387,7 @@ class ManagerProcess(ManagerAccess):
 
     def _pulse(self) -> None:
         """Opens the next epoch; if the window does not allow it now, the next commit does."""
-        if self._is_ending or self.ended.is_set():
+        if self.is_concluding:
             return
         before = self.manager.ticked
         self.perform(self.manager.pulse())
@@ -554,8 +536,6 @@ class ManagerProcess(ManagerAccess):
         self._chronicle.committed(committed)
         if committed > before:
             self._listeners.committed()
-            if self._steering is not None:
-                self._steering.on_commit()
 
     # -- effects ------------------------------------------------------------------------------------------------------
 

@@ -42,7 +42,7 @@ from seep.runtime.archivist import Archivist
 from seep.runtime.control import Listed
 from seep.runtime.driver import ManagerProcess
 from seep.runtime.interrupts import ENDING, Interrupts, uninterrupted
-from seep.runtime.listener import NodeRecord, RunListener
+from seep.runtime.listener import NodeRecord
 from seep.runtime.metrics import Status
 from seep.runtime.migration_handle import MigrationHandle
 from seep.runtime.node import NodeSettings
@@ -197,7 +197,6 @@ class Run:
         steward = Steward(self.program.graph, governor, _steward_settings(self.options))
         self._steering = Steering(self._manager, steward, self._fleet.pool)
         self._requests = MigrationRequests(self.program.graph, steps)
-        self._manager.subscribe(_Notices(self._steering))
         self._manager.serve("control", self._controlled)
         self._feeds = Feeds(self._manager, self.program, self._security, catalogue_of(self.options, self.program.name))
         self._listed = Listed(self.id, self.program.name, Process.this(), self._manager.address, self._security)
@@ -219,7 +218,7 @@ class Run:
         self._is_launched = True
         self._fleet.launched()
         self._manager.every(SAMPLED, self._recorder.sample)
-        self._manager.steer_by(self._steering)
+        self._steering.begin()
         self._archivist.start()
         self._feeds.start()
         self._publisher.start()
@@ -614,16 +613,6 @@ class Run:
         self, kind: type[BaseException] | None, reason: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-
-class _Notices(RunListener):
-    """A node whose VM will be taken away is drained."""
-
-    def __init__(self, steering: Steering) -> None:
-        self._steering = steering
-
-    def notice(self, node: str, seconds: float) -> None:  # noqa: ARG002
-        self._steering.drain(node)
 
 
 def _check(host: Host, nodes: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,6 +32,7 @@ from seep.record.facts import Answer, Facts, query_facts
 from seep.record.recovery_changes import RecoveryChanges
 from seep.runtime.consultants import Consultants, Consultation, Question
 from seep.runtime.driver import ManagerProcess
+from seep.runtime.listener import RunListener
 from seep.runtime.metrics import percentiles
 from seep.runtime.observer import Observer
 
@@ -40,8 +42,6 @@ T = TypeVar("T")
 _ROUND = 0.05
 #: Steps in a row, as long as there are answers; then everything else has its turn.
 _IN_A_ROW = 64
-#: Seconds that whoever asks for something waits for its answer.
-_PATIENCE = 30.0
 
 
 class VMs(Protocol):
@@ -77,7 +77,7 @@ class _RunLatencies:
         return percentiles(self.process.latencies(at))
 
 
-class Steering:
+class Steering(RunListener):
     """Between the steward and the manager, the pool, the record and those who answer its questions."""
 
     def __init__(self, process: ManagerProcess, steward: Steward, vms: VMs) -> None:
@@ -85,16 +85,21 @@ class Steering:
         self._observer = Observer(process.program)
         self._recoveries = RecoveryChanges()
         process.events.listen(self._recoveries.hear)
+        process.subscribe(self)
         self._answers: list[Answer] = []
         self._awaited: dict[int, Awaited] = {}
         self._consultants = Consultants(self._answered)
         self._latencies = _RunLatencies(process)
-        self._next_step = self._next_look = 0.0
+        self._next_look = 0.0
         self._offered = 0.0
         self._observation: Observation | None = None
         self._is_stepping = False
 
     # -- any thread ---------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """The query has been launched: from now on the steward decides what changes."""
+        self._process.every(_ROUND, self._round)
 
     def scale(self, operator: str, parallelism: int) -> None:
         """As if a policy had decided it; policies that decide otherwise wait until it is done."""
@@ -120,11 +125,11 @@ class Steering:
 
     def progress(self, *numbers: int) -> tuple[MigrationProgress, ...]:
         """Of these migrations; of all that are kept, oldest first, if none is given."""
-        return self._process.on_loop(lambda: self._steward.progress(self._facts(), *numbers), _PATIENCE)
+        return self._process.on_loop(partial(self._progress, *numbers))
 
     def report(self) -> Mapping[str, Any]:
         """What is to be told of migrations in the report."""
-        return self._process.on_loop(lambda: self._steward.report(self._facts()), _PATIENCE)
+        return self._process.on_loop(self._report)
 
     @property
     def offered(self) -> float:
@@ -133,7 +138,7 @@ class Steering:
 
     def end(self) -> None:
         """The run is over, and with it whatever is open."""
-        self._process.on_loop(self._end, _PATIENCE)
+        self._process.on_loop(self._end)
 
     def close(self) -> None:
         self.end()
@@ -142,30 +147,36 @@ class Steering:
     def _ask(self, request: Callable[[Facts], T]) -> T:
         """Has the steward do something for somebody, and what follows from it."""
 
-        def asked() -> T:
-            answer = request(self._facts())
-            self._step()
-            return answer
-
-        return self._process.on_loop(asked, _PATIENCE)
+        return self._process.on_loop(partial(self._do, request))
 
     def _answered(self, number: int, result: object) -> None:
         self._process.put_on_loop(partial(self._take_answer, Answer(number, result)))
 
     # -- on the event loop --------------------------------------------------------------------------------------------
 
-    def on_time(self, now: float) -> float:
-        """Steps when it is time; returns when it is next."""
-        if now >= self._next_step:
-            self._next_step = now + _ROUND
-            self._look(now)
-            self._step()
-        return self._next_step
+    def _do(self, request: Callable[[Facts], T]) -> T:
+        answer = request(self._facts())
+        self._step()
+        return answer
 
-    def on_commit(self) -> None:
+    def _progress(self, *numbers: int) -> tuple[MigrationProgress, ...]:
+        return self._steward.progress(self._facts(), *numbers)
+
+    def _report(self) -> Mapping[str, Any]:
+        return self._steward.report(self._facts())
+
+    def committed(self) -> None:
         """A migration of many steps is as quick as the epochs are."""
         if self._steward.is_busy:
             self._step()
+
+    def notice(self, node: str, seconds: float) -> None:  # noqa: ARG002
+        """A node whose VM will be taken away is drained, however soon that is."""
+        self.drain(node)
+
+    def _round(self) -> None:
+        self._look(time.monotonic())
+        self._step()
 
     def _look(self, now: float) -> None:
         """Makes an observation when a report interval is over."""
@@ -188,12 +199,13 @@ class Steering:
 
     def _step(self) -> None:
         """Has the steward decide until it has nothing more to say for now."""
-        if self._is_stepping or self._process.ended.is_set():
+        if self._is_stepping or self._process.is_concluding:
             return
         self._is_stepping = True
         try:
             for _ in range(_IN_A_ROW):
-                for command in self._steward.step(self._facts()):
+                answers, self._answers = tuple(self._answers), []
+                for command in self._steward.step(self._facts(answers)):
                     self._carry_out(command)
                 if not self._answers:
                     return
@@ -204,9 +216,8 @@ class Steering:
         for command in self._steward.end(self._facts()):
             self._carry_out(command)
 
-    def _facts(self) -> Facts:
-        """How things are. Each answer is in it once."""
-        answers, self._answers = tuple(self._answers), []
+    def _facts(self, answers: tuple[Answer, ...] = ()) -> Facts:
+        """How things are."""
         metrics = self._process.metrics
         return Facts(
             at=self._process.events.now,

@@ -484,7 +484,7 @@ class ManagerCore:
 
     def _oldest_needed(self) -> int:
         """The last epoch that every instance is past, even if it has to recover."""
-        oldest = min((min(self.safe.of(i), self.safe.trimmed[i]) for i in self.placement), default=0)
+        oldest = min(map(self.safe.needed_after, self.placement), default=0)
         return min(oldest, self.cuts.underway.cut.epoch - 1) if self.cuts.underway else oldest
 
     def _on_view_acknowledged(self, node: str, message: ViewAcknowledged) -> None:

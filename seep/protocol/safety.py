@@ -53,6 +53,11 @@ class SafeEpochs:
         epoch = self._kept[instance] if instance.operator in self._keeping else self.trimmed[instance]
         return min(epoch, self._pins.get(instance, epoch))
 
+    def needed_after(self, instance: InstanceId) -> int:
+        """Nobody asks the instance for anything up to this epoch, nor does it ask for that itself."""
+        has_receivers = self._graph.kind(instance.operator) is not Kind.SINK
+        return min(self.of(instance), self.trimmed[instance]) if has_receivers else self.of(instance)
+
     def kept(self, instance: InstanceId, epoch: int) -> None:
         """A backup or a commit was recorded."""
         self._kept[instance] = max(epoch, self._kept[instance])

@@ -22,6 +22,7 @@ from seep.runtime.at_once import is_small, may_send
 from seep.runtime.dial import FAILURES, Exchange, Way, client_of, delays
 from seep.runtime.pieces import BYTES, Aligner, cut
 from seep.runtime.port import CALL, Address, answer_of
+from seep.runtime.recent import Recent
 from seep.runtime.security import Security
 from seep.runtime.sockets import is_refused
 from seep.runtime.stream import Ending, Stream, StreamEvents
@@ -34,6 +35,8 @@ _TOGETHER = 64
 #: Bytes that are sent by the threads that have them, as long as nothing is heard of the peer: less than what the
 #: network takes while its process is stopped, so that nobody waits for it.
 _ON_CREDIT = 32 << 10
+#: Pairs of instances of which is known that they had a stream.
+_KNOWN = 4096
 
 
 class LinkEvents(StreamEvents, Protocol):
@@ -82,8 +85,8 @@ class Link:
         self._lock = threading.Lock()
         self._calls: flight.FlightClient | None = None
         self._streams: list[Stream] = []
-        #: pairs whose stream was opened at some time
-        self._known: set[tuple[Incarnation, Incarnation]] = set()
+        #: pairs whose stream was opened before
+        self._known = Recent[tuple[Incarnation, Incarnation]](_KNOWN)
         #: frames to send; None only wakes the thread
         self._queue: SimpleQueue[Frame | None] = SimpleQueue()
         self._order = threading.Lock()  #: held by who gives or sends a frame, so that none overtakes another

@@ -10,7 +10,11 @@ from seep.protocol.courier import Courier, Frame
 from seep.protocol.view import Incarnation
 from seep.runtime.links import Link
 from seep.runtime.port import Address
+from seep.runtime.recent import Recent
 from seep.runtime.security import Security
+
+#: Peers that are known to be gone for good.
+_GONE = 1000
 
 
 class Process(Protocol):
@@ -56,7 +60,7 @@ class Peers:
         self._process = process
         self._peers: dict[str, _Peer] = {}
         #: peers that are gone for good: what is said to them or by them is nobody's business any more
-        self._gone: set[str] = set()
+        self._gone = Recent[str](_GONE)
         self._lock = threading.Lock()
 
     def know(self, name: str, address: Address) -> None:
@@ -65,10 +69,10 @@ class Peers:
 
     def link(self, name: str) -> Link | None:
         """The way to a peer, opened when it is first needed; None if the peer is gone."""
-        peer = self._peer(name)
         with self._lock:
             if name in self._gone:
                 return None
+            peer = self._peers.setdefault(name, _Peer())
             if peer.link is None:
                 assert peer.address is not None, f"nobody said where {name} listens"
                 peer.link = Link(self.me, name, peer.address, self._security, self)
@@ -76,15 +80,17 @@ class Peers:
 
     def post(self, name: str, version: int, body: Any) -> None:
         """Sends a letter; it arrives as long as both processes live."""
-        link, peer = self.link(name), self._peer(name)
+        link = self.link(name)
         if link is not None:
+            peer = self._peer(name)
             with peer.outgoing:
                 link.send(peer.courier.post(version, body))
 
     def heartbeat(self, name: str, body: Any = None) -> None:
         """Sends something that may be lost."""
-        link, peer = self.link(name), self._peer(name)
+        link = self.link(name)
         if link is not None:
+            peer = self._peer(name)
             with peer.outgoing:
                 frame = peer.courier.acknowledgement(0)
                 assert frame is not None
@@ -156,7 +162,7 @@ class Peers:
 
     def _peer(self, name: str) -> _Peer:
         with self._lock:
-            return self._peers.setdefault(name, _Peer())
+            return _Peer() if name in self._gone else self._peers.setdefault(name, _Peer())
 
     def _acknowledge(self, name: str, peer: _Peer, at_least: int) -> None:
         if peer.address is None or (link := self.link(name)) is None:

@@ -34,6 +34,8 @@ _environment = threading.Lock()
 _POLL = 0.01
 #: More attempts than Spark makes of any task.
 _MANY = 1000
+#: Orders that have ended and are still known.
+_ENDED = 100
 
 
 class Ended(NamedTuple):
@@ -73,6 +75,7 @@ class Fleet:
         self._payload = packed(partial(carry_out, main, settings), () if is_local(context) else loose_modules())
         self._id = secrets.token_hex(3)
         self._jobs: dict[str, _Job] = {}
+        self._ordered = 0  #: orders so far
         self._stopped = False
         self._lock = threading.Lock()
 
@@ -84,15 +87,18 @@ class Fleet:
     def registered(self, order: str, process: Process) -> None:
         """A node has said which process it is; on this host the fleet can end it without waiting for Spark."""
         with self._lock:
-            self._jobs[order].processes.append(process)
-            late = self._jobs[order].cancelled
-        if late:
+            job = self._jobs.get(order)
+            if job is not None:
+                job.processes.append(process)
+        if job is None or job.cancelled:
             process.kill()
 
     def cancel(self, order: str) -> None:
         """Ends the order and its node, stopped or not: at once on this host if it has registered, else in 2 to 4 s."""
         with self._lock:
-            job = self._jobs[order]
+            job = self._jobs.get(order)
+            if job is None:  # it ended long ago
+                return
             job.cancelled = True
         if job.ended is None and self._context._jsc is not None:  # a session that was stopped has ended all its jobs
             self._context._jsc.sc().cancelJobGroupAndFutureJobs(self._group(order))
@@ -125,11 +131,20 @@ class Fleet:
         return left
 
     def _start(self) -> str:
-        order = f"{self._id}-{len(self._jobs)}"
+        self._forget_old()
+        order = f"{self._id}-{self._ordered}"
+        self._ordered += 1
         thread = InheritableThread(target=self._watch, args=(order,), name=f"seep order {order}", daemon=True)
         self._jobs[order] = _Job(thread)
         thread.start()
         return order
+
+    def _forget_old(self) -> None:
+        """So many others have ended since that nobody asks for them any more."""
+        over = [order for order, job in self._jobs.items() if job.ended]
+        for order in over[:-_ENDED]:
+            if not self._lives(order):
+                del self._jobs[order]
 
     def _watch(self, order: str) -> None:
         """Lives as long as the job; Spark's call returns when that is over."""

@@ -106,3 +106,16 @@ def test_letters_of_several_threads_arrive_once_and_in_order_though_connections_
     assert there.heard == list(range(1, LETTERS + 1))
     assert here.faults == there.faults == []
     assert here.restored > 0, "nothing was cut: the test shows nothing"
+
+
+def test_of_thousands_of_peers_that_are_gone_little_is_kept() -> None:
+    process = Process("here", Security.open())
+    for number in range(3_000):
+        process.peers.know(f"n{number}", process.port.address)
+        process.peers.forget(f"n{number}")
+        process.peers.post(f"n{number}", 0, Tick(SOURCE, 1, False))
+        process.peers.heartbeat(f"n{number}")
+    assert process.peers.link("n2999") is None
+    assert len(process.peers._peers) == 0
+    assert len(process.peers._gone) == 1_000
+    process.close()

@@ -14,6 +14,7 @@ import pytest
 from pyspark import InheritableThread
 
 from primitives.errors import EnvironmentFault, UserError
+from seep.spark import fleet
 from seep.spark.address import driver_host, driver_interface
 from seep.spark.capacity import capacity
 from seep.spark.fleet import Ended, Fleet
@@ -189,3 +190,20 @@ def test_a_second_session_beside_a_running_one_is_refused(host: Host) -> None:
         open_session(None)
     with pytest.raises(UserError, match="not both"):
         open_session(host.context, master="local[2]")
+
+
+def test_of_orders_that_ended_long_ago_nothing_is_kept(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet, "_ENDED", 1)
+    orders = []
+    for _ in range(3):
+        [(order, node)] = nodes.start(1).items()
+        nodes.fleet.cancel(order)
+        assert nodes.hears_of(order, within=60.0) == CANCELLED
+        assert eventually(lambda node=node: not node.process.alive(), 60.0)  # type: ignore[misc]
+        orders.append(order)
+    assert eventually(lambda: not nodes.fleet._lives(orders[0]), 60.0)
+    [last] = nodes.start(1)
+    assert orders[0] not in nodes.fleet._jobs
+    assert {orders[2], last} <= nodes.fleet._jobs.keys()
+    nodes.fleet.cancel(orders[0])
+    assert len({*orders, last}) == 4

@@ -19,11 +19,19 @@ THREADS = ("threading", "_thread", "concurrent", "multiprocessing", "subprocess"
 CLOCK_AND_CHANCE = ("time", "datetime", "random", "secrets", "uuid")
 PICKLE = ("pickle", "cloudpickle", "dill", "marshal", "shelve")
 
+#: What drives the machines.
+SHELLS = ("seep.runtime", "seep.kernel", "seep.simulator", "seep.testing", "seep.spark", "seep.cli")
+
 #: What a package, with all below it, must not import, and why.
 FORBIDDEN = [
     *((package, SPARK_AND_SOCKETS, "it is pure: no Spark, no sockets") for package in ("primitives", "policies")),
     ("seep.protocol", SPARK_AND_SOCKETS + THREADS, "it is sans-IO: no Spark, no sockets, no threads"),
-    ("seep.protocol", CLOCK_AND_CHANCE, "it is deterministic: a shell hands it the time, nothing is drawn"),
+    ("seep.control", SPARK_AND_SOCKETS + THREADS, "it is sans-IO: no Spark, no sockets, no threads"),
+    ("seep.record", SPARK_AND_SOCKETS, "it is sans-IO: no Spark, no sockets"),
+    *(
+        (package, CLOCK_AND_CHANCE, "it is deterministic: a shell hands it the time, nothing is drawn")
+        for package in ("seep.protocol", "seep.record", "seep.control")
+    ),
     *((package, PICKLE, "loading state or messages must never run code from them") for package in RANK),
 ]
 
@@ -69,6 +77,10 @@ def broken_rules(module: str, imported: str) -> Iterator[str]:
         yield f"{own} may import only packages below it"
     if within(module, "seep.protocol") and imported.startswith("seep.") and not within(imported, "seep.protocol"):
         yield "the shells drive the protocol; it knows none of them"
+    if within(module, "seep.record") and any(within(imported, shell) for shell in (*SHELLS, "seep.control")):
+        yield "the record is told what it knows; it asks nobody"
+    if within(module, "seep.control") and any(within(imported, shell) for shell in SHELLS):
+        yield "the shells drive the steward; it knows none of them"
     for package, names, reason in FORBIDDEN:
         if within(module, package) and any(within(imported, name) for name in names):
             yield reason
@@ -113,6 +125,10 @@ def test_every_layer_is_looked_at() -> None:
         ("seep.protocol.manager", "from ..simulator import schedule"),
         ("seep.protocol.manager", "from .. import simulator"),
         ("seep.protocol.manager", "import threading"),
+        ("seep.control.steward", "import threading"),
+        ("seep.control.steward", "from seep.runtime import driver"),
+        ("seep.record.record", "from time import monotonic"),
+        ("seep.record.record", "from seep.control import steward"),
         ("seep.protocol.manager", "from concurrent.futures import ThreadPoolExecutor"),
         ("seep.protocol.manager", "from time import monotonic"),
         ("seep.storage.files", "import pickle"),

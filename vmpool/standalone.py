@@ -84,7 +84,7 @@ class StandaloneProvider:
             self._closed = True
             names = list(self._workers)
         if names:
-            with ThreadPoolExecutor(len(names)) as stopping:
+            with ThreadPoolExecutor(len(names), "seep pool stop") as stopping:
                 list(stopping.map(self._end, names))
         shutil.rmtree(self._directory, ignore_errors=True)
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from queue import SimpleQueue
 from typing import Any
 
 from primitives.checkpoint import Checkpoint
@@ -18,6 +16,7 @@ from primitives.slots import SlotSet
 from seep.protocol.cuts import Part, Persist, Recalled
 from seep.protocol.messages import Persisted, PersistFailed
 from seep.protocol.view import Incarnation
+from seep.runtime.worker import Worker
 from seep.storage.catalogue import Catalogue
 from seep.storage.layout import blob_key
 from seep.storage.location import store_of
@@ -38,13 +37,11 @@ class Archive:
         aliases: Mapping[str, Sequence[str]],
     ) -> None:
         self._settings, self._query, self._begins_from, self._aliases = settings, query, begins_from, aliases
-        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="seep archive", daemon=True)
-        self._thread.start()
+        self._worker = Worker("seep archive")
 
     def write(self, part: Persist, slot_bits: int, tell: Tell) -> None:
         """Stores an instance's part of a cut, and tells what became of it."""
-        self._work.put(lambda: tell(self._written(part, slot_bits)))
+        self._worker.put(lambda: tell(self._written(part, slot_bits)))
 
     def read(
         self,
@@ -63,16 +60,11 @@ class Archive:
             except BaseException as reason:
                 fail(reason)
 
-        self._work.put(work)
+        self._worker.put(work)
 
     def close(self) -> None:
         """What is under way is finished first."""
-        self._work.put(None)
-        self._thread.join(5.0)
-
-    def _run(self) -> None:
-        while (work := self._work.get()) is not None:
-            work()
+        self._worker.close()
 
     def _written(self, part: Persist, slot_bits: int) -> Persisted | PersistFailed:
         owner, cut = part.owner.instance, part.cut
@@ -82,8 +74,9 @@ class Archive:
         try:
             put = self._putter(part.owner, cut.id)
             written = persist_state(checkpoint, put, self._settings.codec, slot_bits=slot_bits, extra=part.extra)
-        except SeepError as reason:
-            return PersistFailed(part.owner, cut.id, str(reason))
+        except Exception as reason:  # whoever waits for it is told, or would wait for good
+            words = str(reason) if isinstance(reason, SeepError) else f"internal error: {reason!r}"
+            return PersistFailed(part.owner, cut.id, words)
         return Persisted(part.owner, cut.id, Part(part.slots, part.base, written.model_dump_json()))
 
     def _putter(self, owner: Incarnation, checkpoint: int) -> Callable[[str, Sequence[Any]], str]:

@@ -7,9 +7,8 @@ marks where it began, so that what its predecessor, dead or not, writes after th
 from __future__ import annotations
 
 import re
-import threading
 from dataclasses import dataclass
-from queue import SimpleQueue
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -30,6 +29,7 @@ from seep.protocol.messages import (
 )
 from seep.protocol.view import MANAGER, STORAGE, Incarnation
 from seep.runtime.wire import decode, encode
+from seep.runtime.worker import Worker
 from seep.storage.layout import backups_prefix
 from seep.storage.location import store_of
 from seep.storage.settings import StorageSettings
@@ -191,13 +191,11 @@ class StorageHolder:
 
     def __init__(self, backups: StoredBackups, asker: Asker) -> None:
         self._backups, self._asker = backups, asker
-        self._work: SimpleQueue[tuple[str, Any] | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="seep storage", daemon=True)
-        self._thread.start()
+        self._worker = Worker("seep storage", asker.on_storage_failed)
 
     def ask(self, asker: str, message: Any) -> None:
         """Answers come to `on_answer`."""
-        self._work.put((asker, message))
+        self._worker.put(partial(self._answer, asker, message))
 
     def clear(self) -> None:
         """The run is over: nobody needs its backups any more."""
@@ -205,13 +203,8 @@ class StorageHolder:
 
     def close(self) -> None:
         """What is under way is finished first."""
-        self._work.put(None)
-        self._thread.join(5.0)
+        self._worker.close()
 
-    def _run(self) -> None:
-        while (work := self._work.get()) is not None:
-            try:
-                for to, body in self._backups.answer(*work):
-                    self._asker.on_answer(to, body)
-            except BaseException as reason:
-                self._asker.on_storage_failed(reason)
+    def _answer(self, asker: str, message: Any) -> None:
+        for to, body in self._backups.answer(asker, message):
+            self._asker.on_answer(to, body)

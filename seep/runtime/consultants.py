@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from queue import Empty, SimpleQueue
+from functools import partial
 
 from primitives.errors import EnvironmentFault
+from seep.runtime.worker import Worker
 
 #: Questions of one kind that may wait while another one is being answered.
 WAITING = 16
@@ -77,7 +78,7 @@ class Consultants:
         for consultant in consultants:
             consultant.dismiss()
         for consultant in consultants:
-            consultant.join(max(0.0, deadline - time.monotonic()))
+            consultant.close(max(0.0, deadline - time.monotonic()))
 
 
 class _Consultant:
@@ -87,10 +88,8 @@ class _Consultant:
         self.kind = kind
         self._answered = answered
         self._asked: tuple[str, float] | None = None  #: the question that is being answered, and since when
-        self._waiting: SimpleQueue[tuple[int, Question] | None] = SimpleQueue()
         self._is_dismissed = False
-        self._thread = threading.Thread(target=self._run, name=f"seep {kind}", daemon=True)
-        self._thread.start()
+        self._worker = Worker(f"seep consultant {kind}")
 
     @property
     def busy(self) -> tuple[str, float] | None:
@@ -99,29 +98,26 @@ class _Consultant:
         return None if asked is None else (asked[0], time.monotonic() - asked[1])
 
     def ask(self, number: int, question: Question) -> None:
-        if self._waiting.qsize() < WAITING:
-            self._waiting.put((number, question))
+        if self._worker.waiting < WAITING:
+            self._worker.put(partial(self._answer, number, question))
         else:
             self._answered(number, self._refusal(question))
 
     def dismiss(self) -> None:
         """What waits is not asked any more."""
         self._is_dismissed = True
-        while not self._waiting.empty():
-            _take(self._waiting)
-        self._waiting.put(None)
 
-    def join(self, timeout: float) -> None:
-        self._thread.join(timeout)
+    def close(self, timeout: float) -> None:
+        self._worker.close(timeout)
 
-    def _run(self) -> None:
-        while (asked := self._waiting.get()) is not None:
-            number, question = asked
-            self._asked = (question.name, time.monotonic())
-            result = _answer_of(question)
-            self._asked = None
-            if not self._is_dismissed:
-                self._answered(number, result)
+    def _answer(self, number: int, question: Question) -> None:
+        if self._is_dismissed:
+            return
+        self._asked = (question.name, time.monotonic())
+        result = _answer_of(question)
+        self._asked = None
+        if not self._is_dismissed:
+            self._answered(number, result)
 
     def _refusal(self, question: Question) -> EnvironmentFault:
         name, seconds = self.busy or ("the one before", 0.0)
@@ -129,14 +125,6 @@ class _Consultant:
             f"{question.name} cannot be asked: {WAITING} questions wait for {name}, which has not returned for "
             f"{seconds:.1f} s"
         )
-
-
-def _take(queue: SimpleQueue[tuple[int, Question] | None]) -> None:
-    """Takes one away, unless somebody else just has."""
-    try:
-        queue.get_nowait()
-    except Empty:
-        return
 
 
 def _answer_of(question: Question) -> object:

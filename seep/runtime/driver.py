@@ -26,7 +26,6 @@ from seep.query.program import Program
 from seep.record.events import NodeJoined, NodeNotice, RefusedMessage, RunFailed, RunFinished, RunHalted
 from seep.record.log import EventLog
 from seep.runtime.backups import StorageHolder, stored_backups
-from seep.runtime.chores import Chores
 from seep.runtime.chronicle import Chronicle
 from seep.runtime.comparison import identity_of
 from seep.runtime.detector import SILENT, Detector
@@ -60,6 +59,7 @@ from seep.runtime.report import Commits
 from seep.runtime.security import Security
 from seep.runtime.stores import DriverStores
 from seep.runtime.tally import LastWords
+from seep.runtime.worker import Worker
 from seep.spark.process import Process
 
 Service = Callable[[Mapping[str, Any]], Any]
@@ -105,7 +105,7 @@ class ManagerProcess(ManagerAccess):
         self._is_ending = False  #: nothing more is begun: the last words of the nodes are awaited
         self.ended = threading.Event()
         self._listeners = Listeners()
-        self.chores = Chores()
+        self.chores = Worker("seep chores")  #: cleans up after nodes that were lost; what fails is left to the end
         self._is_started = self._is_told_ending = self._is_told_over = False
         self._names = itertools.count(1)
         self._joined: set[str] = set()

@@ -102,7 +102,7 @@ class HostedInstance:
         self._sink = SinkHand(instance, store, meter) if store is not None else None
         self._mailbox: Mailbox[Work] = Mailbox()
         self._streams: dict[Incarnation, Stream] = {}
-        self._thread = threading.Thread(target=self._run, name=str(self.me), daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"seep instance {self.me}", daemon=True)
         self._thread.start()
 
     # -- called by the node -------------------------------------------------------------------------------------------
@@ -352,7 +352,7 @@ class HostedHolder:
         self._share = share
         self._node = node
         self._mailbox: Mailbox[Work] = Mailbox()
-        threading.Thread(target=self._run, name="holder", daemon=True).start()
+        threading.Thread(target=self._run, name="seep holder", daemon=True).start()
 
     def on_view(self, view: View) -> None:
         self._mailbox.letter(partial(_no_effects, self._holder.on_view, view))

@@ -127,7 +127,7 @@ class Link:
         self._pending += 1
         self._queue.put(frame)
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=f"link to {self.peer}", daemon=True)
+            self._thread = threading.Thread(target=self._run, name=f"seep link to {self.peer}", daemon=True)
             self._thread.start()
 
     def _send_at_once(self, frame: Frame) -> None:
@@ -219,7 +219,7 @@ class Link:
         """Sends frames until the link is closed (true) or breaks (false)."""
         broken = threading.Event()
         watch = threading.Thread(
-            target=self._watch, args=(self._exchange, broken), name=f"watch on {self.peer}", daemon=True
+            target=self._watch, args=(self._exchange, broken), name=f"seep watch on {self.peer}", daemon=True
         )
         watch.start()
         try:

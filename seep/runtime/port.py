@@ -133,7 +133,7 @@ class Port:
             return
         self._closed = True
         self._server.closing = True
-        shutdown = threading.Thread(target=self._server.shutdown, name="port-shutdown", daemon=True)
+        shutdown = threading.Thread(target=self._server.shutdown, name="seep port shutdown", daemon=True)
         shutdown.start()
         for _ in range(round(_PATIENCE / _CUT_AGAIN)):
             cut_connections(self.address.port)

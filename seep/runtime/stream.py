@@ -71,7 +71,7 @@ class Stream:
         self._change = threading.Condition()
         self._exchange = Exchange(way)
         self._format = _Format({})
-        self._thread = threading.Thread(target=self._run, name=f"{ends[0]}->{ends[1]}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"seep stream {ends[0]}->{ends[1]}", daemon=True)
         self._thread.start()
 
     def offer(self, message: Message) -> bool:

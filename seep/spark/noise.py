@@ -53,7 +53,7 @@ class Sieve:
         self._reading, self.writing = os.pipe()
         self._kept: list[str] | None = []
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._pass_on, name="seep Spark's stderr", daemon=True)
+        self._thread = threading.Thread(target=self._pass_on, name="seep Spark stderr", daemon=True)
         self._thread.start()
 
     def started(self) -> None:

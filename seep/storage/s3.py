@@ -143,7 +143,7 @@ class S3Store:
     def _send(self, key: str, upload: dict[str, Any], parts: Iterator[bytes]) -> tuple[int, _Sent]:
         """Sends some parts at a time, and makes no more of them than are on their way; their size and their names."""
         size, sent, under_way = 0, deque[dict[str, Any]](), deque[Future[dict[str, Any]]]()
-        with ThreadPoolExecutor(self._settings.uploads) as senders:
+        with ThreadPoolExecutor(self._settings.uploads, "seep upload") as senders:
             for number, part in enumerate(parts, 1):
                 if len(under_way) == self._settings.uploads:
                     sent.append(under_way.popleft().result())

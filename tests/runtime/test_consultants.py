@@ -57,12 +57,13 @@ def test_an_answer_comes_with_the_number_of_its_question(asking: Asking) -> None
 
 def test_each_kind_has_one_thread_which_begins_with_its_first_question(asking: Asking) -> None:
     before = {thread.name for thread in threading.enumerate()}
-    assert not before & {"seep policy", "seep balancer", "seep steps"}
+    assert not before & {"seep consultant policy", "seep consultant balancer", "seep consultant steps"}
     for number, kind in enumerate([POLICY, BALANCER, POLICY]):
         asking.ask(number, kind, threading.current_thread)
     threads = dict(asking.answer() for _ in range(3))
     assert threads[0] is threads[2]
-    assert [thread.name for thread in (threads[0], threads[1])] == ["seep policy", "seep balancer"]  # type: ignore[attr-defined]
+    names = [threads[number].name for number in (0, 1)]  # type: ignore[attr-defined]
+    assert names == ["seep consultant policy", "seep consultant balancer"]
     assert threads[0].daemon  # type: ignore[attr-defined]
 
 
@@ -119,7 +120,7 @@ def test_close_does_not_wait_for_a_question_that_hangs_and_nobody_hears_of_it() 
         assert asking.consultants.busy().keys() == {POLICY}
         assert not free.is_set()
     assert eventually(lambda: asking.consultants.busy() == {})
-    assert eventually(lambda: "seep policy" not in {thread.name for thread in threading.enumerate()})
+    assert eventually(lambda: "seep consultant policy" not in {thread.name for thread in threading.enumerate()})
     assert asking.answers.empty()
 
 
@@ -132,4 +133,4 @@ def test_close_waits_for_a_question_that_returns_in_time_and_then_asks_nothing()
     assert done.is_set()
     asking.ask(2, BALANCER, lambda: done.clear())
     assert done.is_set()
-    assert "seep balancer" not in {thread.name for thread in threading.enumerate()}
+    assert "seep consultant balancer" not in {thread.name for thread in threading.enumerate()}

@@ -325,7 +325,7 @@ def test_a_checkpoint_that_does_not_get_complete_in_time_is_abandoned_and_the_ne
     with start(host, stuck(), **(options(tmp_path) | {"storage": storage})) as run:
         assert STUCK.wait(120)
         try:
-            why = r"abandoned: not complete within 1 s: the cut after epoch \d+ waits for the sinks to commit it"
+            why = r"abandoned: not complete within 1 s: the cut after epoch \d+ waits for (the state|the sinks)"
             with pytest.raises(EnvironmentFault, match=why):
                 run.savepoint(timeout=120.0)
         finally:

@@ -35,7 +35,7 @@ def _with(need: str, needs: list[tuple[Owned, str]]) -> list[Owned]:
 
 def _together(verb: str, act: Callable[[Owned], object], resources: list[Owned], tell: Tell) -> None:
     """Begins one after another; those that were begun are finished, even if one of them fails."""
-    with ThreadPoolExecutor(_AT_A_TIME) as threads:
+    with ThreadPoolExecutor(_AT_A_TIME, "seep gcloud") as threads:
         begun = []
         for each in resources:
             tell(f"{verb} {each.label}")

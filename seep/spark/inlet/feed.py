@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -84,6 +85,8 @@ class Feed(ABC):
         #: the batch that is being pushed
         self.pushing = Key(settings.source, "", 0)
         self._jobs = 0  #: that were cancelled, for a node that they wait for is gone
+        #: when to cancel the job of a batch that was being pushed when a node was lost; for the thread of all feeds
+        self._suspects: deque[tuple[float, Key]] = deque()
         self._over = threading.Event()
         self._finishing = threading.Event()
         self._turn = threading.Lock()  #: held while a batch is pushed and admitted
@@ -100,21 +103,30 @@ class Feed(ABC):
         """No batch is begun from now on; the one that is being pushed goes on."""
         self._finishing.set()
 
-    def finish(self, deadline: float) -> None:
-        """Stops once the batch that is being pushed is admitted, and at the deadline at the latest."""
-        self.begin_no_more()
-        if self._turn.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
+    def stop_between_batches(self, at_once: bool) -> None:
+        """Stops it unless a batch is being pushed; then too, if `at_once`. It is to begin no more."""
+        is_idle = self._turn.acquire(blocking=False)
+        if is_idle:
             self._turn.release()
-        self.stop()
+        if not self._over.is_set() and (is_idle or at_once):
+            self.stop()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it does nothing any more, and all that it has admitted is in the ledger."""
+        return not self._thread.is_alive()
 
     def join(self, timeout: float = 10.0) -> None:
         self._thread.join(timeout)
 
     def node_lost(self) -> None:
-        """A job may wait for it for good."""
-        timer = threading.Timer(_GRACE, self._cancel, [self.pushing])
-        timer.daemon = True
-        timer.start()
+        """The job that pushes now may wait for it for good: then `look_after` cancels it."""
+        self._suspects.append((time.monotonic() + _GRACE, self.pushing))
+
+    def look_after(self) -> None:
+        """Cancels jobs that have been held up by a lost node for long enough; to be called now and then."""
+        while self._suspects and self._suspects[0][0] <= time.monotonic():
+            self._cancel(self._suspects.popleft()[1])
 
     # -- on its thread ------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from primitives.errors import SeepError, UserError
 from primitives.manifest import Manifest
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 #: Seconds between two rounds of the keeper, and between two looks what storage can let go of.
 _ROUND, _TIDY = 0.1, 5.0
+#: Seconds that feeds which were stopped have to end.
+_STOPPING = 10.0
 
 
 def session_of(program: Program) -> SparkSession | None:
@@ -56,6 +58,13 @@ def check_feeds(program: Program, stores: bool, nodes: int) -> None:
         )
 
 
+class _Finishing(NamedTuple):
+    """Spark's last batches are awaited until the deadline, and all that was pushed before that is still read."""
+
+    then: Callable[[], None]
+    deadline: float
+
+
 class Feeds:
     """One feed and one ledger for each DataFrame, and one keeper for all."""
 
@@ -72,6 +81,7 @@ class Feeds:
         self._known: set[str] = set()  #: the nodes of the round before
         self._ended: set[str] = set()  #: sources of which Spark has nothing more
         self._lock = threading.Lock()  #: for that, as each feed has a thread
+        self._finishing: _Finishing | None = None  #: the input is to end
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="seep feeds", daemon=True)
         process.serve("pushed", self._on_pushed)
@@ -106,7 +116,9 @@ class Feeds:
         if not self._feeds:
             then()
             return
-        threading.Thread(target=self._finish, args=(then,), name="seep feeds end", daemon=True).start()
+        for feed in self._feeds.values():  # all of them: none begins a batch while another one ends
+            feed.begin_no_more()
+        self._finishing = _Finishing(then, time.monotonic() + LAST_BATCH)
 
     def close(self) -> None:
         """Ends all of Spark's pushing, at once."""
@@ -176,6 +188,7 @@ class Feeds:
         while not self._over.wait(_ROUND) and not self._process.ended.is_set():
             try:
                 self._look_after()
+                self._finish_if_read()
             except SeepError as reason:
                 self._process.fail(reason)
             if time.monotonic() - tidied > _TIDY:
@@ -189,6 +202,8 @@ class Feeds:
             for feed in self._feeds.values():
                 feed.node_lost()
         self._known = nodes
+        for feed in self._feeds.values():
+            feed.look_after()
         for name, ledger in self._ledgers.items():
             self._keeper.secure(ledger)
             self._keeper.trim(ledger, self._sources[name].partitions)
@@ -198,14 +213,18 @@ class Feeds:
             with suppress(SeepError):  # what is left now is found the next time
                 self._keeper.trim_spool(ledger)
 
-    def _finish(self, then: Callable[[], None]) -> None:
-        self._finish_feeds()
+    def _finish_if_read(self) -> None:
+        if self._finishing is not None and self._is_finished(self._finishing):
+            self._finishing.then()
+            self._finishing = None
+
+    def _is_finished(self, finishing: _Finishing) -> bool:
+        """Ends the feeds, each when its last batch is admitted; whether all is read then that they were told."""
+        now = time.monotonic()
         for feed in self._feeds.values():
-            feed.join()
-        while not self._is_read():
-            if self._over.wait(_ROUND):
-                return
-        then()
+            feed.stop_between_batches(at_once=now >= finishing.deadline)
+        have_ended = all(feed.has_ended for feed in self._feeds.values()) or now >= finishing.deadline + _STOPPING
+        return have_ended and self._is_read()
 
     def _is_read(self) -> bool:
         return all(
@@ -215,14 +234,6 @@ class Feeds:
 
     def _positions(self, name: str) -> Mapping[int, Any]:
         return self._process.positions[name]
-
-    def _finish_feeds(self) -> None:
-        """All of them at the same time: none begins a batch while another one ends."""
-        deadline = time.monotonic() + LAST_BATCH
-        for feed in self._feeds.values():
-            feed.begin_no_more()
-        for feed in self._feeds.values():
-            feed.finish(deadline)
 
     def _stop_feeds(self) -> None:
         for feed in self._feeds.values():

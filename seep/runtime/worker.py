@@ -1,0 +1,51 @@
+"""A worker: one thread that does in turn what has to wait for a disk, a storage, Spark, or somebody's code."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+Work = Callable[[], object]
+
+
+class Worker:
+    """Its thread begins with the first piece of work. `on_failure` is told what one raised, and the next is done."""
+
+    def __init__(self, name: str, on_failure: Callable[[BaseException], None] = lambda _: None) -> None:
+        self._name, self._on_failure = name, on_failure
+        self._work: SimpleQueue[Work | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+        self._lock = threading.Lock()  #: held for these two
+
+    def put(self, work: Work) -> None:
+        """Does it soon, unless it is closed; for any thread."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._work.put(work)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """Pieces of work that it has not begun with."""
+        return self._work.qsize()
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Takes no more; what it has is finished first, and waited for so long at most."""
+        with self._lock:
+            if not self._is_closed:
+                self._is_closed = True
+                self._work.put(None)
+        if self._thread is not None:
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while (work := self._work.get()) is not None:
+            try:
+                work()
+            except BaseException as reason:  # also SystemExit: code that calls sys.exit() must not end this thread
+                self._on_failure(reason)

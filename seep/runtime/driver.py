@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -29,7 +27,7 @@ from seep.runtime.backups import StorageHolder, stored_backups
 from seep.runtime.chronicle import Chronicle
 from seep.runtime.comparison import identity_of
 from seep.runtime.detector import SILENT, Detector
-from seep.runtime.event_loop import EventLoop, Work
+from seep.runtime.event_loop import EventLoop
 from seep.runtime.failures import failure_from_json, manager_failure
 from seep.runtime.letters import (
     CountSlots,
@@ -46,10 +44,11 @@ from seep.runtime.letters import (
     SayLastWord,
     ToNode,
 )
-from seep.runtime.listener import Listeners, NodeRecord, RunListener
+from seep.runtime.listener import Listeners, RunListener
 from seep.runtime.manager_access import ManagerAccess
 from seep.runtime.manager_settings import manager_settings
 from seep.runtime.metrics import Metrics, Status, percentiles
+from seep.runtime.node_register import NodeRecord, NodeRegister
 from seep.runtime.observer import Sight
 from seep.runtime.options import RunOptions
 from seep.runtime.peers import Peers
@@ -60,14 +59,11 @@ from seep.runtime.security import Security
 from seep.runtime.stores import DriverStores
 from seep.runtime.tally import LastWords
 from seep.runtime.worker import Worker
-from seep.spark.process import Process
 
 Service = Callable[[Mapping[str, Any]], Any]
 
 #: Seconds between two looks at the evidence against nodes, when nothing else happens.
 _WATCH = 0.02
-#: Nodes that were given up and are still known by name; the files of others are removed.
-_LOST = 1000
 
 
 class ManagerProcess(ManagerAccess):
@@ -93,9 +89,7 @@ class ManagerProcess(ManagerAccess):
         self.events = EventLog(time.monotonic)
         self.metrics = Metrics(frozenset(program.sources), {n: o.slot_bits for n, o in program.graph.operators.items()})
         self.stores = DriverStores(program)
-        #: name -> the nodes that have registered, without those that are lost for long; replaced, and never changed
-        self.nodes: Mapping[str, NodeRecord] = {}
-        self._lost: deque[str] = deque()  #: nodes that were given up, and that are still in `nodes`
+        self._register = NodeRegister()
         #: source operator -> partition -> position that the source log has; each source's is replaced, never changed
         read = self._beginning.positions if self._beginning else {}
         self.positions: dict[str, dict[int, Any]] = {o: dict(read.get(o, {})) for o in program.sources}
@@ -107,8 +101,6 @@ class ManagerProcess(ManagerAccess):
         self._listeners = Listeners()
         self.chores = Worker("seep chores")  #: cleans up after nodes that were lost; what fails is left to the end
         self._is_started = self._is_told_ending = self._is_told_over = False
-        self._names = itertools.count(1)
-        self._joined: set[str] = set()
         #: whether the last pulse found the window closed; and whether a commit has opened it since
         self._late = self._overdue = False
         #: when the next epoch is to be opened, and the evidence to be looked at
@@ -131,6 +123,11 @@ class ManagerProcess(ManagerAccess):
     @property
     def _beginning(self) -> Beginning | None:
         return self.program.resume.beginning if self.program.resume else None
+
+    @property
+    def nodes(self) -> Mapping[str, NodeRecord]:
+        """Name -> the nodes that have registered, without those that are lost for long; a value that never changes."""
+        return self._register.records
 
     @property
     def address(self) -> Address:
@@ -157,14 +154,6 @@ class ManagerProcess(ManagerAccess):
     def launch(self, placement: Mapping[InstanceId, str] | None = None) -> None:
         """Starts the query on the nodes that have registered."""
         self.on_loop(partial(self._launch, placement))
-
-    def after(self, seconds: float, work: Work) -> None:
-        """The event loop does the work once, so many seconds from now."""
-        self._loop.after(seconds, work)
-
-    def every(self, seconds: float, work: Work) -> None:
-        """The event loop does the work again and again, for as long as it runs."""
-        self._loop.every(seconds, work)
 
     def conclude(self, detail: str) -> None:
         """All that there was to read is processed, committed, and stored if there is a storage."""
@@ -195,13 +184,12 @@ class ManagerProcess(ManagerAccess):
 
     def knows(self, order: str) -> bool:
         """Whether a node of this order has ever registered."""
-        return any(record.order == order for record in self.nodes.values())
+        return bool(self._register.of_order(order))
 
     def task_ended(self, order: str, why: str) -> None:
         """Spark's word: the task of a node is over."""
-        for record in self.nodes.values():
-            if record.order == order:
-                self._loop.put(partial(self._detector.ended, record.name, why))
+        for record in self._register.of_order(order):
+            self._loop.put(partial(self._detector.ended, record.name, why))
 
     def count_slots(self, operators: Iterable[str]) -> None:
         """From now on nodes count the rows of each slot of these operators, and of no others; on the event loop."""
@@ -292,7 +280,7 @@ class ManagerProcess(ManagerAccess):
 
     def _registered(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """A node's first call; it waits for its name."""
-        return self.on_loop(partial(self._register, body))
+        return self.on_loop(partial(self._enter, body))
 
     # -- what peers say -----------------------------------------------------------------------------------------------
 
@@ -348,16 +336,13 @@ class ManagerProcess(ManagerAccess):
         self.events.begin()
         self.perform(self.manager.launch(placement))
 
-    def _register(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        name = f"n{next(self._names)}"
-        address = Address(*body["address"])
-        record = NodeRecord(name, body["order"], Process(*body["process"]), address, body["directory"])
-        self.nodes = {**self.nodes, name: record}
-        self._peers.know(name, address)
+    def _enter(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        record = self._register.enter(body)
+        self._peers.know(record.name, record.address)
         self._listeners.registered(record)
         if self.ended.is_set():
-            self._peers.post(name, 0, EndNode())
-        return {"name": name}
+            self._peers.post(record.name, 0, EndNode())
+        return {"name": record.name}
 
     def _tell_nodes(self, body: ToNode) -> None:
         for name in self.manager.nodes:
@@ -440,19 +425,14 @@ class ManagerProcess(ManagerAccess):
     def _on_heartbeat(self, peer: str, report: Any) -> None:
         now = time.monotonic()
         self._detector.heard(peer, now)
-        if peer not in self.manager.nodes and peer not in self._waiting:
+        if peer not in self.manager.nodes and peer not in self._register.waiting:
             self._peers.post(peer, 0, Fenced())
         elif report is not None:
             self.metrics.take(peer, report, now)
 
-    @property
-    def _waiting(self) -> set[str]:
-        """Nodes that have registered and not joined yet."""
-        return self.nodes.keys() - self._joined
-
     def _join(self, name: str) -> None:
         """All others learn where the new node listens before they can hear of it in a view."""
-        self._joined.add(name)
+        record = self._register.joined(name)
         live = {node: self._listens(node) for node in self.manager.nodes}
         self._peers.post(name, 0, KnowPeers(live))
         self._peers.post(name, 0, CountSlots(tuple(sorted(self.counted))))
@@ -460,8 +440,8 @@ class ManagerProcess(ManagerAccess):
             self._peers.post(node, 0, KnowPeers({name: self._listens(name)}))
         self._detector.joined(name, time.monotonic())
         self.events.add(NodeJoined(node=name))
-        self.perform(self.manager.node_joined(name, self.nodes[name].vm))
-        self._listeners.joined(self.nodes[name])
+        self.perform(self.manager.node_joined(name, record.vm))
+        self._listeners.joined(record)
 
     def _listens(self, name: str) -> tuple[str, int]:
         address = self.nodes[name].address
@@ -476,17 +456,9 @@ class ManagerProcess(ManagerAccess):
         if not silent:  # else it may be there still, and is told that it is fenced if it speaks
             self._peers.forget(name)
         self._listeners.lost(self.nodes[name], silent)
-        self._lost.append(name)
-        if len(self._lost) > _LOST:
-            self._forget(self._lost.popleft())
-
-    def _forget(self, name: str) -> None:
-        """So many were lost after it that nobody asks for it any more."""
-        record = self.nodes[name]
-        self.nodes = {other: known for other, known in self.nodes.items() if other != name}
-        self._joined.discard(name)
-        if record.process.is_local:
-            self.chores.put(partial(shutil.rmtree, record.directory, ignore_errors=True))
+        forgotten = self._register.lost(name)
+        if forgotten is not None and forgotten.process.is_local:
+            self.chores.put(partial(shutil.rmtree, forgotten.directory, ignore_errors=True))
 
     def _count_lost(self, name: str) -> None:
         """What the instances on a lost node have counted, as far as no other one counts it again."""

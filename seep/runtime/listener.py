@@ -1,28 +1,9 @@
-"""What the driver's event loop tells the other parts of a run, and the nodes that it speaks of."""
+"""What the driver's event loop tells the other parts of a run."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from seep.protocol.cuts import Cut, CutComplete
-from seep.runtime.port import Address
-from seep.spark.process import Process
-
-
-@dataclass(frozen=True, slots=True)
-class NodeRecord:
-    """A node that has registered."""
-
-    name: str
-    order: str  #: of the task that it runs in
-    process: Process
-    address: Address
-    directory: str  #: where its files are
-
-    @property
-    def vm(self) -> str:
-        """What it shares with others that may be lost together with it."""
-        return self.address.host
+from seep.runtime.node_register import NodeRecord
 
 
 class RunListener:

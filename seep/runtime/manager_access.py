@@ -41,6 +41,14 @@ class ManagerAccess:
         """Has some work done on the event loop, and does not wait for it."""
         self._loop.put(work)
 
+    def after(self, seconds: float, work: Work) -> None:
+        """The event loop does the work once, so many seconds from now."""
+        self._loop.after(seconds, work)
+
+    def every(self, seconds: float, work: Work) -> None:
+        """The event loop does the work again and again, for as long as it runs."""
+        self._loop.every(seconds, work)
+
     def ask(self, question: Callable[[Manager], T], timeout: float = ANSWERED) -> T:
         """The answer to a question about the manager."""
         return self._loop.ask(partial(question, self.manager), timeout)

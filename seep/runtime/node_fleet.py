@@ -10,7 +10,8 @@ from typing import Any
 
 from primitives.errors import EnvironmentFault
 from seep.runtime.driver import ManagerProcess
-from seep.runtime.listener import NodeRecord, RunListener
+from seep.runtime.listener import RunListener
+from seep.runtime.node_register import NodeRecord
 from seep.runtime.options import RunOptions
 from seep.spark.fleet import Ended, Fleet
 from seep.spark.order import NodeOrder

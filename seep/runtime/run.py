@@ -42,12 +42,12 @@ from seep.runtime.archivist import Archivist
 from seep.runtime.control import Listed
 from seep.runtime.driver import ManagerProcess
 from seep.runtime.interrupts import ENDING, Interrupts, uninterrupted
-from seep.runtime.listener import NodeRecord
 from seep.runtime.metrics import Status
 from seep.runtime.migration_handle import MigrationHandle
 from seep.runtime.node import NodeSettings
 from seep.runtime.node_fleet import NodeFleet
 from seep.runtime.node_main import NodeTask, serve
+from seep.runtime.node_register import NodeRecord
 from seep.runtime.options import RunOptions
 from seep.runtime.queryable import StateView
 from seep.runtime.report import Recorder, make_report

@@ -12,7 +12,8 @@ from primitives.errors import EnvironmentFault, InternalError, SeepError, UserEr
 from seep.runtime import queries
 from seep.runtime.driver import ManagerProcess
 from seep.runtime.letters import NodeReady
-from seep.runtime.listener import NodeRecord, RunListener
+from seep.runtime.listener import RunListener
+from seep.runtime.node_register import NodeRecord
 from tests.runtime.driver_kit import managing, register
 from tests.waiting import eventually
 

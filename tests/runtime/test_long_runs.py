@@ -19,7 +19,7 @@ from seep.protocol.events import Rebound
 from seep.record.events import InstanceRecovered
 from seep.record.recovery_changes import RecoveryChanges
 from seep.record.ring import Ring
-from seep.runtime import driver
+from seep.runtime import node_register
 from seep.runtime.fading_series import FadingSeries
 from seep.runtime.letters import NodeReady
 from tests.control.staging import Shell
@@ -136,11 +136,11 @@ def test_nodes_register_on_many_threads_while_others_go_through_those_that_are_t
 
 
 def test_of_nodes_that_were_lost_only_the_last_ones_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "_LOST", 10)
+    monkeypatch.setattr(node_register, "_LOST", 10)
     with managing() as process:
         names = [register(process, number) for number in range(30)]
         for name in names:  # nobody listens at their addresses
             process.on_letter(name, 0, NodeReady(name))
         assert eventually(lambda: process.events.totals.get("node lost") == 30 and len(process.nodes) == 10)
-        assert process.nodes.keys() == process._joined
+        assert process.nodes.keys() == process._register._joined
         assert process.nodes.keys() <= set(names)

@@ -66,7 +66,7 @@ class PolicyRounds:
     def _round(self, facts: Facts, history: History) -> None:
         """One report interval is over."""
         self._tell(bottlenecks(history, self.settings.detector))
-        if self._asks is None:
+        if self._asks is None and not facts.query.ending:
             self._asked, self._is_late = facts.at, False
             work = partial(self.governor.decide, history)
             name = f"policy {self._policy}"

@@ -308,6 +308,9 @@ class Scalings:
 
     def _note_over(self, facts: Facts, scaling: Scaling, instances: int) -> None:
         change = self._end_change(facts, scaling, instances)
+        if instances == scaling.before and facts.query.ending:
+            self._end(facts, scaling, ScalingCalledOff, Refusal.ENDING.value)
+            return
         if instances == scaling.before:
             self.orders.tell(ScalingAborted(operator=scaling.operator, why="it is tried again"))
             return

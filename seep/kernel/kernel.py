@@ -124,11 +124,15 @@ class Kernel:
         while self._agenda and self._agenda[0][0] <= self.now:
             heapq.heappop(self._agenda)[2]()
 
-    def skip_ahead(self) -> bool:
-        """Nothing is under way: the next step is that of the agenda; False if it is empty."""
-        if self._agenda:
-            self.now = max(self.now, self._agenda[0][0] - 1)
-        return bool(self._agenda)
+    def skip_ahead(self, most: int | None = None) -> bool:
+        """Nothing is under way: the next step is that of the agenda, or `most` if that is sooner.
+
+        False if there is neither.
+        """
+        due = [*([self._agenda[0][0]] if self._agenda else ()), *([most] if most is not None else ())]
+        if due:
+            self.now = max(self.now, min(due) - 1)
+        return bool(due)
 
     @property
     def has_plans(self) -> bool:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from policies.migration.settings import MigrationSettings, Strategy
-from policies.migration.steps import Steps
-from policies.migration.strategies import cut
+from policies.migration.settings import Strategy
 from primitives.graph import InstanceId, Kind
 from primitives.slots import SlotSet
 from primitives.topology import Assignment
-from seep.protocol.plans import Refusal, Refused
+from seep.control.migration import Migration
 from seep.protocol.view import MANAGER, STORAGE
+from seep.record.facts import Facts
 from seep.simulator.faults import Fault, What
 
 if TYPE_CHECKING:
@@ -25,6 +23,8 @@ def strike(world: World, fault: Fault) -> None:
     """Carries a fault out on what is there at this moment; one that finds no victim does nothing."""
     if world.trace:
         world.trace(world.now, f"fault: {fault.what} (delay {fault.delay}, pick {fault.pick})", True)
+    for decision in world.control.open_decisions():
+        world.tally.pair(fault.what, decision)
     _STRIKES[fault.what](world, random.Random(fault.pick), fault.delay)
     world.tally.count(fault.what)
 
@@ -111,52 +111,107 @@ def _any_change(world: World, rng: random.Random) -> tuple[str, dict[int, SlotSe
     return operator, {target: slots}
 
 
-def _migrate(world: World, rng: random.Random, delay: int) -> None:
+# -- requests to the steward -------------------------------------------------------------------------------------------
+
+
+def _scale(world: World, rng: random.Random, _: int) -> None:
+    """To more or fewer instances, sometimes to what cannot be."""
+    operator = _any_operator(world, rng)
+    wanted = rng.choice((1, 2, 3, 4, 1 << world.query.graph.operators[operator].slot_bits, 0, 100))
+    world.control.ask(lambda facts: world.control.steward.scale(facts, operator, wanted))
+
+
+def _migrate(world: World, rng: random.Random, _: int) -> None:
     """Any slot may go to any instance, old or new."""
     operator = _any_operator(world, rng)
     before, fresh = _latest(world, operator), world.manager.fresh_index(operator)
-    owners = [rng.choice([owner, *before.parts, fresh]) for owner in before.table]
-    settings = MigrationSettings(strategy=rng.choice(list(Strategy)), batch=rng.randint(1, 3))
-    _Walk(world, operator, cut(before, Assignment(owners).parts, settings), pause=min(delay, 40)).go_on()
+    target = Assignment([rng.choice([owner, *before.parts, fresh]) for owner in before.table])
+    chosen = {
+        "strategy": rng.choice(list(Strategy)),
+        "batch": rng.randint(1, 3),
+        "gap": rng.choice((None, None, 0.2)),
+        "vertical": rng.random() < 0.2,
+        "prepare": rng.random() < 0.7,
+    }
+    epoch = world.manager.ticked + rng.randint(1, 12) if rng.random() < 0.2 else None
+    requests = world.control.requests
+    _open(world, lambda facts: requests.migrate(facts.at, {operator: target}, chosen, epoch=epoch))
 
 
-@dataclass(slots=True)
-class _Walk:
-    """The steps of a migration, each announced when the one before has taken effect."""
+def _hand_over(world: World, rng: random.Random, _: int) -> None:
+    operator = _any_operator(world, rng)
+    instance = InstanceId(operator, rng.choice(_indexes(world, operator)))
+    _open(world, lambda facts: world.control.requests.hand_over(facts.at, str(instance)))
 
-    world: World
-    operator: str
-    steps: Steps
-    pause: int  #: until it looks again
-    at: int = 0
-    first: int = 0  #: the epoch of the last step
-    life: int = 0
 
-    def __post_init__(self) -> None:
-        self.life = self.world.lives
+def _stream(world: World, rng: random.Random, _: int) -> None:
+    """Single slots at their moments, by the clock or by epochs."""
+    operator = _any_operator(world, rng)
+    slots = 1 << world.query.graph.operators[operator].slot_bits
+    column, last = ("epoch", world.manager.ticked) if rng.random() < 0.5 else ("time", world.control.seconds())
+    takers = [*_indexes(world, operator), world.manager.fresh_index(operator)]
+    moves = {(last + rng.randint(1, 4), rng.randrange(slots)): rng.choice(takers) for _ in range(rng.randint(1, 4))}
+    rows = [{column: at, "slot": slot, "instance": taker} for (at, slot), taker in moves.items()]
+    _open(world, lambda facts: world.control.requests.follow(facts.at, operator, rows))
 
-    def go_on(self) -> None:
-        if self.world.lives != self.life or self.at == len(self.steps):
-            return
-        if self._committed() < self.first or self._step():
-            self.world.at(self.world.now + self.pause, self.go_on)
 
-    def _step(self) -> bool:
-        """Whether it is to go on: what has changed hands otherwise meanwhile may stand in its way for good."""
-        manager = self.world.manager
-        answer, effects = manager.move(self.operator, self.steps[self.at])
-        self.world.perform(MANAGER, effects)
-        if isinstance(answer, Refused):
-            self.at += answer.why is Refusal.NOTHING
-            return answer.why in (Refusal.BUSY, Refusal.NO_NODE, Refusal.NOTHING)
-        self.at, self.first = self.at + 1, manager.moves[answer.plan].first
-        self.world.tally.count("step" if self.at < len(self.steps) else "migrated")
-        return True
+def _open(world: World, requested: Callable[[Facts], list[Migration]]) -> None:
+    steward = world.control.steward
+    world.control.ask(lambda facts: steward.migrate(facts, requested(facts)))
 
-    def _committed(self) -> int:
-        placed = self.world.manager.placement
-        sinks = [instance for instance in placed if self.world.query.graph.kind(instance.operator) is Kind.SINK]
-        return min(self.world.manager.safe.of(sink) for sink in sinks)
+
+def _cancel(world: World, rng: random.Random, _: int) -> None:
+    steward = world.control.steward
+    if those := [each for each in steward.migrations.under_way() if each.is_told]:
+        number = rng.choice(those).id
+        world.control.ask(lambda facts: steward.cancel(facts, number))
+
+
+def _balance(world: World, rng: random.Random, _: int) -> None:
+    operator = _any_operator(world, rng)
+    world.control.ask(lambda facts: world.control.steward.balance(facts, operator))
+
+
+def _drain(world: World, rng: random.Random, _: int) -> None:
+    if nodes := world.live():
+        _ask_to_drain(world, rng.choice(nodes))
+
+
+def _leave(world: World, rng: random.Random, delay: int) -> None:
+    """A spot VM is called back: all that lives there goes to new instances elsewhere; some time later it is gone."""
+    if nodes := world.live():
+        victim = rng.choice(nodes)
+        _ask_to_drain(world, victim)
+        if rng.random() < 0.5:
+            world.at(world.now + delay * 10, lambda: _take_vm(world, victim))
+
+
+def _ask_to_drain(world: World, node: str) -> None:
+    world.control.ask(lambda facts: world.control.steward.drain(facts, node))
+
+
+# -- VMs ---------------------------------------------------------------------------------------------------------------
+
+
+def _lose_vm(world: World, rng: random.Random, _: int) -> None:
+    if nodes := world.live():
+        _take_vm(world, rng.choice(nodes))
+
+
+def _take_vm(world: World, node: str) -> None:
+    """The provider takes the VM of a node away, with all that is on it, and says so."""
+    if node in world.live():
+        vm = world.vms[node]
+        for each in [each for each in world.live() if world.vms[each] == vm]:
+            world.kill(each, 5)
+        world.control.fleet.lose(vm)
+
+
+def _no_vms(world: World, _: random.Random, delay: int) -> None:
+    world.control.provider.refuses_until = world.now + delay * 5
+
+
+# -- plans -------------------------------------------------------------------------------------------------------------
 
 
 def _blind_move(world: World, rng: random.Random, delay: int) -> None:
@@ -175,7 +230,7 @@ def _move_back(world: World, rng: random.Random, _: int) -> None:
         world.perform(MANAGER, effects)
 
 
-def _drain(world: World, rng: random.Random, _: int) -> None:
+def _merge(world: World, rng: random.Random, _: int) -> None:
     """Scale in: one instance loses everything to another."""
     operator = _any_operator(world, rng)
     indexes = _indexes(world, operator)
@@ -184,20 +239,6 @@ def _drain(world: World, rng: random.Random, _: int) -> None:
         slots = _latest(world, operator).slots_of(origin)
         effects = world.manager.move(operator, {target: slots})[1]
         world.perform(MANAGER, effects)
-
-
-def _leave(world: World, rng: random.Random, delay: int) -> None:
-    """A spot VM is called back: all that lives there goes to new instances elsewhere; some time later it is gone."""
-    if not (nodes := world.live()):
-        return
-    victim = rng.choice(nodes)
-    world.perform(MANAGER, world.manager.node_leaving(victim))
-    for instance in [i for i, seat in world.manager.placement.items() if seat.node == victim]:
-        slots = _latest(world, instance.operator).slots_of(instance.index)
-        fresh = world.manager.fresh_index(instance.operator)
-        world.perform(MANAGER, world.manager.move(instance.operator, {fresh: slots})[1])
-    if rng.random() < 0.5:
-        world.at(world.now + delay * 10, lambda: world.kill(victim, 5) if victim in world.live() else None)
 
 
 def _split(world: World, rng: random.Random, _: int) -> None:
@@ -288,9 +329,7 @@ _STRIKES: dict[What, Callable[[World, random.Random, int], None]] = {
     What.BLIND_MOVE: _blind_move,
     What.MOVE_BACK: _move_back,
     What.PREPARED_MOVE: _prepared_move,
-    What.MIGRATE: _migrate,
-    What.DRAIN: _drain,
-    What.LEAVE: _leave,
+    What.MERGE: _merge,
     What.SPLIT: _split,
     What.BLIND_SPLIT: _blind_split,
     What.CHECKPOINT: _checkpoint,
@@ -299,4 +338,14 @@ _STRIKES: dict[What, Callable[[World, random.Random, int], None]] = {
     What.PERSIST: _persist,
     What.RESTART: _restart,
     What.FINISH: _finish,
+    What.SCALE: _scale,
+    What.MIGRATE: _migrate,
+    What.HAND_OVER: _hand_over,
+    What.STREAM: _stream,
+    What.CANCEL: _cancel,
+    What.BALANCE: _balance,
+    What.DRAIN: _drain,
+    What.LEAVE: _leave,
+    What.LOSE_VM: _lose_vm,
+    What.NO_VMS: _no_vms,
 }

@@ -21,11 +21,7 @@ class What(StrEnum):
     BLIND_MOVE = "blind move"  #: a move is planned while a node cannot hear the manager
     MOVE_BACK = "move back"  #: plan kind 1: the latest change of an operator is undone
     PREPARED_MOVE = "prepared move"  #: plan kind 1, announced some epochs before its effect
-    MIGRATE = "migrate"  #: plan kind 1: a random change, cut by a random strategy, each step when the last has effect
-    DRAIN = "drain"  #: plan kind 1: all slots of an instance elsewhere
-    LEAVE = (
-        "leave"  #: a node is to go: what it hosts is moved elsewhere as far as plans allow, and it may be killed then
-    )
+    MERGE = "merge"  #: plan kind 1: all slots of an instance elsewhere
     SPLIT = "split"  #: plan kind 3
     BLIND_SPLIT = "blind split"  #: the same while the origin cannot hear the manager, and so goes on for a while
     CHECKPOINT = "checkpoint"  #: on demand
@@ -34,6 +30,16 @@ class What(StrEnum):
     PERSIST = "persist"  #: a cut is announced
     RESTART = "restart"  #: everything ends, the manager too, and a new run begins from the last complete cut
     FINISH = "finish"  #: the input is ended before it is read to its end
+    SCALE = "scale"  #: the steward is asked for some number of instances
+    MIGRATE = "migrate"  #: the steward is asked for a random change, cut by a random strategy
+    HAND_OVER = "hand over"  #: the steward is asked to replace an instance by a new one
+    STREAM = "stream"  #: the steward is asked for moves of single slots, each at its moment
+    CANCEL = "cancel"  #: the steward is asked to go on with no migration, or to end one
+    BALANCE = "balance"  #: the steward is asked to even out what the instances of an operator have to do
+    DRAIN = "drain"  #: the steward is asked to empty a node
+    LEAVE = "leave"  #: the VM of a node is called back: the node is drained, and a while later the VM is gone
+    LOSE_VM = "lose vm"  #: all nodes of a VM are gone, by the provider's word
+    NO_VMS = "no vms"  #: the provider has none for a while
 
 
 class Fault(NamedTuple):
@@ -59,9 +65,7 @@ _WEIGHTS = {
     What.BLIND_MOVE: 3,
     What.MOVE_BACK: 3,
     What.PREPARED_MOVE: 3,
-    What.MIGRATE: 4,
-    What.DRAIN: 2,
-    What.LEAVE: 2,
+    What.MERGE: 2,
     What.SPLIT: 4,
     What.BLIND_SPLIT: 3,
     What.CHECKPOINT: 4,
@@ -70,6 +74,16 @@ _WEIGHTS = {
     What.PERSIST: 4,
     What.RESTART: 1,
     What.FINISH: 1,
+    What.SCALE: 6,
+    What.MIGRATE: 6,
+    What.HAND_OVER: 3,
+    What.STREAM: 3,
+    What.CANCEL: 2,
+    What.BALANCE: 3,
+    What.DRAIN: 3,
+    What.LEAVE: 3,
+    What.LOSE_VM: 2,
+    What.NO_VMS: 2,
 }
 
 
@@ -79,7 +93,12 @@ _PLANS = (
     What.MOVE_BACK,
     What.BLIND_MOVE,
     What.PREPARED_MOVE,
+    What.MERGE,
+    What.SCALE,
     What.MIGRATE,
+    What.HAND_OVER,
+    What.STREAM,
+    What.BALANCE,
     What.DRAIN,
     What.LEAVE,
     What.SPLIT,

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
-from policies.replicas import replica_groups
 from primitives.event import Event
 from primitives.graph import Kind
 from seep.kernel.kernel import Kernel, Told, Trace
@@ -21,11 +20,15 @@ from seep.protocol.manager import Manager
 from seep.protocol.messages import BackupCounted
 from seep.protocol.node import Node
 from seep.protocol.view import MANAGER
-from seep.simulator.faults import Fault
+from seep.simulator.control import EVERY, ScheduleControl
+from seep.simulator.faults import Fault, What
 from seep.simulator.mailed import BehindMailbox
 from seep.simulator.network import Network
 from seep.simulator.queries import Query
 from seep.simulator.store import SinkStore
+
+#: How many times its delay a fault lasts, if not once.
+_LASTS = {What.LEAVE: 10, What.SLOW: 5, What.NO_VMS: 5}
 
 
 class Stuck(AssertionError):
@@ -40,7 +43,7 @@ class Limits:
     bite: int = 2  #: rows per partition and epoch, at most
     steps: int = 60_000
     after: int = 60  #: steps that go on after the end, to see what zombies do
-    replicas: int = 0  #: nodes that keep each backup, placed anew whenever one comes or goes; 0: as upstream
+    replicas: int = 0  #: nodes that keep each backup; 0: some schedules have one, others none
 
 
 @dataclass(slots=True)
@@ -48,6 +51,11 @@ class Tally:
     """What a schedule exercised."""
 
     events: dict[str, int] = field(default_factory=dict)
+    #: fault, and a decision that was open when it struck
+    pairs: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def pair(self, fault: str, decision: str) -> None:
+        self.pairs[fault, decision] = self.pairs.get((fault, decision), 0) + 1
 
     def count(self, kind: str) -> None:
         self.events[kind] = self.events.get(kind, 0) + 1
@@ -136,16 +144,17 @@ class World(Kernel):
         #: armed kills, by how late the node is given up
         self.tripwires: list[int] = []
         self._named = 0
+        #: the step at which all faults are over, and what they lead to
+        self.calm = max((fault.step + _LASTS.get(fault.what, 1) * fault.delay for fault in faults), default=0) + 100
         super().__init__(SimulatedSetting(seed, query, self.rng, limits.bite), self.store, self._take)
         self.trace = trace
+        self.control = ScheduleControl(self, seed)
         self._launch()
         self._plan(faults)
 
     def _launch(self) -> None:
-        for _ in range(self.rng.randint(2, 5)):
-            self.register()
+        self.control.begin(self.rng.randint(2, 4))
         self.perform(MANAGER, self.manager.launch())
-        self.place_replicas()
 
     def begin_again(self) -> None:
         """All processes are gone at once, the driver too; a new run goes on from the last complete cut."""
@@ -174,6 +183,8 @@ class World(Kernel):
     def step(self) -> None:
         """One thing happens, chosen at random among all that can."""
         self.begin_step()
+        if self.now % EVERY == 0:
+            self.control.step()
         is_idle = not self.mail
         if is_idle or self.rng.random() < 0.06:
             self._pulse_or_skip(is_idle)
@@ -186,7 +197,7 @@ class World(Kernel):
         if self.manager.ending and self.manager.settings.last_cut:
             self.perform(MANAGER, self.manager.persist(last=True)[1])
         if not effects and is_idle:
-            self.skip_ahead()
+            self.skip_ahead(self.now - self.now % EVERY + EVERY)
 
     # -- what the machines tell ---------------------------------------------------------------------------------------
 
@@ -202,15 +213,19 @@ class World(Kernel):
                 self.tally.count("cut abandoned")
                 self._give_up_without_last_cut()
             case Event():
-                self._tell_event(told)
+                self.count(told)
+                self.control.hear(told)
             case Finished(epoch):
                 self.finished = epoch
+                self.at(self.now + 1, self.control.end)
             case StateLost():
                 self.lost = told
+                self.at(self.now + 1, self.control.end)
             case _:
                 assert_never(told)
 
-    def _tell_event(self, event: Event) -> None:
+    def count(self, event: Event) -> None:
+        """Something was told."""
         self.tally.count(event.kind)
         if self.trace:
             self.trace(self.now, event.text(), True)
@@ -230,10 +245,9 @@ class World(Kernel):
     # -- processes and links ------------------------------------------------------------------------------------------
 
     def register(self) -> None:
-        """A fresh node registers."""
+        """A node registers of which the pool knows nothing."""
         self._named += 1
-        self.join(f"n{self._named}", f"vm{self.rng.randint(1, 4)}")
-        self.place_replicas()
+        self.join(f"x{self._named}", f"other-vm{self.rng.randint(1, 4)}")
 
     def kill(self, name: str, delay: int) -> None:
         """The process of a node ends; the node is given up a little later."""
@@ -247,20 +261,9 @@ class World(Kernel):
             self.kill(self.manager.placement[owner].node, self.tripwires.pop())
 
     def lose(self, name: str) -> None:
-        """A node is given up; a replacement is on its way."""
+        """A node is given up; the pool sees to it that there is another one."""
         if self.give_up(name):
-            self.place_replicas()
-            self.at(self.now + self.rng.randint(0, 80), self.register)
-
-    def place_replicas(self) -> None:
-        """As the runtime does, where the schedule says so."""
-        if self.limits.replicas:
-            manager = self.manager
-            stateful = [i for i in manager.placement if self.query.graph.kind(i.operator) is Kind.STATEFUL]
-            hosts = {i: seat.node for i, seat in manager.placement.items()}
-            sizes, present = dict.fromkeys(stateful, 1), manager.replication.groups
-            groups = replica_groups(sizes, hosts, list(manager.nodes), self.limits.replicas, self.vms, present)
-            self.perform(MANAGER, manager.replicate(groups))
+            self.control.fleet.node_lost(name)
 
     def cut(self, a: str, b: str, delay: int) -> None:
         """A link is lost, and comes back later."""
@@ -274,6 +277,13 @@ class World(Kernel):
         if network.is_up(a, b):
             network.cut(a, b)
             self.at(self.now + delay, mend)
+
+    @property
+    def committed(self) -> int:
+        """The last epoch that all sinks have committed."""
+        manager = self.manager
+        sinks = (i for i in manager.placement if manager.graph.kind(i.operator) is Kind.SINK)
+        return min((manager.safe.of(sink) for sink in sinks), default=0)
 
     def _state(self) -> str:
         at = {str(i): instance.processed for node in self.live() for i, instance in self.nodes[node].instances.items()}

@@ -43,7 +43,7 @@ MOVES = Plan(
     over_steps=2500,
     limits=Limits(rows=24),
     only=(
-        *(What.MOVE, What.MOVE_BACK, What.PREPARED_MOVE, What.DRAIN, What.SPLIT),
+        *(What.MOVE, What.MOVE_BACK, What.PREPARED_MOVE, What.MERGE, What.SPLIT),
         *(What.CHECKPOINT, What.CUT, What.PERSIST, What.RESTART),
     ),
 )

@@ -1,0 +1,211 @@
+"""The VMs of a world: the pool that wants them, a provider that has them, and nodes that start on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple, Protocol, assert_never
+
+from primitives.errors import InternalError
+from primitives.event import Event
+from seep.kernel.kernel import Kernel
+from vmpool.actions import Action, CancelOrder, OrderNodes, Start, Stop
+from vmpool.pool import Pool
+from vmpool.provider import Machine
+
+
+class Outcome(NamedTuple):
+    """What comes of a request to somebody outside, and after how many steps."""
+
+    steps: int
+    failure: str = ""  #: empty: it succeeds
+    again: bool = True  #: whether another try may succeed by itself
+
+
+class Outside(Protocol):
+    """How provider and cluster behave."""
+
+    def start(self) -> Outcome:
+        """A VM is to be started."""
+        ...
+
+    def stop(self) -> Outcome:
+        """A VM is to be ended."""
+        ...
+
+    def order(self) -> Outcome:
+        """Nodes are to be started on a VM."""
+        ...
+
+    def boot(self) -> int:
+        """After how many steps a node that was ordered joins."""
+        ...
+
+    def tries_again(self) -> bool:
+        """Whether a node takes the place of one that is lost, on the same VM."""
+        ...
+
+
+class Fleet:
+    """Does what the pool wants done, and tells it what came of it. One for each life of a query."""
+
+    def __init__(
+        self, kernel: Kernel, pool: Pool, outside: Outside, clock: Callable[[], float], tell: Callable[[Event], None]
+    ) -> None:
+        self._kernel, self.pool, self._outside = kernel, pool, outside
+        self._clock, self._tell, self._life = clock, tell, kernel.lives
+        self._ordered = 0
+        self._joined = 0
+        self._is_filling = False
+        #: VM -> whether the provider has started it: all that were ordered, and have neither failed nor been stopped
+        self.there: dict[str, bool] = {}
+        #: orders that are not over -> their VM
+        self._orders: dict[str, str] = {}
+        #: node -> its order
+        self._order_of: dict[str, str] = {}
+
+    def fill(self, nodes: int) -> None:
+        """VMs for so many nodes are there at once: the launch waits for them."""
+        self._is_filling = True
+        self.pool.want(nodes)
+        while len(self.pool.warm(frozenset())) < nodes:
+            self.step()
+        self.pool.want(0)
+        self._is_filling = False
+
+    def step(self) -> None:
+        """The pool looks at how things are."""
+        for action in self.pool.step(self._kernel.manager.used_nodes(), self._clock()):
+            self._carry_out(action)
+
+    # -- asked and told by the steward --------------------------------------------------------------------------------
+
+    def available(self) -> list[str]:
+        """Warm nodes that new instances may take."""
+        return self.pool.available(self._kernel.manager.used_nodes())
+
+    def want(self, count: int) -> None:
+        """So many nodes are needed now."""
+        self.pool.want(count)
+
+    def leaving(self, node: str) -> None:
+        """The VM of a node will go; it is to be ended when nothing is left on it."""
+        if (vm := self.pool.vm_of(node)) is not None:
+            self.pool.leaving(vm, self._clock())
+
+    # -- what befalls it ----------------------------------------------------------------------------------------------
+
+    def node_lost(self, node: str) -> None:
+        """A node was given up; another may start in its place."""
+        order = self._order_of.pop(node, None)
+        self.pool.node_lost(node, self._clock())
+        if order is None or order not in self._orders:
+            return
+        if self._outside.tries_again():
+            self._after(self._outside.boot(), lambda: self._join(order))
+        else:
+            del self._orders[order]
+            self._after(1, lambda: self.pool.order_ended(order, "its node is lost", self._clock()))
+
+    def lose(self, vm: str) -> None:
+        """The provider's word that a VM is gone."""
+        self.pool.lost([vm], self._clock())
+
+    def check(self) -> None:
+        """InternalError if a VM is lost sight of: what was ordered is there, released, lost, or has never come."""
+        counts = self.pool.counts(self._kernel.manager.used_nodes())
+        if sum(counts.values()) != len(self.there):
+            raise InternalError(f"the pool counts {counts}, and the provider has {self.there}")
+
+    # -- what the pool wants done -------------------------------------------------------------------------------------
+
+    def _carry_out(self, action: Action) -> None:
+        match action:
+            case Start(name):
+                self._start(name)
+            case OrderNodes(name, count):
+                self._order(name, count)
+            case CancelOrder(order):
+                self._cancel(order)
+            case Stop(machine):
+                self._stop(machine)
+            case Event():
+                self._tell(action)
+            case _:
+                assert_never(action)
+
+    def _start(self, name: str) -> None:
+        if name in self.there:
+            raise InternalError(f"{name} is ordered a second time")
+        self.there[name] = False
+        outcome = Outcome(0) if self._is_filling else self._outside.start()
+
+        def over() -> None:
+            if outcome.failure:
+                del self.there[name]
+                self.pool.start_failed(name, outcome.failure, outcome.again, self._clock())
+            else:
+                self.there[name] = True
+                self.pool.started(Machine(name, f"id-{name}"), self._clock())
+
+        self._after(outcome.steps, over)
+
+    def _order(self, vm: str, count: int) -> None:
+        outcome = Outcome(0) if self._is_filling else self._outside.order()
+
+        def over() -> None:
+            if outcome.failure:
+                self.pool.nodes_refused(vm, outcome.failure, self._clock())
+                return
+            fresh = [f"order-{self._ordered + i}" for i in range(count)]
+            self._ordered += count
+            self._orders |= dict.fromkeys(fresh, vm)
+            self.pool.nodes_ordered(vm, fresh)
+            for order in fresh:
+                self._after(0 if self._is_filling else self._outside.boot(), partial(self._join, order))
+
+        self._after(outcome.steps, over)
+
+    def _join(self, order: str) -> None:
+        if order not in self._orders:
+            return
+        self._joined += 1
+        node = f"n{self._life}-{self._joined}" if self._life else f"n{self._joined}"
+        self._order_of[node] = order
+        self._kernel.join(node, self._orders[order])
+        self.pool.joined(node, order, None, self._clock())
+
+    def _cancel(self, order: str) -> None:
+        """Its node ends, as it is told to; that is noticed a little later."""
+        self._orders.pop(order, None)
+        for node in [node for node, its in self._order_of.items() if its == order]:
+            del self._order_of[node]
+            self._kernel.end(node)
+            self._after(2, partial(self._gone, node))
+
+    def _gone(self, node: str) -> None:
+        self._kernel.give_up(node)
+
+    def _stop(self, machine: Machine) -> None:
+        outcome = self._outside.stop()
+
+        def over() -> None:
+            if outcome.failure:
+                self.pool.stop_failed(machine.name, outcome.failure, self._clock())
+            else:
+                self.there.pop(machine.name, None)
+                self.pool.stopped(machine.name, self._clock())
+
+        self._after(outcome.steps, over)
+
+    def _after(self, steps: int, action: Callable[[], None]) -> None:
+        """Later, unless everything ends before."""
+        if steps == 0:
+            action()
+            return
+
+        def then() -> None:
+            if self._life == self._kernel.lives:
+                action()
+
+        self._kernel.at(self._kernel.now + steps, then)

@@ -1,0 +1,163 @@
+"""The laws of control, checked while a schedule runs: whatever is decided ends, and says how; people go first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from primitives.event import Event
+from seep.control.steward import OpenDecision
+from seep.record.events import (
+    Balanced,
+    BalancingBegun,
+    BalancingCalledOff,
+    Drained,
+    DrainGivenUp,
+    Migrated,
+    MigrationCancelled,
+    MigrationRefused,
+    NothingToBalance,
+    NothingToScale,
+    ScaledIn,
+    ScaledOut,
+    ScalingCalledOff,
+    ScalingFailed,
+    ScalingGivenUp,
+    ScalingIn,
+    ScalingOut,
+    ScalingRefused,
+)
+
+#: By kind of decision: the events that say how one ended.
+ENDS: dict[str, tuple[type[Event], ...]] = {
+    "scaling": (ScaledOut, ScaledIn, NothingToScale, ScalingRefused, ScalingCalledOff, ScalingGivenUp),
+    "rebalance": (Balanced, BalancingCalledOff),
+    "balance": (NothingToBalance, BalancingBegun),
+    "migration": (Migrated, MigrationCancelled, MigrationRefused),
+    "drain": (Drained, DrainGivenUp),
+}
+#: Seconds from one look to the next, and more.
+_LOOK = 0.5
+#: Epochs in which a plan takes effect and is complete, and more.
+_EPOCHS = 25
+#: Of these only one may be open for the same operator, or node.
+_ONE_EACH = ("scaling", "rebalance", "balance", "drain")
+#: These end by the clock, whatever the query does.
+_BY_THE_CLOCK = ("scaling", "balance", "drain")
+
+
+class LawBroken(AssertionError):
+    """The steward did what it must never do."""
+
+
+class Laws:
+    """Told of all that is open and all that was told, one look after the other, in one life of a query."""
+
+    def __init__(self, timeout: float, standing: Callable[[OpenDecision], object]) -> None:
+        """`standing` says how things are with a decision: another value means that it has got on."""
+        self._timeout, self._standing = timeout, standing
+        self._open: tuple[OpenDecision, ...] = ()
+        self._told: list[Event] = []
+        #: kind, subject and time of what is open -> when it last got on, the epoch committed then, and how it stood
+        self._touched: dict[tuple[str, str, float], tuple[float, int, object]] = {}
+        #: operator -> by which policies have scaled it since all is calm
+        self._directions: dict[str, set[type[Event]]] = {}
+        #: from then on nothing befalls the query any more; if its load is steady, too
+        self._calm = self._steady = float("inf")
+
+    def faults_are_over(self, now: float, is_steady: bool) -> None:
+        """Nothing befalls the query any more; `is_steady`: nor does its load change, and its policy is a good one."""
+        self._calm = min(self._calm, now)
+        if is_steady:
+            self._steady = min(self._steady, now)
+
+    def hear(self, event: Event) -> None:
+        """Something was told."""
+        self._told.append(event)
+
+    def look(self, now: float, committed: int, is_open: tuple[OpenDecision, ...], late_answer: bool) -> None:
+        """LawBroken if something has happened since the last look that must not."""
+        told, self._told = self._told, []
+        self._check_unique(is_open)
+        self._check_endings(is_open, told)
+        self._check_hand(is_open)
+        self._check_failures(told)
+        if late_answer:
+            self._check_lateness(now, is_open)
+        self._check_progress(now, committed, is_open, told)
+        self._check_steadiness(is_open, told)
+        self._open = is_open
+
+    def end(self, now: float, committed: int, is_open: tuple[OpenDecision, ...]) -> None:
+        """The run is over: so is everything that was decided."""
+        self.look(now, committed, is_open, late_answer=False)
+        if is_open:
+            raise LawBroken(f"the run is over, and {is_open} are not")
+
+    def _check_unique(self, is_open: Iterable[OpenDecision]) -> None:
+        each = Counter((d.kind, d.subject) for d in is_open if d.kind in _ONE_EACH)
+        if twice := [key for key, count in each.items() if count > 1]:
+            raise LawBroken(f"open more than once: {twice}")
+
+    def _check_endings(self, is_open: Iterable[OpenDecision], told: list[Event]) -> None:
+        gone = Counter((d.kind, d.subject, d.since) for d in self._open)
+        gone.subtract((d.kind, d.subject, d.since) for d in is_open)
+        missing = Counter[tuple[str, str]]()
+        for (kind, subject, _), count in gone.items():
+            missing[kind, subject] += max(0, count)
+        for (kind, subject), count in missing.items():
+            ends = [
+                event for event in told if isinstance(event, ENDS[kind]) and subject in (event.operator, event.node)
+            ]
+            if len(ends) < count:
+                raise LawBroken(f"{kind} of {subject} is over, and nothing says how")
+
+    def _check_hand(self, is_open: Iterable[OpenDecision]) -> None:
+        by_hand = {(d.subject, d.since) for d in self._open if d.kind == "scaling" and d.by_hand}
+        for each in is_open:
+            if each.kind == "scaling" and (each.subject, each.since) in by_hand and not each.by_hand:
+                raise LawBroken(f"a policy has changed what was asked for by hand: {each}")
+
+    def _check_failures(self, told: list[Event]) -> None:
+        """What a user's policy raises is its own affair; anything else is the steward's."""
+        for event in told:
+            if isinstance(event, ScalingFailed) and not ("policy" in event.why or "cannot be asked" in event.why):
+                raise LawBroken(f"the steward has failed: {event.why}")
+
+    def _check_lateness(self, now: float, is_open: Iterable[OpenDecision]) -> None:
+        known = {(d.kind, d.subject, d.since) for d in self._open}
+        for each in is_open:
+            is_new = (each.kind, each.subject, each.since) not in known and each.since == now
+            if each.kind == "scaling" and is_new and not each.by_hand:
+                raise LawBroken(f"a late answer of a policy was heeded: {each}")
+
+    def _check_progress(self, now: float, committed: int, is_open: Iterable[OpenDecision], told: list[Event]) -> None:
+        """Whatever is open gets on within its timeout, by the clock.
+
+        Migrations have none: once faults are over, they get on as long as epochs do.
+        """
+        moved = {subject for event in told for subject in (event.operator, event.node) if subject}
+        before, self._touched = self._touched, {}
+        for each in is_open:
+            key = (each.kind, each.subject, each.since)
+            here = (now, committed, self._standing(each))
+            there = before.get(key, here)
+            if each.subject in moved or there[2] != here[2]:
+                there = here
+            self._touched[key] = there
+            seconds, epochs = now - max(there[0], self._calm), committed - there[1]
+            if each.kind in _BY_THE_CLOCK and now > there[0] + self._timeout + _LOOK:
+                raise LawBroken(f"open for ever: {each}; at {now:.2f} it has not got on since {there[0]:.2f}")
+            if seconds > self._timeout + _LOOK and epochs > _EPOCHS:
+                raise LawBroken(f"open for ever: {each}; it has not got on for {epochs} epochs")
+
+    def _check_steadiness(self, is_open: Iterable[OpenDecision], told: list[Event]) -> None:
+        """On a steady load a policy does not undo what it did."""
+        fresh = {d.subject for d in (*self._open, *is_open) if d.kind == "scaling" and d.since > self._steady}
+        hand = {d.subject for d in (*self._open, *is_open) if d.by_hand}
+        for event in told:
+            if isinstance(event, ScalingOut | ScalingIn) and event.operator in fresh - hand:
+                directions = self._directions.setdefault(event.operator, set())
+                directions.add(type(event))
+                if len(directions) > 1:
+                    raise LawBroken(f"{event.operator} is scaled out and in on a steady load: {event}")

@@ -101,12 +101,24 @@ class Migration:
     id: int = 0  #: among all of the run
     asks: int | None = None  #: the command whose answer it waits for
     again: float = 0.0  #: when what was refused for now is tried again
+    got_on: float = field(init=False)  #: when it last made a step
+    _stage: tuple[MigrationState, int, int] | None = None  #: state, steps and steps in effect then
     _unsettled: list[MigrationStep] = field(default_factory=list)  #: taken, and not complete
 
     @property
     def slots(self) -> int:
         """That change hands in all steps; 0 until they are known."""
         return len(self.steps.slots) if self.steps is not None else 0
+
+    def __post_init__(self) -> None:
+        self.got_on = self.opened
+
+    def note_progress(self, now: float, is_due: bool) -> None:
+        """Before it is due it need not get on."""
+        in_effect = len(self.taken) - sum(step.effective is None for step in self._unsettled)
+        stage = (self.state, self.number, in_effect)
+        if not is_due or stage != self._stage:
+            self._stage, self.got_on = stage, now
 
     # -- its steps ----------------------------------------------------------------------------------------------------
 

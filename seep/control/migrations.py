@@ -23,7 +23,7 @@ from primitives.topology import Assignment
 from seep.control.commands import Consult, MigrationEnded, MoveSlots, TakeCheckpoints
 from seep.control.migration import Migration, MigrationProgress, MigrationState, MigrationStep
 from seep.control.orders import Orders
-from seep.control.pacing import Now, StepByStep
+from seep.control.pacing import ByTheClock, Now, StepByStep
 from seep.control.targets import Parts
 from seep.control.vm_needs import VMNeeds
 from seep.protocol.plans import Accepted, Refusal, Refused
@@ -63,6 +63,7 @@ class Migrations:
     orders: Orders
     vm_needs: VMNeeds
     epoch_length: float  #: seconds
+    timeout: float  #: seconds without progress until one is given up
     _open: list[Migration] = field(default_factory=list)
     #: the newest of those that are over
     _over: Ring[Migration] = field(
@@ -140,7 +141,9 @@ class Migrations:
                 raise
 
     def _step_one(self, facts: Facts, migration: Migration) -> None:
-        if migration.state is not MigrationState.WAITING:
+        if self._is_stuck(facts, migration):
+            self._give_up(facts, migration)
+        elif migration.state is not MigrationState.WAITING:
             self._advance(facts, migration)
         elif migration.asks is None:
             self._begin_if_possible(facts, migration)
@@ -153,6 +156,24 @@ class Migrations:
             if not migration.is_moved:
                 migration.why = "the run is over"
             self._close(facts, migration, MigrationState.DONE if migration.is_moved else MigrationState.CANCELLED)
+
+    def _is_stuck(self, facts: Facts, migration: Migration) -> bool:
+        """Whether it is due, and has made no step for too long; steps that go by the clock come when they come."""
+        is_due = migration.state is not MigrationState.WAITING or migration.pace.may_begin(self._now(facts, migration))
+        migration.note_progress(facts.at, is_due)
+        pause = self.timeout + (migration.settings.gap or 0.0)
+        return facts.at > migration.got_on + pause and not isinstance(migration.pace, ByTheClock)
+
+    def _give_up(self, facts: Facts, migration: Migration) -> None:
+        """What has moved stays where it is; what is announced may still take effect."""
+        vms = self.vm_needs.missing(migration.operator)
+        awaited = {
+            MigrationState.WAITING: f"{vms} VM{'s' * (vms > 1)}" if vms else "another change of its slots",
+            MigrationState.MOVING: "its next step to be possible, or to take effect",
+        }.get(migration.state, "backups of what has moved")
+        migration.why = f"for {self.timeout:g} s it waited for {awaited}"
+        is_done = migration.state is MigrationState.SETTLING and migration.number == len(migration.steps or ())
+        self._close(facts, migration, MigrationState.DONE if is_done else MigrationState.CANCELLED)
 
     # -- its beginning ------------------------------------------------------------------------------------------------
 

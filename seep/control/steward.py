@@ -78,7 +78,7 @@ class Steward:
         steps = at_once_unless_said(self.settings.migration)
         self._orders = Orders()
         self._vm_needs = VMNeeds(self._orders)
-        self.migrations = Migrations(self._orders, self._vm_needs, self.settings.epoch)
+        self.migrations = Migrations(self._orders, self._vm_needs, self.settings.epoch, scaling.timeout)
         self._scalings = Scalings(self._orders, scaling, self.migrations, steps, self._vm_needs)
         self._rounds = PolicyRounds(self._orders, graph, scaling, governor, self._scalings)
         self._drains = Drains(self._orders, self.migrations, steps, scaling.timeout)

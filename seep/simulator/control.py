@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 #: Simulated seconds that a step takes.
 STEP_SECONDS = 0.01
 #: Steps from one look of the steward to the next.
-EVERY = 20
+EVERY = 30
 
 
 class Provider:

@@ -30,6 +30,8 @@ class Outcome:
     epochs: int
     events: dict[str, int]
     note: str = ""
+    #: fault, and a decision that was open when it struck -> how often
+    pairs: dict[tuple[str, str], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +62,11 @@ def run_schedule(
         if trace:
             raise
     verdict = Verdict.VIOLATION if notes else Verdict.STATE_LOST if world and world.lost else Verdict.EXACT
-    steps, epochs, events = (world.now, world.manager.ticked, world.tally.events) if world else (0, 0, {})
-    return Outcome(seed, verdict, tuple(faults), steps, epochs, events, "; ".join(notes[:3]))
+    if world is None:
+        return Outcome(seed, verdict, tuple(faults), 0, 0, {}, "; ".join(notes[:3]))
+    tally = world.tally
+    told = "; ".join(notes[:3])
+    return Outcome(seed, verdict, tuple(faults), world.now, world.manager.ticked, tally.events, told, tally.pairs)
 
 
 def minimise(outcome: Outcome, plan: Plan | None = None) -> Outcome:

@@ -11,8 +11,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
+from policies.migration.settings import Strategy
+from seep.simulator.faults import What
+from seep.simulator.laws import ENDS
 from seep.simulator.schedule import Outcome, Plan, Verdict, minimise, run_schedule
 
+#: What may be open when a fault strikes; a migration that was asked for by its strategy.
+DECISIONS = ("scaling", "rebalance", "balance", "drain", *(f"migration {each}" for each in (*Strategy, "stream")))
+#: The kinds of event that say how decisions end.
+ENDINGS = tuple(dict.fromkeys(event.kind for events in ENDS.values() for event in events))
 #: Violations that are cut down and printed; more would only repeat them.
 MOST_SHOWN = 3
 
@@ -23,6 +30,7 @@ class Summary:
 
     verdicts: Counter[Verdict] = field(default_factory=Counter)
     events: Counter[str] = field(default_factory=Counter)
+    pairs: Counter[tuple[str, str]] = field(default_factory=Counter)
     steps: int = 0
     epochs: int = 0
     seconds: float = 0.0
@@ -31,6 +39,7 @@ class Summary:
     def add(self, outcome: Outcome) -> None:
         self.verdicts[outcome.verdict] += 1
         self.events.update(outcome.events)
+        self.pairs.update(outcome.pairs)
         self.steps += outcome.steps
         self.epochs += outcome.epochs
         if outcome.verdict is Verdict.VIOLATION:
@@ -77,7 +86,37 @@ def report(summary: Summary, plan: Plan | None = None) -> str:
     lines += [f"  {verdict.value:<24}{summary.verdicts[verdict]:>10}" for verdict in Verdict]
     lines += [f"  {'epochs':<24}{summary.epochs:>10}", f"  {'steps':<24}{summary.steps:>10}", "what happened in them"]
     lines += [f"  {kind:<24}{count:>10}" for kind, count in summary.events.most_common()]
+    lines += pair_table(summary, plan)
+    if never := missing(summary, plan):
+        lines.append(f"never: {', '.join(never)}")
     return "\n".join(lines + [_story(violation, plan) for violation in summary.violations[:MOST_SHOWN]])
+
+
+def pair_table(summary: Summary, plan: Plan | None = None) -> list[str]:
+    """For each fault, how often it struck while a decision was open, by what was decided."""
+    wide = max(map(len, What))
+    heads = [f"{'':<{wide}}" + "".join(f"{_short(decision):>11}" for decision in DECISIONS)]
+    rows = [
+        f"{fault:<{wide}}" + "".join(f"{summary.pairs[fault, decision]:>11}" for decision in DECISIONS)
+        for fault in _faults(plan)
+    ]
+    return ["which fault struck while which decision was open", *(f"  {line}" for line in [*heads, *rows])]
+
+
+def missing(summary: Summary, plan: Plan | None = None) -> list[str]:
+    """What has never happened, of all faults, strategies, events of control, and faults during decisions."""
+    single = [*_faults(plan), *(f"strategy {each}" for each in (*Strategy, "stream")), *ENDINGS]
+    never = [each for each in single if not summary.events[each]]
+    pairs = ((fault, decision) for fault in _faults(plan) for decision in DECISIONS)
+    return never + [f"{fault} during {decision}" for fault, decision in pairs if not summary.pairs[fault, decision]]
+
+
+def _faults(plan: Plan | None) -> tuple[What, ...]:
+    return plan.only if plan and plan.only else tuple(What)
+
+
+def _short(decision: str) -> str:
+    return decision.removeprefix("migration ")
 
 
 def _story(violation: Outcome, plan: Plan | None) -> str:

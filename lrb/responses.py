@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lrb.query.columns import ALERT, BALANCE, DUE, EXPENDITURE, TOLL
 from primitives.state.fixed import to_numbers
-from seep.runtime.histogram import Histogram
+from seep.record.histogram import Histogram
 
 Ints = NDArray[np.int64]
 

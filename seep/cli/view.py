@@ -15,7 +15,7 @@ from rich.text import Text
 
 from primitives.event import Event
 from seep.cli import figures
-from seep.runtime.metrics import Status
+from seep.record.status import Status
 
 #: Events that explain others, for those who ask for all; and the failure, which is told by itself.
 _DETAILS = {"node joined", "rebound", "restored", "retired", "finished", "move announced", "move complete"} | {

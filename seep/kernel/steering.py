@@ -30,7 +30,7 @@ from seep.protocol.events import Rebound
 from seep.protocol.view import MANAGER
 from seep.record.events import InstanceRecovered
 from seep.record.facts import Answer, Facts, query_facts
-from seep.record.recovery_changes import RecoveryChanges
+from seep.record.recoveries import RecoveryChanges
 
 #: Steps of the steward in a row, as long as there are answers.
 _IN_A_ROW = 64

@@ -107,17 +107,22 @@ class QueryFacts:
         ]
 
 
+def committed_by(manager: Manager) -> int:
+    """All sinks have committed this epoch."""
+    sinks = [i for i in manager.placement if manager.graph.kind(i.operator) is Kind.SINK]
+    return min((manager.safe.of(sink) for sink in sinks), default=0)
+
+
 def query_facts(manager: Manager) -> QueryFacts:
     """What a manager knows now."""
     placement = dict(manager.placement)
-    sinks = [i for i in placement if manager.graph.kind(i.operator) is Kind.SINK]
     operators = manager.graph.order
     return QueryFacts(
         topology=manager.topology,
         phase=manager.phase,
         ending=manager.ending,
         ticked=manager.ticked,
-        committed=min((manager.safe.of(sink) for sink in sinks), default=0),
+        committed=committed_by(manager),
         lead=manager.settings.lead,
         window=manager.settings.window,
         placement=placement,

@@ -22,10 +22,13 @@ from seep.protocol.messages import Committed, Data, Fenced, StateMoved, StopInst
 from seep.protocol.view import MANAGER, STORAGE, Incarnation
 from seep.query.program import Program
 from seep.record.events import NodeJoined, NodeNotice, RefusedMessage, RunFailed, RunFinished, RunHalted
-from seep.record.log import EventLog
+from seep.record.facts import committed_by, query_facts
+from seep.record.observer import SourceDemand
+from seep.record.record import Record
+from seep.record.reports import MalformedReport
+from seep.record.status import Status
+from seep.record.tally import LastWords
 from seep.runtime.backups import StorageHolder, stored_backups
-from seep.runtime.chronicle import Chronicle
-from seep.runtime.comparison import identity_of
 from seep.runtime.detector import SILENT, Detector
 from seep.runtime.event_loop import EventLoop
 from seep.runtime.failures import failure_from_json, manager_failure
@@ -47,17 +50,12 @@ from seep.runtime.letters import (
 from seep.runtime.listener import Listeners, RunListener
 from seep.runtime.manager_access import ManagerAccess
 from seep.runtime.manager_settings import manager_settings
-from seep.runtime.metrics import Metrics, Status, percentiles
 from seep.runtime.node_register import NodeRecord, NodeRegister
-from seep.runtime.observer import Sight
 from seep.runtime.options import RunOptions
 from seep.runtime.peers import Peers
 from seep.runtime.port import Address, Port
-from seep.runtime.readings import Readings
-from seep.runtime.report import Commits
 from seep.runtime.security import Security
 from seep.runtime.stores import DriverStores
-from seep.runtime.tally import LastWords
 from seep.runtime.worker import Worker
 
 Service = Callable[[Mapping[str, Any]], Any]
@@ -86,13 +84,13 @@ class ManagerProcess(ManagerAccess):
         self._run = run
         self._stored: StorageHolder | None = None
         self.program, self.options = program, options
-        self.events = EventLog(time.monotonic)
-        self.metrics = Metrics(frozenset(program.sources), {n: o.slot_bits for n, o in program.graph.operators.items()})
         self.stores = DriverStores(program)
         self._register = NodeRegister()
         #: source operator -> partition -> position that the source log has; each source's is replaced, never changed
         read = self._beginning.positions if self._beginning else {}
         self.positions: dict[str, dict[int, Any]] = {o: dict(read.get(o, {})) for o in program.sources}
+        self.record = Record(program.graph, _demands(program), self.positions, time.monotonic, time.time)
+        self.events = self.record.log
         self.counted: frozenset[str] = frozenset()  #: operators whose rows are counted by slot
         self.failure: SeepError | None = None
         self._last_words = LastWords(options.patience)
@@ -106,9 +104,6 @@ class ManagerProcess(ManagerAccess):
         #: when the next epoch is to be opened, and the evidence to be looked at
         self._next_tick = self._next_watch = time.monotonic()
         self._detector = Detector(options.patience)
-        self._chronicle = Chronicle(self.events, program.graph)
-        self._readings = Readings(self.events, self.metrics, self.positions)
-        self.commits = Commits()
         self.manager = Manager(program.graph, program.parallelism, manager_settings(program, options), self._beginning)
         self._loop = EventLoop("seep manager", self._on_time, self._on_failure)
         self._port = Port(interface, security, self)
@@ -194,7 +189,7 @@ class ManagerProcess(ManagerAccess):
     def count_slots(self, operators: Iterable[str]) -> None:
         """From now on nodes count the rows of each slot of these operators, and of no others; on the event loop."""
         self.counted = frozenset(operators)
-        self.metrics.slots.clear()
+        self.record.restart_slots()
         self._tell_nodes(CountSlots(tuple(sorted(self.counted))))
 
     def tell_nodes(self, body: ToNode) -> None:
@@ -212,29 +207,17 @@ class ManagerProcess(ManagerAccess):
         """Somebody has killed a node on purpose; said right before."""
         self.on_loop(partial(self._note_kill, name))
 
-    def status(self) -> Status:
-        return self.ask(self._readings.status)
-
-    def sight(self, warm_nodes: int) -> Sight:
-        """What an observer is shown."""
-        return self.ask(partial(self._readings.sight, warm_nodes=warm_nodes))
+    def status(self, vms: Mapping[str, int]) -> Status:
+        """How the run is now; `vms` are the pool's, by state."""
+        return self.record.status(self.ask(query_facts), vms, self.counted)
 
     def used_nodes(self) -> frozenset[str]:
         """Nodes that must not be stopped: they host something, or have still to say what came of it."""
         return self.on_loop(self._used_nodes)
 
-    def measured(self) -> Mapping[str, Any]:
-        """What the report of the run says of latencies, counters and commits."""
-        return self.on_loop(self._measured)
-
     def committed(self) -> int:
         """All sinks have committed this epoch; for the manager's thread."""
-        return self._readings.committed(self.manager)
-
-    def latencies(self, since: float) -> list[float]:
-        """Of epochs that were committed after a time of this run."""
-        ago = self.events.now - since
-        return self.on_loop(partial(self.metrics.latencies, time.monotonic() - ago))
+        return committed_by(self.manager)
 
     def close(self) -> None:
         """Tells all nodes to end, those too that have not joined yet, and ends itself."""
@@ -333,7 +316,7 @@ class ManagerProcess(ManagerAccess):
             self.ended.set()
 
     def _launch(self, placement: Mapping[InstanceId, str] | None) -> None:
-        self.events.begin()
+        self.record.begin()
         self.perform(self.manager.launch(placement))
 
     def _enter(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -354,21 +337,10 @@ class ManagerProcess(ManagerAccess):
             self._peers.post(name, 0, EndNode())
 
     def _note_kill(self, name: str) -> None:
-        self._chronicle.killed(name, self.manager.placement)
+        self.record.killed(name, self.manager.placement)
 
     def _used_nodes(self) -> frozenset[str]:
         return frozenset(self.manager.used_nodes() | self._last_words.nodes)
-
-    def _measured(self) -> Mapping[str, Any]:
-        begin, tally = time.monotonic() - self.events.now, self.metrics.tally
-        return {
-            "latency": percentiles(self.metrics.latencies()),
-            "latencies": {"histogram": self.metrics.histogram.to_json(), "timeline": self.metrics.timeline(begin)},
-            "largest_gap": self.commits.largest_gap,
-            "epochs": self.commits.epoch,
-            "counters": tally.total(),
-            "counters_exact": tally.is_exact and self.ended.is_set() and bool(self.events.of("finished")),
-        }
 
     def _pulse(self) -> None:
         """Opens the next epoch; if the window does not allow it now, the next commit does."""
@@ -383,7 +355,7 @@ class ManagerProcess(ManagerAccess):
         for node, why in self._detector.lost(now):
             self._lose(node, why)
         if self._last_words.overdue(now):
-            self.metrics.tally.unheard()
+            self.record.unheard()
         self._end_when_heard()
 
     def _on_letter(self, peer: str, body: Any) -> None:
@@ -402,13 +374,11 @@ class ManagerProcess(ManagerAccess):
             case NodeReady():
                 self._join(peer)
             case InstanceLeft(last_word):
-                if peer in self.manager.nodes:
-                    self.metrics.left(peer, last_word, time.monotonic())
-                self._last_words.heard(identity_of(last_word))
+                self._note(peer, self.record.left, last_word)
+                self._last_words.heard(last_word.identity)
                 self._end_when_heard()
             case LastWord(report):
-                if peer in self.manager.nodes:
-                    self.metrics.take(peer, report, time.monotonic())
+                self._note(peer, self.record.take, report)
                 self._last_words.heard(peer)
                 self._end_when_heard()
             case NodeFailed(failure):
@@ -428,7 +398,15 @@ class ManagerProcess(ManagerAccess):
         if peer not in self.manager.nodes and peer not in self._register.waiting:
             self._peers.post(peer, 0, Fenced())
         elif report is not None:
-            self.metrics.take(peer, report, now)
+            self._note(peer, self.record.take, report)
+
+    def _note(self, node: str, note: Callable[[str, object], None], told: object) -> None:
+        """What a live node says of what it hosts; if that makes no sense it is told, and nothing else comes of it."""
+        if node in self.manager.nodes:
+            try:
+                note(node, told)
+            except MalformedReport as reason:
+                self.events.add(RefusedMessage(sender=node, why=str(reason)))
 
     def _join(self, name: str) -> None:
         """All others learn where the new node listens before they can hear of it in a view."""
@@ -448,7 +426,7 @@ class ManagerProcess(ManagerAccess):
         return address.host, address.port
 
     def _lose(self, name: str, why: str) -> None:
-        self._chronicle.given_up(name, why, self.manager.placement, self.manager.ticked)
+        self.record.given_up(name, why, self.manager.placement, self.manager.ticked)
         self._count_lost(name)
         self.perform(self.manager.node_lost(name))
         self._tell_nodes(ForgetPeers((name,)))
@@ -465,10 +443,10 @@ class ManagerProcess(ManagerAccess):
         is_replayed = self.manager.phase is Phase.RUNNING
         for instance in self.manager.roster.living_on(name):
             up_to = self._kept_up_to(instance) if is_replayed else None
-            self.metrics.lost(self.manager.roster.incarnation(instance), up_to)
+            self.record.lost(self.manager.roster.incarnation(instance), up_to)
         if self._last_words.lost(name):
-            self.metrics.tally.unheard()
-        self.metrics.drop(name)
+            self.record.unheard()
+        self.record.drop(name)
 
     def _kept_up_to(self, instance: InstanceId) -> int:
         """The last epoch that whoever replaces an instance does not process again."""
@@ -498,15 +476,12 @@ class ManagerProcess(ManagerAccess):
         """An instance is told to stop: it says its last word, or another one counts again what it has counted."""
         seat = self.manager.placement.get(identity.instance)
         if seat is not None and seat.incarnation > identity.number:
-            self.metrics.lost(identity, self._kept_up_to(identity.instance))
+            self.record.lost(identity, self._kept_up_to(identity.instance))
         else:
             self._last_words.expect(identity, node, time.monotonic())
 
     def _note_commit(self) -> None:
-        committed, before = self.committed(), self.commits.epoch
-        self.commits.note(committed, self.events.now)
-        self._chronicle.committed(committed)
-        if committed > before:
+        if self.record.committed(self.committed()):
             self._listeners.committed()
 
     # -- effects ------------------------------------------------------------------------------------------------------
@@ -524,7 +499,7 @@ class ManagerProcess(ManagerAccess):
                 case LogOffsets(source, _, positions):
                     self.positions[source.operator] = {**self.positions[source.operator], **positions}
                 case Event():
-                    self._chronicle.tell(effect)
+                    self.record.tell(effect)
                 case Finished(epoch):
                     if not self.manager.settings.last_cut:  # else whoever stores it says when that is done
                         self._conclude(RunFinished(why=f"at epoch {epoch}"))
@@ -559,3 +534,10 @@ class ManagerProcess(ManagerAccess):
 
     def on_storage_failed(self, reason: BaseException) -> None:
         self._loop.put(partial(self._on_failure, reason))
+
+
+def _demands(program: Program) -> dict[str, SourceDemand]:
+    return {
+        name: SourceDemand(setting.rate, definition.partitions, definition.by_time)
+        for name, (definition, setting) in program.sources.items()
+    }

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, assert_never
 
@@ -27,9 +28,10 @@ from seep.protocol.messages import Data, Retrieved, StateMoved
 from seep.protocol.sink import CommitAccepted, CommitRefused, SinkOpened
 from seep.protocol.stateful import StatefulInstance
 from seep.protocol.view import Incarnation, View
+from seep.record.reports import HandedPart, InstanceFigures
 from seep.runtime.links import Stream
 from seep.runtime.mailbox import Mailbox
-from seep.runtime.meter import Handed, Meter, Sized
+from seep.runtime.meter import Meter, Sized
 from seep.runtime.share import CpuShare
 from seep.runtime.usage import stolen_seconds
 from seep.sinks.definition import SinkFenced, SinkStore
@@ -142,21 +144,17 @@ class HostedInstance:
     def join(self, timeout: float) -> None:
         self._thread.join(timeout)
 
-    def status(self) -> dict[str, Any]:
+    def figures(self) -> InstanceFigures:
         """What is told of it to the manager, now and then; read without a lock, so approximate."""
         outbox, processed = self.instance.outbox, self.instance.processed  # before the meter: it knows of all up to it
-        metered = self.meter.to_json()
-        return metered | {
-            "operator": self.me.instance.operator,
-            "index": self.me.instance.index,
-            "incarnation": self.me.number,
-            "phase": self.instance.phase.value,
-            "epoch": processed,
-            "counted": self.instance.processed + 1,  # after the meter: it knows of nothing beyond
-            "waiting": len(self._mailbox),
-            "outbox_bytes": outbox.nbytes,
-            "unsent": outbox.last - min(self._cursors(), default=outbox.last),
-        }
+        metered = self.meter.figures(self.me, self.instance.phase.value, processed)
+        return replace(
+            metered,
+            counted=self.instance.processed + 1,  # after the meter: it knows of nothing beyond
+            waiting=len(self._mailbox),
+            outbox_bytes=outbox.nbytes,
+            unsent=outbox.last - min(self._cursors(), default=outbox.last),
+        )
 
     def _cursors(self) -> list[int]:
         """The last epoch that each receiver has taken."""
@@ -199,12 +197,12 @@ class HostedInstance:
         held = self.instance.held_back
         effects = self.instance.handle(message)
         nbytes = sum(nbytes_of(chunk) for chunk in message.chunks)
-        self.meter.handed.append(Handed(message.epoch, nbytes, held_back=self.instance.held_back - held))
+        self.meter.handed.append(HandedPart(message.epoch, nbytes, held_back=self.instance.held_back - held))
         return effects
 
     def _warm(self, message: Retrieved, first: int) -> list[Effect]:
         chunks = message.checkpoint.state if message.checkpoint is not None else ()
-        self.meter.handed.append(Handed(first, nbytes_ahead=sum(nbytes_of(chunk) for chunk in chunks)))
+        self.meter.handed.append(HandedPart(first, nbytes_ahead=sum(nbytes_of(chunk) for chunk in chunks)))
         return self.instance.handle(message)
 
     def _stand_in(self, message: Retrieved) -> list[Effect]:
@@ -322,6 +320,7 @@ class SinkHand:
     def commit(self, effect: Commit) -> list[Effect]:
         if effect.created:
             self._open[effect.epoch] = effect.created
+        self._meter.put_out(effect.watermark, effect.created)
         batches = [batch for batches in effect.inputs.values() for batch in batches if batch.num_rows]
         try:
             durable = self._store.commit(effect.sink, effect.epoch, batches, effect.watermark)
@@ -341,7 +340,7 @@ class SinkHand:
     def _measure(self, durable: int) -> None:
         now = time.time()
         for epoch in [e for e in self._open if e <= durable]:
-            self._meter.latencies.append(now - self._open.pop(epoch))
+            self._meter.latencies.append(max(0.0, now - self._open.pop(epoch)))  # clocks of machines may differ
 
 
 class HostedHolder:

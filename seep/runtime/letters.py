@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from primitives.event import Event
+from seep.record.reports import InstanceFigures, NodeReport
 
 # -- node to manager --------------------------------------------------------------------------------------------------
 
@@ -37,13 +38,13 @@ class NoticeGiven(NamedTuple):
 class InstanceLeft(NamedTuple):
     """An instance that was told to stop has stopped; with its last report."""
 
-    last_word: Mapping[str, Any]
+    last_word: InstanceFigures
 
 
 class LastWord(NamedTuple):
     """The answer to `SayLastWord`: the node's report at the end of the run."""
 
-    report: Mapping[str, Any]
+    report: NodeReport
 
 
 # -- manager to node --------------------------------------------------------------------------------------------------

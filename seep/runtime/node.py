@@ -37,6 +37,7 @@ from seep.protocol.node import Node
 from seep.protocol.view import MANAGER, STORAGE, Incarnation
 from seep.query.program import Program
 from seep.record.events import RefusedMessage
+from seep.record.reports import NodeReport
 from seep.runtime.archive import Archive
 from seep.runtime.backups import StorageHolder, stored_backups
 from seep.runtime.failures import failure_to_json
@@ -66,6 +67,7 @@ from seep.runtime.share import CpuShare, NoShare
 from seep.runtime.slot_meter import Metered
 from seep.runtime.slot_meter import warm_up as warm_up_counting
 from seep.runtime.stores import RemoteStore
+from seep.runtime.usage import resources
 from seep.sinks.definition import Place, SinkStore
 from seep.spark.inlet.intake import Intake
 from seep.spark.inlet.source import spark_sources
@@ -329,7 +331,7 @@ class NodeProcess:
         self._threads.pop(hosted.me, None)
         if not self._ended.is_set():
             with self._reporting:
-                last_word = hosted.status()
+                last_word = hosted.figures()
             self._tell(InstanceLeft(last_word))
 
     def _perform_all(self, effects: list[Effect]) -> None:
@@ -410,15 +412,17 @@ class NodeProcess:
     def _on_notice(self, seconds: float) -> None:
         self._tell(NoticeGiven(seconds))
 
-    def _report(self) -> dict[str, Any]:
+    def _report(self) -> NodeReport:
         with self._reporting:
-            return {
-                "at": time.monotonic(),
-                "cpu": self._share.paid(),
-                "cores": self._share.cores,
-                "memory": self._settings.vm.memory,
-                "instances": [hosted.status() for hosted in self._hosted()],
-            }
+            memory = self._settings.vm.memory
+            return NodeReport(
+                at=time.monotonic(),
+                cpu=self._share.paid(),
+                cores=self._share.cores,
+                memory=None if memory is None else int(memory),
+                resources=resources(),
+                instances=tuple(hosted.figures() for hosted in self._hosted()),
+            )
 
     def _leave_if_alone(self) -> None:
         """A node whose manager is gone is of no use to anybody."""

@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -37,12 +37,12 @@ from seep.protocol.plans import Accepted, Refused
 from seep.query.program import Program
 from seep.record.log import EventLog
 from seep.record.ring import Ring
+from seep.record.status import Status
 from seep.runtime import live_runs
 from seep.runtime.archivist import Archivist
 from seep.runtime.control import Listed
 from seep.runtime.driver import ManagerProcess
 from seep.runtime.interrupts import ENDING, Interrupts, uninterrupted
-from seep.runtime.metrics import Status
 from seep.runtime.migration_handle import MigrationHandle
 from seep.runtime.node import NodeSettings
 from seep.runtime.node_fleet import NodeFleet
@@ -50,7 +50,6 @@ from seep.runtime.node_main import NodeTask, serve
 from seep.runtime.node_register import NodeRecord
 from seep.runtime.options import RunOptions
 from seep.runtime.queryable import StateView
-from seep.runtime.report import Recorder, make_report
 from seep.runtime.requests import answer_of
 from seep.runtime.resume import catalogue_of, check_resume, resume_of
 from seep.runtime.security import Security
@@ -200,7 +199,6 @@ class Run:
         self._manager.serve("control", self._controlled)
         self._feeds = Feeds(self._manager, self.program, self._security, catalogue_of(self.options, self.program.name))
         self._listed = Listed(self.id, self.program.name, Process.this(), self._manager.address, self._security)
-        self._recorder = Recorder(self.status)
         self._publisher = SparkPublisher(self._manager, host.is_local)
         self._manager.start()
 
@@ -217,7 +215,7 @@ class Run:
         self._manager.launch(_placement(self.program, gathered))
         self._is_launched = True
         self._fleet.launched()
-        self._manager.every(SAMPLED, self._recorder.sample)
+        self._manager.every(SAMPLED, self._sample)
         self._steering.begin()
         self._archivist.start()
         self._feeds.start()
@@ -302,22 +300,23 @@ class Run:
         return self._manager
 
     def status(self) -> Status:
-        vms = {state.value: count for state, count in self._fleet.pool.counts().items() if count}
-        balanced = tuple(sorted(self._manager.counted))
-        return replace(self._manager.status(), offered=self._steering.offered, vms=vms, balanced=balanced)
+        """How it is at this moment."""
+        return self._manager.status({state.value: n for state, n in self._fleet.pool.counts().items() if n})
+
+    def _sample(self) -> None:
+        if not self._is_ended:
+            self._manager.record.sample(self.status())
 
     def report(self) -> dict[str, Any]:
         """Events, time series and a summary, as plain data; while the run lasts and after it."""
         migrations = self._steering.report()
-        return make_report(
+        return self._manager.record.report(
             self.program.name,
-            self.events,
-            self._recorder.samples,
             rows=self.rows_read,
-            **self._manager.measured(),
+            is_over=self.finished and self._manager.ended.is_set(),
             vm_seconds=self._fleet.pool.vm_seconds(),
             migrations=migrations["migrations"],
-            totals={"events": self.events.totals, "migrations": migrations["total"]},
+            all_migrations=migrations["total"],
             failure=self.failure,
         )
 
@@ -580,7 +579,6 @@ class Run:
             return
         self._is_ended = True
         self._listed.strike_off()
-        self._recorder.close()
         self._feeds.close()
         self._steering.close()
         self._archivist.close()

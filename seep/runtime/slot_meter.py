@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from primitives.hashing import Hashes, hash_keys
 from primitives.slots import slots_of
 from seep.protocol.logic import Logic, Piece, SourceLogic
 from seep.query.program import Program
-from seep.runtime.slot_counts import to_wire
+from seep.record.reports import SlotRows
 
 #: What counting may take of the CPU time of an instance's thread; and seconds that are saved up for later at most.
 _SHARE, _SAVED = 0.01, 0.005
@@ -94,8 +94,8 @@ class SlotMeter:
             self._note(piece, now)
         return outputs
 
-    def take(self) -> dict[str, Any] | None:
-        """What was counted since the last call, for `SlotCounts`; None if that is nothing. Each row is told once."""
+    def take(self) -> SlotRows | None:
+        """What was counted since the last call, for the record; None if that is nothing. Each row is told once."""
         begun, now = self._clock(), self._wall()
         with self._lock:
             if not self._is_wanted():
@@ -103,10 +103,10 @@ class SlotMeter:
             if not self._epochs or self._counted == 0 < self._rows or now < self._next:
                 return None
             counts, sample = self._counts, self._sample
-            told = {"cpu": self._cpu, "seconds": now - self._since, "epochs": self._epochs}
+            cpu, seconds, epochs = self._cpu, now - self._since, self._epochs
             scale = self._rows / max(1, self._counted)
             self._restart()
-        told |= to_wire(np.rint(counts * scale)) | self._heaviest(sample)
+        told = SlotRows.of(np.rint(counts * scale), cpu, seconds, epochs, self._heaviest(sample))
         self._next = now + min(_LATEST, _LATER * (self._clock() - begun))
         return told
 
@@ -142,10 +142,10 @@ class SlotMeter:
 
     # -- the heaviest key ---------------------------------------------------------------------------------------------
 
-    def _heaviest(self, sample: _Sample | None) -> dict[str, Any]:
+    def _heaviest(self, sample: _Sample | None) -> tuple[int, str, float] | None:
         """Of the slot with the most rows of the sample: the key with the most of these, as text, and its share."""
         if sample is None:
-            return {}
+            return None
         slots = slots_of(sample.hashes[:: max(1, len(sample.hashes) // _SAMPLE)], self._slot_bits)
         slot = int(np.bincount(slots).argmax())
         rows = np.flatnonzero(slots_of(sample.hashes, self._slot_bits) == slot)[:_SAMPLE]
@@ -153,7 +153,7 @@ class SlotMeter:
         most = int(counts.argmax())
         row = int(rows[places[most]])
         key = ", ".join(str(column[row].as_py()) for column in self._key_columns(sample.port, sample.batch))
-        return {"heaviest": [slot, key[:_LETTERS], float(counts[most] / len(rows))]}
+        return slot, key[:_LETTERS], float(counts[most] / len(rows))
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ class SparkPublisher(RunListener):
             self._process.fail(EnvironmentFault(f"Spark cannot be told what it may read: {reason}"))
 
     def _show_all(self) -> None:
-        committed, stored = self._process.commits.epoch, self._stored
+        committed, stored = self._process.record.commits.epoch, self._stored
         for sink in self._sinks:
             self._show(sink, committed if sink.at_once or stored is None else stored)
 

@@ -29,12 +29,9 @@ from seep.control.migration import Migration, MigrationProgress
 from seep.control.steward import Steward
 from seep.protocol.core import Phase
 from seep.record.facts import Answer, Facts, query_facts
-from seep.record.recovery_changes import RecoveryChanges
 from seep.runtime.consultants import Consultants, Consultation, Question
 from seep.runtime.driver import ManagerProcess
 from seep.runtime.listener import RunListener
-from seep.runtime.metrics import percentiles
-from seep.runtime.observer import Observer
 
 T = TypeVar("T")
 
@@ -69,29 +66,16 @@ class Awaited:
     last: MigrationProgress | None = None  #: how far it had come, when it was over
 
 
-@dataclass(frozen=True, slots=True)
-class _RunLatencies:
-    process: ManagerProcess
-
-    def percentiles_since(self, at: float) -> Mapping[str, float]:
-        return percentiles(self.process.latencies(at))
-
-
 class Steering(RunListener):
     """Between the steward and the manager, the pool, the record and those who answer its questions."""
 
     def __init__(self, process: ManagerProcess, steward: Steward, vms: VMs) -> None:
         self._process, self._steward, self._vms = process, steward, vms
-        self._observer = Observer(process.program)
-        self._recoveries = RecoveryChanges()
-        process.events.listen(self._recoveries.hear)
         process.subscribe(self)
         self._answers: list[Answer] = []
         self._awaited: dict[int, Awaited] = {}
         self._consultants = Consultants(self._answered)
-        self._latencies = _RunLatencies(process)
         self._next_look = 0.0
-        self._offered = 0.0
         self._observation: Observation | None = None
         self._is_stepping = False
 
@@ -130,11 +114,6 @@ class Steering(RunListener):
     def report(self) -> Mapping[str, Any]:
         """What is to be told of migrations in the report."""
         return self._process.on_loop(self._report)
-
-    @property
-    def offered(self) -> float:
-        """Rows per second that were due at all sources in the last report interval."""
-        return self._offered
 
     def end(self) -> None:
         """The run is over, and with it whatever is open."""
@@ -183,10 +162,8 @@ class Steering(RunListener):
         if now < self._next_look or self._process.manager.phase is not Phase.RUNNING:
             return
         self._next_look = max(self._next_look + self._steward.settings.scaling.detector.report, now)
-        observation = self._observer.observe(self._process.sight(len(self._vms.available())))
-        if observation is not None:
-            self._observation = observation
-            self._offered = sum(observation.offered.values())
+        query, warm = query_facts(self._process.manager), len(self._vms.available())
+        self._observation = self._process.record.observe(query, warm) or self._observation
 
     def _open(self, facts: Facts, migrations: Sequence[Migration]) -> tuple[Awaited, ...]:
         awaited = tuple(Awaited(number) for number in self._steward.migrate(facts, migrations))
@@ -218,18 +195,18 @@ class Steering(RunListener):
 
     def _facts(self, answers: tuple[Answer, ...] = ()) -> Facts:
         """How things are."""
-        metrics = self._process.metrics
+        record = self._process.record
         return Facts(
             at=self._process.events.now,
             query=query_facts(self._process.manager),
             free=tuple(self._vms.available()),
             answers=answers,
             observation=self._observation,
-            recoveries=tuple(self._recoveries),
-            reported=metrics.reported_epochs(),
-            state_bytes=metrics.state_bytes(),
-            handed=metrics.handovers,
-            latencies=self._latencies,
+            recoveries=record.recoveries,
+            reported=record.reported,
+            state_bytes=record.state_bytes,
+            handed=record.handed,
+            latencies=record.latencies,
         )
 
     def _carry_out(self, command: Command) -> None:
@@ -267,10 +244,7 @@ class Steering(RunListener):
 
     def _window(self, command: EndWindow) -> object:
         """None while there are instances that have told nothing."""
-        slots = self._process.metrics.slots
-        if not slots.is_whole(command.operator, command.assignment):
-            return None
-        return slots.end_window(command.operator, command.seconds, command.assignment, command.moving)
+        return self._process.record.end_window(command.operator, command.seconds, command.assignment, command.moving)
 
     def _tell_waiting(self, number: int) -> None:
         awaited = self._awaited.pop(number, None)

@@ -137,7 +137,7 @@ class FakeRun:
         self.found = found
 
     def report(self) -> dict[str, Any]:
-        from seep.runtime.report import make_report
+        from seep.record.report import make_report
 
         return make_report("wordcount", (), (), rows=8, latency={}, largest_gap=0.0)
 

@@ -23,9 +23,9 @@ from seep.cli.settings import Settings
 from seep.cli.view import Lines, View
 from seep.record.events import NodeKilled
 from seep.record.log import EventLog
+from seep.record.report import make_report
+from seep.record.status import Status
 from seep.runtime.chaos import parse_chaos
-from seep.runtime.metrics import Status
-from seep.runtime.report import make_report
 
 Act = Callable[["FakeRun"], None]
 

@@ -13,7 +13,7 @@ from seep.cli import view as module
 from seep.cli.view import Board, Lines, View, event_line, status_line, view_for
 from seep.protocol.events import StateRestored
 from seep.record.events import InstanceRecovered, NodeKilled, RunFailed
-from seep.runtime.metrics import InstanceStatus, Status
+from seep.record.status import InstanceStatus, Status
 
 KILLED = NodeKilled(node="n2", hosted=(InstanceId("counter", 0),), at=5.021)
 RECOVERED = InstanceRecovered(

@@ -9,70 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from policies.decision import Decision
 from policies.settings import Mechanism, ScalingSettings
-from primitives.graph import InstanceId
-from seep.protocol.events import Rebound
-from seep.record.events import InstanceRecovered
-from seep.record.recovery_changes import RecoveryChanges
 from seep.record.ring import Ring
 from seep.runtime import node_register
-from seep.runtime.fading_series import FadingSeries
 from seep.runtime.letters import NodeReady
 from tests.control.staging import Shell
 from tests.runtime.driver_kit import managing, register
 from tests.waiting import eventually
-
-# -- rings ------------------------------------------------------------------------------------------------------------
-
-
-@given(st.integers(1, 10), st.lists(st.integers(1, 20)))
-def test_a_ring_keeps_the_newest_that_fit_and_counts_all(most: int, sizes: list[int]) -> None:
-    ring = Ring[int](most, lambda size: size)
-    for size in sizes:
-        ring.append(size)
-    kept = list(ring)
-    assert kept == sizes[len(sizes) - len(kept) :]
-    assert sum(kept) <= most or len(kept) == 1
-    assert ring.total == len(sizes) == ring.dropped + len(ring)
-    left_out = sizes[: len(sizes) - len(kept)]
-    assert not left_out or sum(kept) + left_out[-1] > most, "and no fewer than fit"
-    found = [ring.numbered(number) for number in range(-1, len(sizes) + 1)]
-    assert found == [None, *(None for _ in left_out), *kept, None]
-
-
-@given(st.integers(2, 9), st.integers(2, 6), st.integers(0, 2000))
-def test_a_fading_series_keeps_its_ends_and_stays_small(room: int, levels: int, count: int) -> None:
-    series = FadingSeries[int](room, levels)
-    for number in range(count):
-        series.append(number)
-    kept = list(series)
-    assert kept == sorted(set(kept))
-    assert len(kept) <= room * levels + levels
-    if count:
-        assert kept[0] == 0
-        newest = min(count, room - 1)
-        assert kept[-newest:] == list(range(count - newest, count))
-
-
-# -- recoveries -------------------------------------------------------------------------------------------------------
-
-
-def test_the_recoveries_of_a_long_run_are_bounded_and_none_seems_to_go_on_for_ever() -> None:
-    recoveries = RecoveryChanges()
-    for number in range(20_000):
-        instance = InstanceId("counter", number % 7)
-        recoveries.hear(Rebound(subject=instance, to="n1", at=number + 0.25))
-        parts = {"seconds": 0.25, "detected": 0.1, "restored": 0.1, "replayed": 0.05}
-        recoveries.hear(InstanceRecovered(subject=instance, at=number + 0.5, **parts))
-    found = list(recoveries)
-    assert len(found) < 1000
-    assert found[-1].done == 19_999.5
-    assert all(change.done is not None for change in found)
-
 
 # -- migrations and scalings ------------------------------------------------------------------------------------------
 

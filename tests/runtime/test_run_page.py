@@ -11,7 +11,7 @@ import pytest
 
 import seep
 from primitives.event import COMMON, event_kinds
-from seep.runtime.metrics import InstanceStatus, Status
+from seep.record.status import InstanceStatus, Status
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/run.md").read_text()

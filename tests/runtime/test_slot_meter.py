@@ -22,10 +22,11 @@ from primitives.state.processing import Containers
 from primitives.topology import Assignment
 from seep.protocol.logic import Piece
 from seep.protocol.view import Incarnation
-from seep.runtime.comparison import identity_of
-from seep.runtime.metrics import Metrics
-from seep.runtime.slot_counts import SlotCounts, from_wire, to_wire
+from seep.record.reports import SlotRows
+from seep.record.slot_counts import HottestSlot, SlotCounts
 from seep.runtime.slot_meter import Metered, SlotMeter
+from seep.runtime.wire import decode, encode
+from tests.record.kit import Recorded, figures, launched
 
 BITS = 4
 SLOTS = 1 << BITS
@@ -83,15 +84,21 @@ def by_slot(keys: Any, slot_bits: int = BITS) -> NDArray[np.int64]:
     return np.bincount(slots_of(hash_keys([pa.array(keys)]), slot_bits), minlength=1 << slot_bits)
 
 
-def rows_of(told: Mapping[str, Any], slots: int = SLOTS) -> list[int]:
-    first, rows = from_wire(told)
+def rows_of(told: SlotRows, slots: int = SLOTS) -> list[int]:
+    first, rows = told.first, told.counts
     found = np.zeros(slots, np.int64)
     found[first : first + len(rows)] = rows
     return found.tolist()
 
 
-def told(keys: Any, cpu: float = 1.0, seconds: float = 2.0, epochs: int = 40) -> dict[str, Any]:
-    return {"cpu": cpu, "seconds": seconds, "epochs": epochs} | to_wire(by_slot(keys))
+def told(
+    keys: Any,
+    cpu: float = 1.0,
+    seconds: float = 2.0,
+    epochs: int = 40,
+    heaviest: tuple[int, str, float] | None = None,
+) -> SlotRows:
+    return SlotRows.of(by_slot(keys), cpu, seconds, epochs, heaviest)
 
 
 # -- counting ---------------------------------------------------------------------------------------------------------
@@ -145,7 +152,7 @@ def test_what_nobody_wants_to_know_is_not_counted() -> None:
     part = meter.take()
     assert part is not None
     assert rows_of(part) == by_slot([3]).tolist()
-    assert part["seconds"] == 9.0, "since it was asked the last time, in vain"
+    assert part.seconds == 9.0, "since it was asked the last time, in vain"
 
 
 def test_epochs_are_told_though_nothing_came_in() -> None:
@@ -158,7 +165,7 @@ def test_epochs_are_told_though_nothing_came_in() -> None:
     clocks.now = 1.5
     part = meter.take()
     assert part is not None
-    assert (part["seconds"], part["epochs"]) == (1.5, 2)
+    assert (part.seconds, part.epochs) == (1.5, 2)
     assert rows_of(part) == [0] * SLOTS
 
 
@@ -190,7 +197,7 @@ def test_the_cpu_time_of_rows_is_that_of_the_operator_without_the_counting() -> 
     meter.process(piece(batch([1]), epoch=2))
     part = meter.take()
     assert part is not None
-    assert part["cpu"] == 0.75
+    assert part.cpu == 0.75
 
 
 def test_the_heaviest_key_of_the_hottest_slot_is_told_with_its_share_of_the_slot() -> None:
@@ -201,7 +208,8 @@ def test_the_heaviest_key_of_the_hottest_slot_is_told_with_its_share_of_the_slot
     meter.process(piece(batch(hottest * 10 + [hottest[2]] * 60 + numbers[:20])))
     part = meter.take()
     assert part is not None
-    slot, key, share = part["heaviest"]
+    assert part.heaviest is not None
+    slot, key, share = part.heaviest
     others = sum(slots[n] == 3 for n in numbers[:20])
     heavy = 70 + (hottest[2] < 20)
     assert (slot, key, share) == (3, str(hottest[2]), pytest.approx(heavy / (100 + others)))
@@ -213,11 +221,13 @@ def test_the_heaviest_key_is_text_of_all_its_columns_and_of_bounded_length() -> 
     meter.process(piece(rows))
     part = meter.take()
     assert part is not None
-    assert part["heaviest"][1:] == ["Leuven, 7", 1.0]
+    assert part.heaviest is not None
+    assert part.heaviest[1:] == ("Leuven, 7", 1.0)
     meter.process(piece(pa.record_batch({"n": [1], "city": ["x" * 500]}), epoch=2))
     part = meter.take()
     assert part is not None
-    assert part["heaviest"][1] == "x" * 80
+    assert part.heaviest is not None
+    assert part.heaviest[1] == "x" * 80
 
 
 def test_a_key_of_all_columns_is_counted_by_whole_rows() -> None:
@@ -260,11 +270,11 @@ def test_instances_of_operators_with_more_than_one_slot_get_a_meter() -> None:
 
 @given(st.lists(st.integers(0, 1 << 40), min_size=1, max_size=40))
 def test_counts_come_through_the_wire_as_they_were(counts: list[int]) -> None:
-    assert rows_of(to_wire(np.array(counts)), len(counts)) == counts
+    assert rows_of(decode(encode(SlotRows.of(np.array(counts)))), len(counts)) == counts
 
 
 def test_the_counts_of_a_million_slots_take_a_byte_each_if_they_are_small() -> None:
-    assert len(to_wire(np.full(1 << 20, 200))["rows"]) == 1 << 20
+    assert len(SlotRows.of(np.full(1 << 20, 200)).rows) == 1 << 20
 
 
 # -- put together -----------------------------------------------------------------------------------------------------
@@ -330,8 +340,8 @@ def test_where_nobody_is_busy_cpu_time_says_nothing_of_the_rows() -> None:
 
 def test_the_heaviest_keys_are_known_by_slot() -> None:
     counts = SlotCounts({"counter": BITS})
-    counts.take(COUNTER, told([1]) | {"heaviest": [4, "a", 0.7]}, 1.0)
-    counts.take(OTHER, told([1]) | {"heaviest": [9, "b", 0.2]}, 1.0)
+    counts.take(COUNTER, told([1], heaviest=(4, "a", 0.7)), 1.0)
+    counts.take(OTHER, told([1], heaviest=(9, "b", 0.2)), 1.0)
     assert counts.end_window("counter", 2.0, HALVES, SlotSet()).heaviest == {
         4: Heaviest("a", 0.7),
         9: Heaviest("b", 0.2),
@@ -341,39 +351,36 @@ def test_the_heaviest_keys_are_known_by_slot() -> None:
 # -- as reports tell --------------------------------------------------------------------------------------------------
 
 
-def report(at: float, *rows: int, **more: Any) -> dict[str, Any]:
-    zero = {"cpu": 0.0, "busy": 0.0, "stolen": 0.0, "rows_out": 0, "waiting": 0, "unsent": 0, "incarnation": 0}
-    rest = {
-        "outbox_bytes": 0,
-        "state_bytes": 0,
-        "epoch": 0,
-        "counted": 1,
-        "latencies": [],
-        "handed": [],
-        "counters": {},
-    }
-    instances = [
-        {"operator": "counter", "index": index, "rows_in": each} | zero | rest | more for index, each in enumerate(rows)
-    ]
-    return {"at": at, "cpu": 0.0, "cores": 1.0, "memory": None, "instances": instances}
+def test_the_record_hands_on_what_reports_tell_of_slots_once_all_owners_have_told() -> None:
+    it = Recorded()
+    it.take("n1", 1.0, figures(slots=told([1, 1, 2])))
+    assert it.record.end_window("counter", 2.0, HALVES, SlotSet()) is None
+    it.take("n2", 1.1, figures(index=1, slots=told([5])))
+    window = it.record.end_window("counter", 2.0, HALVES, SlotSet())
+    assert window is not None
+    assert window.rows.sum() == 4
 
 
-def test_metrics_hand_on_what_reports_tell_of_slots() -> None:
-    metrics = Metrics(frozenset(), {"counter": BITS})
-    first = report(1.0, 5, slots=told([1, 1, 2]))
-    assert identity_of(first["instances"][0]) == COUNTER
-    metrics.take("n1", first, 1.0)
-    assert metrics.slots.end_window("counter", 2.0, HALVES, SlotSet()).rows.sum() == 3
+def test_the_hottest_slot_of_the_last_window_is_in_the_status() -> None:
+    it = Recorded()
+    key = by_slot([1]).argmax()
+    it.take("n1", 1.0, figures(slots=told([1, 1, 1, 2], heaviest=(int(key), "1", 1.0))))
+    it.record.end_window("counter", 2.0, Assignment.contiguous(1, BITS), SlotSet())
+    (counter,) = it.record.status(launched()).operators
+    assert counter.hottest == HottestSlot(slot=int(key), instance=0, share=0.75, key="1")
 
 
 def test_the_imbalance_of_an_operator_is_its_fullest_instance_over_the_mean_of_all() -> None:
-    metrics = Metrics(frozenset())
-    metrics.take("n1", report(1.0, 0, 0, 0), 1.0)
-    assert metrics.imbalance == {}
-    metrics.take("n1", report(2.0, 700, 100, 100), 2.0)
-    assert metrics.imbalance == {"counter": pytest.approx(700 / 300)}
+    it, query = Recorded(), launched()
+
+    def take(at: float, *rows: int) -> dict[str, float]:
+        it.take("n1", at, *(figures(index=index, rows_in=each) for index, each in enumerate(rows)))
+        return dict(it.record.status(query).imbalance)
+
+    assert take(1.0, 0, 0, 0) == {}
+    assert take(2.0, 700, 100, 100) == {"counter": pytest.approx(700 / 300)}
     for second in range(3, 60):
-        metrics.take("n1", report(second, *(700 + 100 * second,) * 3), second)
-    assert metrics.imbalance == {"counter": pytest.approx(1.0, abs=0.01)}
-    metrics.drop("n1")
-    assert metrics.imbalance == {}
+        last = take(float(second), *(700 + 100 * second,) * 3)
+    assert last == {"counter": pytest.approx(1.0, abs=0.01)}
+    it.record.drop("n1")
+    assert it.record.status(query).imbalance == {}

@@ -91,6 +91,7 @@ _BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     int: numbers,
     str: st.text(max_size=8),
     bool: st.booleans(),
+    bytes: st.binary(max_size=8),
     float: st.floats(allow_nan=False),
     types.NoneType: st.none(),
     Any: anything,
@@ -136,6 +137,8 @@ def of(hint: Any) -> st.SearchStrategy[Any]:
 
 def _records(kind: Any) -> st.SearchStrategy[Any]:
     hints = get_type_hints(kind)
+    if is_dataclass(kind) and any(field.kw_only for field in fields(kind)):
+        return st.builds(kind, **{field.name: of(hints[field.name]) for field in fields(kind)})
     wanted = [field.name for field in fields(kind)] if is_dataclass(kind) else kind._fields
     return st.builds(
         kind, *(_BY_FIELD[kind, name] if (kind, name) in _BY_FIELD else of(hints[name]) for name in wanted)
@@ -143,8 +146,7 @@ def _records(kind: Any) -> st.SearchStrategy[Any]:
 
 
 def _events(kind: type[Event]) -> st.SearchStrategy[Event]:
-    hints = get_type_hints(kind)
-    return st.builds(kind, **{field.name: of(hints[field.name]) for field in fields(kind)})
+    return _records(kind)
 
 
 letters = st.one_of([st.deferred(lambda kind=kind: of(kind)) for kind in MESSAGES])

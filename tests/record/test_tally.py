@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from primitives.graph import InstanceId
 from seep.protocol.view import Incarnation
-from seep.runtime.metrics import Metrics
-from seep.runtime.tally import LastWords, Tally
-from tests.runtime.test_observer import instance, node
+from seep.record.tally import LastWords, Tally
+from tests.record.kit import Recorded, figures, launched, node
 
 COUNTER = InstanceId("counter", 0)
 FIRST, SECOND = Incarnation(COUNTER, 0), Incarnation(COUNTER, 1)
@@ -63,24 +62,24 @@ def test_a_loss_after_the_end_of_the_query_takes_nothing_away() -> None:
 
 
 def test_a_report_that_comes_after_the_last_word_counts_nothing() -> None:
-    metrics = Metrics(frozenset())
-    metrics.take("n1", node(1.0, instance(counters={"late": 3})), now=1.0)
-    metrics.left("n1", instance(counters={"late": 5}), now=1.1)
-    metrics.take("n1", node(1.05, instance(counters={"late": 4})), now=1.2)
-    assert metrics.tally.total() == {"late": 5}
-    assert metrics.instances() == ()
+    it = Recorded()
+    it.take("n1", 1.0, figures(counters={"late": 3}))
+    it.record.left("n1", figures(counters={"late": 5}))
+    it.record.take("n1", node(1.05, figures(counters={"late": 4})))
+    assert it.record.counters == ({"late": 5}, True)
+    assert it.record.status(launched()).instances == ()
 
 
 def test_an_instance_is_told_of_for_as_long_as_it_lives() -> None:
-    metrics = Metrics(frozenset({"numbers"}))
-    numbers = instance("numbers", rows_out=100)
-    metrics.take("n1", node(1.0, instance(), numbers), now=1.0)
-    assert [each.name for each in metrics.instances()] == ["counter[0]#0", "numbers[0]#0"]
-    metrics.take("n1", node(2.0, numbers), now=2.0)
-    assert [each.name for each in metrics.instances()] == ["numbers[0]#0"]
-    metrics.left("n1", instance("numbers", rows_out=120), now=2.1)
-    assert metrics.instances() == ()
-    assert metrics.rows_read == 120, "what a source has read that has left stays read"
+    it, query = Recorded(), launched()
+    numbers = figures("numbers", rows_out=100)
+    it.take("n1", 1.0, figures(), numbers)
+    assert [each.name for each in it.record.status(query).instances] == ["counter[0]#0", "numbers[0]#0"]
+    it.take("n1", 2.0, numbers)
+    assert [each.name for each in it.record.status(query).instances] == ["numbers[0]#0"]
+    it.record.left("n1", figures("numbers", rows_out=120))
+    assert it.record.status(query).instances == ()
+    assert it.record.rows_read == 120, "what a source has read that has left stays read"
 
 
 def test_the_last_words_of_a_lost_node_are_not_waited_for() -> None:

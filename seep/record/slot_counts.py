@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,28 +13,20 @@ from policies.balance.loads import Heaviest, SlotLoads
 from primitives.slots import SlotSet
 from primitives.topology import Assignment
 from seep.protocol.view import Incarnation
+from seep.record.reports import SlotRows
 
 #: CPU time says who has how much to do only if one instance at least is busy for such a part of its share: below that,
 #: what each epoch costs, however few its rows are, weighs more than the rows.
 _BUSY = 0.3
 
 
-def to_wire(rows: NDArray[Any]) -> dict[str, Any]:
-    """Counts that are whole numbers, one per slot, in few bytes.
+class HottestSlot(NamedTuple):
+    """The slot of an operator that had most to do in a window."""
 
-    >>> to_wire(np.array([0, 0, 3, 500, 0]))
-    {'first': 2, 'type': 'uint16', 'rows': b'\\x03\\x00\\xf4\\x01'}
-    """
-    (used,) = np.nonzero(rows)
-    first, end = (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 0)
-    kind = np.min_scalar_type(int(rows[first:end].max(initial=0)))
-    return {"first": first, "type": kind.name, "rows": rows[first:end].astype(kind.newbyteorder("<")).tobytes()}
-
-
-def from_wire(told: Mapping[str, Any]) -> tuple[int, NDArray[np.int64]]:
-    """The first slot of those told of, and the counts of these."""
-    kind = np.dtype(told["type"]).newbyteorder("<")
-    return told["first"], np.frombuffer(told["rows"], kind).astype(np.int64)
+    slot: int
+    instance: int  #: that owns it
+    share: float  #: of the operator's rows
+    key: str | None  #: the heaviest in it, if that is known
 
 
 @dataclass(slots=True)
@@ -82,9 +74,10 @@ class SlotCounts:
 
     slot_bits: Mapping[str, int]
     _told: dict[str, _Told] = field(default_factory=dict)
-    _known: set[Incarnation] = field(default_factory=set)  #: who has ever told something
+    _known: set[Incarnation] = field(default_factory=set)  #: who has told something, and may do so again
+    _hottest: dict[str, HottestSlot] = field(default_factory=dict)  #: by operator, in its last window
 
-    def take(self, who: Incarnation, told: Mapping[str, Any], cores: float) -> None:
+    def take(self, who: Incarnation, told: SlotRows, cores: float) -> None:
         """What an instance has counted since it last told."""
         operator = self._told.setdefault(who.instance.operator, _Told())
         part = operator.parts.get(who)
@@ -92,19 +85,28 @@ class SlotCounts:
             rows = np.zeros(1 << self.slot_bits[who.instance.operator], np.int64)
             part = operator.parts[who] = _Part(rows, cores, who not in self._known)
             self._known.add(who)
-        first, counts = from_wire(told)
-        part.rows[first : first + len(counts)] += counts
-        part.cpu += told["cpu"]
-        part.seconds += told["seconds"]
-        part.epochs += told["epochs"]
-        if "heaviest" in told:
-            slot, key, share = told["heaviest"]
+        counts = told.counts
+        part.rows[told.first : told.first + len(counts)] += counts
+        part.cpu += told.cpu
+        part.seconds += told.seconds
+        part.epochs += told.epochs
+        if told.heaviest is not None:
+            slot, key, share = told.heaviest
             operator.heaviest[slot] = Heaviest(key, share)
+
+    def forget(self, who: Incarnation) -> None:
+        """It tells nothing more; what it has told counts until the window ends."""
+        self._known.discard(who)
 
     def clear(self) -> None:
         """Whoever wanted to know does not any more."""
         self._told.clear()
         self._known.clear()
+        self._hottest.clear()
+
+    def hottest(self, operator: str) -> HottestSlot | None:
+        """The slot that had most to do in the last window; None if nothing is known of any."""
+        return self._hottest.get(operator)
 
     def is_whole(self, operator: str, assignment: Assignment) -> bool:
         """Whether all that own slots have told of at least one epoch: else it is not known what they have to do."""
@@ -120,6 +122,16 @@ class SlotCounts:
             rows += part.rows * part.scale(epochs)
             cpu += part.cpu_by_slot * part.scale(epochs)
         is_busy = any(part.busy >= _BUSY for part in told.parts.values())
+        self._note_hottest(operator, rows, assignment, told.heaviest)
         return SlotLoads(
             seconds, assignment, np.rint(rows).astype(np.int64), cpu if is_busy else None, moving, told.heaviest
         )
+
+    def _note_hottest(
+        self, operator: str, rows: NDArray[np.float64], assignment: Assignment, heaviest: Mapping[int, Heaviest]
+    ) -> None:
+        if rows.any():
+            slot = int(rows.argmax())
+            key = heaviest[slot].key if slot in heaviest else None
+            share = float(rows[slot] / rows.sum())
+            self._hottest[operator] = HottestSlot(slot, int(assignment.owners[slot]), share, key)

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from policies.observation import Observation
 from primitives.graph import InstanceId
-from seep.query.program import Program
-from seep.runtime.comparison import NodeReport, compared
-from seep.runtime.metrics import percentiles
+from seep.record.comparison import compared
+from seep.record.latencies import percentiles
+from seep.record.reports import NodeReport
 from seep.sources.position import Position
 from seep.sources.rate import Rate
 
 #: source operator -> partition -> position
 Positions = Mapping[str, Mapping[int, Any]]
+
+
+class SourceDemand(NamedTuple):
+    """What a source is to read, as far as that is known."""
+
+    rate: Rate | None  #: of all its partitions; None: as much as there is
+    partitions: int
+    by_time: bool = False  #: its partitions are read one after the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +35,7 @@ class Sight:
     nodes: Mapping[str, NodeReport]
     slots: Mapping[InstanceId, int]  #: that each instance owns
     positions: Positions
-    latencies: tuple[float, ...] = ()  #: of the epochs committed since the last one
+    latencies: Sequence[float] = ()  #: of the epochs committed since the last one
     epochs_in_flight: int = 0
     warm_nodes: int = 0
 
@@ -36,7 +44,7 @@ class Sight:
 class Observer:
     """Compares each sight of a run with the one before. Instances that were not in both are left out."""
 
-    program: Program
+    sources: Mapping[str, SourceDemand]
     _before: Sight | None = field(default=None)
 
     def observe(self, sight: Sight) -> Observation | None:
@@ -66,27 +74,24 @@ class Observer:
         """By its rate where a source has one, else what it has read."""
         return {
             source: (self._due(source, now) - self._due(source, before)) / (now.clock - before.clock)
-            for source in self.program.sources
+            for source in self.sources
         }
 
     def _behind(self, now: Sight) -> dict[str, float]:
         return {
             source: max(0.0, self._due(source, now) - sum(p.passed for p in _positions(source, now)))
-            for source in self.program.sources
+            for source in self.sources
         }
 
     def _due(self, source: str, sight: Sight) -> float:
-        rate, partitions = self._rate(source), self.program.sources[source][0].partitions
+        rate, partitions, by_time = self.sources[source]
         if rate is None:
             return float(sum(position.passed for position in _positions(source, sight)))
-        if self.program.sources[source][0].by_time:
+        if by_time:
             return _due_in_all(rate, list(_positions(source, sight)), sight.clock)
         begun = [p for p in _positions(source, sight) if p.start and not p.ended]
         ended = sum(p.passed for p in _positions(source, sight) if p.ended)
         return ended + sum(rate.rows_due(sight.clock - p.start) for p in begun) / partitions
-
-    def _rate(self, source: str) -> Rate | None:
-        return self.program.sources[source][1].rate
 
 
 def _due_in_all(rate: Rate, positions: list[Position], now: float) -> float:

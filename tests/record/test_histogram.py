@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seep.runtime.histogram import Histogram
-from seep.runtime.metrics import Metrics
+from seep.record.histogram import Histogram
+from seep.record.latencies import LatencyRing
 
 times = st.lists(st.floats(1e-6, 3_000), min_size=1, max_size=200)
 
@@ -33,9 +33,26 @@ def test_what_is_written_has_all_that_was_counted() -> None:
 
 
 def test_a_timeline_has_latencies_by_quarters_of_a_second() -> None:
-    metrics = Metrics(frozenset())
-    for at, latency in [(100.0, 0.1), (100.1, 0.3), (101.1, 0.5)]:
-        metrics._latencies.append((at, latency))
-    first, second = metrics.timeline(begin=100.0)
+    ring = LatencyRing()
+    for at, latency in [(0.0, 0.1), (0.1, 0.3), (1.1, 0.5)]:
+        ring.add(at, [latency])
+    first, second = ring.timeline()
     assert (first["at"], first["epochs"], first["max"]) == (0.0, 2, 0.3)
     assert (second["at"], second["epochs"], second["p50"]) == (1.0, 1, 0.5)
+
+
+@given(st.integers(1, 9), st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), max_size=30), st.integers(0, 60))
+def test_a_ring_of_latencies_has_the_newest_in_the_order_of_time(
+    most: int, parts: list[tuple[int, int]], since: int
+) -> None:
+    ring, heard, at = LatencyRing(most), [], 0
+    for pause, count in parts:
+        at += pause
+        latencies = [float(len(heard) + number) for number in range(count)]
+        ring.add(float(at), latencies)
+        heard += [(at, latency) for latency in latencies]
+    kept = heard[-most:]
+    assert ring.since(-1.0).tolist() == [latency for _, latency in kept]
+    assert ring.since(float(since)).tolist() == [latency for when, latency in kept if when > since]
+    assert ring.newest(3).tolist() == [latency for _, latency in kept][-3:]
+    assert sum(each["epochs"] for each in ring.timeline()) == len(kept)

@@ -11,23 +11,25 @@ from hypothesis import strategies as st
 from primitives.errors import EnvironmentFault, InternalError, UserError
 from primitives.event import Event
 from primitives.graph import InstanceId
+from seep.record.commits import Commits
 from seep.record.events import InstanceRecovered, NodeKilled, RunFailed, RunFinished, ScaledOut
-from seep.runtime.metrics import InstanceStatus, Status
-from seep.runtime.report import Commits, Recorder, make_report
+from seep.record.report import make_report
+from seep.record.samples import Sample, sample_of
+from seep.record.status import InstanceStatus, Status
 
 
-def status(at: float, *, ticked: int = 0, committed: int = 0) -> Status:
+def sample(at: float, *, ticked: int = 0, committed: int = 0) -> Sample:
     instance = InstanceStatus("counter[0]#1", "counter", "n1", "running", committed, 10, 0, 0.5, 0.25, 0, 0, 0, {})
-    return Status(at, ticked, committed, int(at * 100), 100.0, {"p50": 0.01}, (instance,), 3, 1)
+    return sample_of(Status(at, ticked, committed, int(at * 100), 100.0, {"p50": 0.01}, (instance,), 3, 1))
 
 
-def report_of(*samples: Status, events: tuple[Event, ...] = (), failure: UserError | None = None) -> dict[str, object]:
+def report_of(*samples: Sample, events: tuple[Event, ...] = (), failure: UserError | None = None) -> dict[str, object]:
     return make_report("q", events, samples, rows=1000, latency={"p50": 0.01}, largest_gap=0.3, failure=failure)
 
 
 def test_the_summary_counts_from_the_first_sample_to_the_end_of_the_run() -> None:
     finished = RunFinished(at=11.0)
-    report = report_of(status(1.0), status(6.0, committed=90), status(31.0, committed=90), events=(finished,))
+    report = report_of(sample(1.0), sample(6.0, committed=90), sample(31.0, committed=90), events=(finished,))
     assert report["summary"] == {
         "rows": 1000,
         "seconds": 10.0,
@@ -46,12 +48,12 @@ def test_the_summary_counts_from_the_first_sample_to_the_end_of_the_run() -> Non
 
 
 def test_a_run_that_ends_before_the_second_sample_has_its_length() -> None:
-    summary = report_of(status(1.0), events=(RunFinished(at=1.25),))["summary"]
+    summary = report_of(sample(1.0), events=(RunFinished(at=1.25),))["summary"]
     assert (summary["seconds"], summary["rows_per_second"]) == (0.25, 4000.0)  # type: ignore[index]
 
 
 def test_a_point_of_the_series_says_how_things_were() -> None:
-    report = report_of(status(2.0, ticked=9, committed=7))
+    report = report_of(sample(2.0, ticked=9, committed=7))
     assert report["series"] == [
         {
             "at": 2.0,
@@ -78,7 +80,7 @@ def test_a_point_of_the_series_says_how_things_were() -> None:
 
 
 def test_samples_after_the_end_are_left_out_of_the_series() -> None:
-    report = report_of(status(1.0), status(5.0), events=(RunFailed(at=3.0),))
+    report = report_of(sample(1.0), sample(5.0), events=(RunFailed(at=3.0),))
     assert [point["at"] for point in report["series"]] == [1.0]  # type: ignore[attr-defined]
 
 
@@ -88,7 +90,7 @@ def test_a_scaling_is_told_with_its_figures_and_the_vms_with_what_they_cost() ->
         operator="counter", before=1, after=2, seconds=1.5, waited=0.1, latency_peak=0.6, why="asked for", at=7.0
     )
     report = make_report(
-        "q", [scaled], [status(0.0)], rows=1, latency={}, largest_gap=0.0, vm_seconds={"vm-1": 20.0, "vm-2": 1.5}
+        "q", [scaled], [sample(0.0)], rows=1, latency={}, largest_gap=0.0, vm_seconds={"vm-1": 20.0, "vm-2": 1.5}
     )
     assert report["summary"]["scalings"] == [{"operator": "counter", "at": 7.0, "seconds": 1.5, **figures}]
     assert report["summary"]["vm_seconds"] == 21.5
@@ -98,7 +100,7 @@ def test_a_recovery_is_told_with_its_parts() -> None:
     recovered = InstanceRecovered(
         subject=InstanceId("counter", 0), seconds=0.41, detected=0.061, restored=0.24, replayed=0.109, at=5.41
     )
-    summary = report_of(status(0.0), events=(NodeKilled(node="n1", at=5.0), recovered))["summary"]
+    summary = report_of(sample(0.0), events=(NodeKilled(node="n1", at=5.0), recovered))["summary"]
     assert summary["recoveries"] == [  # type: ignore[index]
         {"instance": "counter[0]", "at": 5.41, "seconds": 0.41, "detected": 0.061, "restored": 0.24, "replayed": 0.109}
     ]
@@ -116,7 +118,7 @@ def test_a_failure_is_told_with_whose_it_is() -> None:
 
 def test_a_report_is_plain_data_even_of_a_run_that_hardly_began() -> None:
     empty = make_report("q", (), (), rows=0, latency={}, largest_gap=0.0)
-    full = report_of(status(1.0), events=(NodeKilled(node="n1", hosted=(InstanceId("counter", 0),), at=1.0),))
+    full = report_of(sample(1.0), events=(NodeKilled(node="n1", hosted=(InstanceId("counter", 0),), at=1.0),))
     for report in (empty, full):
         assert json.loads(json.dumps(report)) == report
 
@@ -131,28 +133,3 @@ def test_the_largest_gap_is_between_commits_that_get_on(steps: list[tuple[int, f
             highest = epoch
             firsts.append(at)
     assert commits.largest_gap == max((b - a for a, b in itertools.pairwise(firsts)), default=0.0)
-
-
-def test_a_recorder_samples_until_it_is_closed() -> None:
-    times = itertools.count()
-    recorder = Recorder(lambda: status(float(next(times))))
-    for _ in range(3):
-        recorder.sample()
-    recorder.close()
-    recorder.sample()
-    assert [sample.at for sample in recorder.samples] == [0.0, 1.0, 2.0]
-    assert next(times) == 3, "nobody is asked for a status any more"
-
-
-def test_of_a_long_run_the_newest_samples_are_kept_and_of_older_ones_ever_fewer() -> None:
-    times = itertools.count()
-    recorder = Recorder(lambda: status(float(next(times))))
-    for _ in range(50_000):
-        recorder.sample()
-    samples = [sample.at for sample in recorder.samples]
-    assert len(samples) < 2100
-    assert samples == sorted(samples)
-    assert samples[0] == 0
-    assert samples[-100:] == list(range(49_900, 50_000))
-    gaps = [later - earlier for earlier, later in itertools.pairwise(samples)]
-    assert all(gap <= max(1, (50_000 - at) / 8) for gap, at in zip(gaps, samples, strict=False))

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from policies.observation import Change
+from primitives.event import Event
 from primitives.graph import InstanceId
+from seep.protocol.events import Rebound, Retired
+from seep.record.events import InstanceRecovered
+from seep.record.ring import Ring
+
+#: Nodes that were killed and not given up yet, at most.
+_KILLED = 1000
+#: Recoveries that are over and kept, for policies; and those under way, at most.
+_REMEMBERED = 720
 
 
 @dataclass(slots=True)
-class Recovery:
+class _Recovery:
     """What one lost node hosted, and how far its instances have come back."""
 
     node: str
@@ -36,19 +47,21 @@ class Recovered:
 class Recoveries:
     """Follows all recoveries; pure, told the time."""
 
-    _open: list[Recovery] = field(default_factory=list)
+    _open: list[_Recovery] = field(default_factory=list)
     _killed: dict[str, float] = field(default_factory=dict)
 
     def killed(self, node: str, now: float) -> None:
         """Somebody killed a node on purpose: the moment to measure from."""
         self._killed[node] = now
+        while len(self._killed) > _KILLED:  # whoever was dead already is never lost
+            del self._killed[next(iter(self._killed))]
 
     def lost(
         self, node: str, instances: tuple[InstanceId, ...], stateful: set[InstanceId], ticked: int, now: float
     ) -> None:
         """A node was given up; of its instances the stateful ones have to be restored."""
         since = self._killed.pop(node, now)
-        self._open.append(Recovery(node, now, since, ticked, set(stateful), instances, None if stateful else now))
+        self._open.append(_Recovery(node, now, since, ticked, set(stateful), instances, None if stateful else now))
 
     def restored(self, instance: InstanceId, now: float) -> None:
         for recovery in self._open:
@@ -63,7 +76,7 @@ class Recoveries:
         return [_recovered(r, now) for r in over]
 
 
-def _recovered(recovery: Recovery, now: float) -> Recovered:
+def _recovered(recovery: _Recovery, now: float) -> Recovered:
     restored = recovery.restored if recovery.restored is not None else now
     return Recovered(
         recovery.instances,
@@ -73,3 +86,26 @@ def _recovered(recovery: Recovery, now: float) -> Recovered:
         restored=restored - recovery.lost,
         replayed=now - restored,
     )
+
+
+class RecoveryChanges:
+    """Each recovery as a change, from the moment it was begun; a replay is no load to scale for. For any thread."""
+
+    def __init__(self) -> None:
+        self._begun: dict[InstanceId, Rebound] = {}
+        self._over = Ring[Change](_REMEMBERED)
+
+    def hear(self, event: Event) -> None:
+        """An event of the run; most are of no interest."""
+        if isinstance(event, Rebound):
+            self._begun.setdefault(event.subject, event)
+        elif isinstance(event, InstanceRecovered) and (first := self._begun.pop(event.subject, None)):
+            self._over.append(Change(first.operator, first.at, 1, 1, event.at))
+        elif isinstance(event, Retired):
+            self._begun.pop(event.subject, None)
+
+    def __iter__(self) -> Iterator[Change]:
+        """The newest that are over, and all that are not."""
+        yield from self._over
+        for first in list(self._begun.values()):
+            yield Change(first.operator, first.at, 1, 1)

@@ -15,70 +15,46 @@ from hypothesis import strategies as st
 import seep
 from policies.observation import Change
 from primitives.event import Event
-from primitives.graph import InstanceId
 from seep.protocol.events import Rebound
+from seep.record.comparison import compared
 from seep.record.events import InstanceRecovered
-from seep.record.recovery_changes import RecoveryChanges
-from seep.runtime.comparison import compared
-from seep.runtime.metrics import Metrics
-from seep.runtime.observer import Observer, Sight
+from seep.record.observer import Observer, Sight, SourceDemand
+from seep.record.recoveries import RecoveryChanges
 from seep.sources.position import Position
+from tests.record.kit import COUNTER, MAP, Recorded, figures, launched, node
 from tests.runtime.test_share import Machine
-
-COUNTER, MAP = InstanceId("counter", 0), InstanceId("map", 0)
-
-
-def instance(operator: str = "counter", incarnation: int = 0, **more: Any) -> dict[str, Any]:
-    told = {"cpu": 0.0, "busy": 0.0, "stolen": 0.0, "rows_in": 0, "rows_out": 0, "waiting": 0, "unsent": 0}
-    rest = {
-        "outbox_bytes": 0,
-        "state_bytes": 0,
-        "phase": "running",
-        "epoch": 0,
-        "counted": 1,
-        "latencies": [],
-        "handed": [],
-        "counters": {},
-    }
-    return {"operator": operator, "index": 0, "incarnation": incarnation} | told | rest | more
-
-
-def node(
-    at: float, *instances: dict[str, Any], cpu: float = 0.0, cores: float = 1.0, memory: int = 0
-) -> dict[str, Any]:
-    return {"at": at, "cpu": cpu, "cores": cores, "memory": memory or None, "instances": list(instances)}
 
 
 def test_utilisation_is_what_the_process_used_of_its_share() -> None:
-    before = node(10.0, instance(cpu=1.0), cpu=2.0, cores=0.2)
-    after = node(15.0, instance(cpu=1.5, rows_in=1000, busy=2.5), cpu=2.8, cores=0.2)
+    before = node(10.0, figures(cpu=1.0), cpu=2.0, cores=0.2)
+    after = node(15.0, figures(cpu=1.5, rows_in=1000, busy=2.5), cpu=2.8, cores=0.2)
     (report,) = compared("n1", before, after)
     assert report.utilisation == pytest.approx(0.8 / (0.2 * 5))
     assert (report.rows_in, report.busy) == (200.0, 0.5)
 
 
 def test_instances_of_one_node_share_what_it_used_by_what_their_threads_used() -> None:
-    before = node(0.0, instance("counter"), instance("map"))
-    after = node(1.0, instance("counter", cpu=0.3), instance("map", cpu=0.1), cpu=0.8)
+    before = node(0.0, figures("counter"), figures("map"))
+    after = node(1.0, figures("counter", cpu=0.3), figures("map", cpu=0.1), cpu=0.8)
     used = {report.instance: report.utilisation for report in compared("n1", before, after)}
     assert used == {COUNTER: pytest.approx(0.6), MAP: pytest.approx(0.2)}
 
 
 def test_work_that_is_still_paid_for_counts_though_no_thread_runs() -> None:
-    before, after = node(0.0, instance(), cpu=1.0, cores=0.1), node(1.0, instance(), cpu=1.1, cores=0.1)
+    before, after = node(0.0, figures(), cpu=1.0, cores=0.1), node(1.0, figures(), cpu=1.1, cores=0.1)
     (report,) = compared("n1", before, after)
     assert report.utilisation == pytest.approx(1.0)
 
 
 def test_time_that_others_had_the_cores_counts_as_used() -> None:
-    before, after = node(0.0, instance()), node(1.0, instance(cpu=0.4, stolen=0.5), cpu=0.4)
+    before, after = node(0.0, figures()), node(1.0, figures(cpu=0.4, stolen=0.5), cpu=0.4)
     (report,) = compared("n1", before, after)
     assert report.utilisation == pytest.approx(0.8)
 
 
 def test_a_small_share_could_be_had_though_others_were_busy() -> None:
-    before = node(0.0, instance(), cores=0.2)
-    (report,) = compared("n1", before, node(1.0, instance(cpu=0.1, stolen=0.5), cpu=0.1, cores=0.2))
+    before = node(0.0, figures(), cores=0.2)
+    (report,) = compared("n1", before, node(1.0, figures(cpu=0.1, stolen=0.5), cpu=0.1, cores=0.2))
     assert report.utilisation == pytest.approx(0.5)
 
 
@@ -87,10 +63,10 @@ def test_credit_that_is_used_up_reads_as_all_of_the_share_and_not_as_many_times_
     share = machine.share(0.1, credit=5.0)
     reports = []
     for seconds in (1.0, 1.0, 0.05):  # two seconds of hard work on credit, and a quiet one
-        reports.append(node(machine.now, instance(cpu=machine.used), cpu=share.paid(), cores=share.cores))
+        reports.append(node(machine.now, figures(cpu=machine.used), cpu=share.paid(), cores=share.cores))
         machine.work(seconds)
         machine.sleep(1.0 - seconds)
-    reports.append(node(machine.now, instance(cpu=machine.used), cpu=share.paid(), cores=share.cores))
+    reports.append(node(machine.now, figures(cpu=machine.used), cpu=share.paid(), cores=share.cores))
     used = [next(compared("n1", before, now)).utilisation for before, now in pairwise(reports)]
     assert used == [pytest.approx(1.0), pytest.approx(1.0), pytest.approx(0.5)]
 
@@ -98,60 +74,69 @@ def test_credit_that_is_used_up_reads_as_all_of_the_share_and_not_as_many_times_
 def test_credit_hides_no_bottleneck_whose_work_comes_in_bursts() -> None:
     machine = Machine()
     share = machine.share(0.1, credit=5.0)
-    before = node(machine.now, instance(cpu=machine.used), cpu=share.paid(), cores=share.cores)
+    before = node(machine.now, figures(cpu=machine.used), cpu=share.paid(), cores=share.cores)
     for _ in range(10):  # half as much again as the share gives, but hardly any of it can be saved up between bursts
         machine.work(0.03)
         share.pace()
         machine.sleep(0.17)
-    now = node(machine.now, instance(cpu=machine.used), cpu=share.paid(), cores=share.cores)
+    now = node(machine.now, figures(cpu=machine.used), cpu=share.paid(), cores=share.cores)
     assert next(compared("n1", before, now)).utilisation == pytest.approx(1.0)
 
 
 @given(st.floats(0, 9), st.floats(0, 9), st.floats(0, 9), st.floats(0.05, 4.0))
 def test_utilisation_is_between_nothing_and_all(cpu: float, of_process: float, stolen: float, cores: float) -> None:
-    before = node(0.0, instance(), cores=cores)
-    after = node(1.0, instance(cpu=cpu, stolen=stolen), cpu=cpu + of_process, cores=cores)
+    before = node(0.0, figures(), cores=cores)
+    after = node(1.0, figures(cpu=cpu, stolen=stolen), cpu=cpu + of_process, cores=cores)
     (report,) = compared("n1", before, after)
     assert 0.0 <= report.utilisation <= 1.0
 
 
 def test_another_incarnation_is_not_compared_with_the_one_before() -> None:
-    before, after = node(0.0, instance(incarnation=0, cpu=9.0)), node(1.0, instance(incarnation=1, cpu=0.1))
+    before, after = node(0.0, figures(incarnation=0, cpu=9.0)), node(1.0, figures(incarnation=1, cpu=0.1))
     assert list(compared("n1", before, after)) == []
 
 
 def test_memory_is_state_and_buffers_over_the_budget() -> None:
-    told = instance(state_bytes=300, outbox_bytes=100), instance("map", outbox_bytes=100)
+    told = figures(state_bytes=300, outbox_bytes=100), figures("map", outbox_bytes=100)
     reports = compared("n1", node(0.0, *told), node(1.0, *told, memory=1000))
     assert [report.memory for report in reports] == [0.5, 0.5]
 
 
 def test_the_status_and_the_observation_say_the_same() -> None:
-    metrics = Metrics(frozenset())
-    metrics.take("n1", node(0.0, instance(), cores=0.5), now=100.0)
-    metrics.take("n1", node(2.0, instance(cpu=0.4), cpu=0.5, cores=0.5), now=102.0)
-    (status,) = metrics.instances()
+    it = Recorded()
+    it.take("n1", 0.0, figures(), cores=0.5)
+    it.take("n1", 2.0, figures(cpu=0.4), cpu=0.5, cores=0.5)
+    (status,) = it.record.status(launched()).instances
     assert status.utilisation == pytest.approx(0.5)
 
 
-def test_latencies_are_told_newest_first_and_since_when_one_likes() -> None:
-    metrics = Metrics(frozenset())
+def test_latencies_are_told_since_when_one_likes() -> None:
+    it = Recorded()
     for at, latency in [(1.0, 0.1), (2.0, 0.2), (9.0, 0.9)]:
-        metrics.take("n1", node(at, instance("out", latencies=[latency])), now=at)
-    assert metrics.latencies(1.5) == [0.9, 0.2]
-    assert metrics.latency(10.0)["max"] == 0.9
-    assert metrics.latency(100.0)["max"] == 0.9, "the last ones, rather than none"
+        it.take("n1", at, figures("out", latencies=(latency,)))
+    assert it.record.latencies.since(1.5).tolist() == [0.2, 0.9]
+    it.clock.now = 10.0
+    assert it.record.status(launched()).latency["max"] == 0.9
+    it.clock.now = 100.0
+    assert it.record.status(launched()).latency["max"] == 0.9, "the last ones, rather than none"
 
 
 # -- sources ----------------------------------------------------------------------------------------------------------
 
 
-def program(rate: seep.Rate | None) -> Any:
+def demands(program: Any) -> dict[str, SourceDemand]:
+    return {
+        name: SourceDemand(setting.rate, definition.partitions, definition.by_time)
+        for name, (definition, setting) in program.sources.items()
+    }
+
+
+def program(rate: seep.Rate | None) -> dict[str, SourceDemand]:
     query = seep.Query("q")
     schema = pa.schema([("n", pa.int64())])
     source = query.source("numbers", seep.sources.generator(lambda *_: {}, schema, partitions=2))
     source.sink("out", seep.sinks.collect())
-    return query.compile(rate=rate)
+    return demands(query.compile(rate=rate))
 
 
 def sight(at: float, passed: int, start: float = 1000.0) -> Sight:
@@ -175,7 +160,7 @@ def test_of_files_that_are_read_one_after_the_other_the_whole_rate_is_due_until_
         pq.write_table(pa.table({"at": range(10_000)}), tmp_path / f"{file}.parquet")
     query = seep.Query("q")
     query.source("numbers", seep.sources.parquet(tmp_path, time="at")).sink("out", seep.sinks.collect())
-    observer = Observer(query.compile(rate=seep.Rate(1000)))
+    observer = Observer(demands(query.compile(rate=seep.Rate(1000))))
     first, second = Position([10_000], 10_000, ended=True, start=1000.0), Position([0], start=1000.0)
     observer.observe(Sight(10.0, 1010.0, {}, {}, {"numbers": {0: first, 1: second}}, (), 4, 2))
     read = {0: first, 1: second._replace(rows=3_000)}

@@ -2,73 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from primitives.errors import EnvironmentFault, SeepError, UserError
 from primitives.event import Event
-from seep.runtime.fading_series import FadingSeries
-from seep.runtime.metrics import InstanceStatus, Status
+from seep.record.samples import Sample
 
-#: EventLog after which a run does nothing more.
+#: Events after which a run does nothing more.
 _ENDS = ("finished", "failed", "halted")
-
-
-class Recorder:
-    """Keeps samples of a run's status, which the event loop has it take. Close it before what it asks for the status.
-
-    Its memory is bounded: the longer ago, the farther apart are the samples that are kept.
-    """
-
-    def __init__(self, status: Callable[[], Status]) -> None:
-        self._status = status
-        self._samples = FadingSeries[Status]()
-        self._is_closed = False
-
-    @property
-    def samples(self) -> tuple[Status, ...]:
-        """What was sampled so far, by time."""
-        return tuple(self._samples)
-
-    def close(self) -> None:
-        """Takes no more samples; what was sampled stays."""
-        self._is_closed = True
-
-    def sample(self) -> None:
-        """Takes one now."""
-        if not self._is_closed:
-            self._samples.append(self._status())
-
-
-@dataclass(slots=True)
-class Commits:
-    """How evenly the sinks get on: told of every commit, knows the longest pause between two.
-
-    >>> commits = Commits()
-    >>> for epoch, at in [(1, 0.0), (2, 0.1), (2, 0.2), (5, 0.5)]:
-    ...     commits.note(epoch, at)
-    >>> commits.largest_gap
-    0.4
-    """
-
-    epoch: int = 0  #: all sinks have committed it
-    at: float | None = None  #: when they had
-    largest_gap: float = 0.0
-
-    def note(self, epoch: int, at: float) -> None:
-        """All sinks have committed `epoch`, perhaps for a while already."""
-        if epoch <= self.epoch:
-            return
-        if self.at is not None:
-            self.largest_gap = max(self.largest_gap, at - self.at)
-        self.epoch, self.at = epoch, at
 
 
 def make_report(
     query: str,
     events: Iterable[Event],
-    samples: Sequence[Status],
+    samples: Sequence[Sample],
     *,
     rows: int,
     latency: Mapping[str, float],
@@ -118,7 +66,7 @@ def make_report(
         "migrations": [dict(each) for each in migrations],
         "totals": dict(totals or {}),
         "events": [event.to_json() for event in happened],
-        "series": [_point(sample) for sample in during],
+        "series": [sample.to_json() for sample in during],
     }
 
 
@@ -132,33 +80,6 @@ def _scaling(event: Event) -> dict[str, Any]:
     return {"operator": event.operator, "at": event.at, "seconds": event.seconds, **event.numbers}
 
 
-def _instance(status: InstanceStatus) -> dict[str, Any]:
-    return {
-        "node": status.node,
-        "utilisation": status.utilisation,
-        "rows_in": status.rows_in,
-        "state_bytes": status.state_bytes,
-        "outbox_bytes": status.outbox_bytes,
-    }
-
-
 def _kind(failure: SeepError) -> str:
     kinds = {UserError: "user", EnvironmentFault: "environment"}
     return next((name for kind, name in kinds.items() if isinstance(failure, kind)), "internal")
-
-
-def _point(status: Status) -> dict[str, Any]:
-    """A sample, as a point of the time series."""
-    return {
-        "at": status.at,
-        "rows": status.rows_read,
-        "rows_per_second": status.rows_per_second,
-        "offered": status.offered,
-        "latency": dict(status.latency),
-        "epochs_in_flight": status.ticked - status.committed,
-        "nodes": status.nodes,
-        "idle_nodes": status.idle_nodes,
-        "vms": dict(status.vms),
-        "imbalance": dict(status.imbalance),
-        "instances": {each.name: _instance(each) for each in status.instances},
-    }

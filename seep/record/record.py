@@ -1,0 +1,489 @@
+"""The record: what a run knows about itself, in one place.
+
+Whoever owns a run tells it everything: events, reports of nodes, losses, commits. It answers with the status, the
+report, what policies are shown, and the steward's facts. Its memory does not grow with the age of the run, nor with how
+many instances and nodes there ever were.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+
+import numpy as np
+
+from policies.balance.loads import SlotLoads
+from policies.observation import Change, InstanceReport, Observation
+from primitives.errors import SeepError
+from primitives.event import Event
+from primitives.graph import InstanceId, Kind, QueryGraph
+from primitives.slots import SlotSet
+from primitives.topology import Assignment
+from seep.protocol.events import NodeLost, SplitEffective, StateRestored
+from seep.protocol.messages import MAX_WATERMARK
+from seep.protocol.view import Incarnation, Seat
+from seep.record.commits import Commits
+from seep.record.comparison import compared, pairs
+from seep.record.events import InstanceRecovered, NodeKilled
+from seep.record.facts import Handover, QueryFacts
+from seep.record.histogram import Histogram
+from seep.record.latencies import LatencyRing, percentiles
+from seep.record.log import EventLog
+from seep.record.observer import Observer, Positions, Sight, SourceDemand
+from seep.record.recoveries import Recovered, Recoveries, RecoveryChanges
+from seep.record.report import make_report
+from seep.record.reports import InstanceFigures, NodeReport, check_figures, check_report
+from seep.record.samples import Sample, sample_of
+from seep.record.series import CoarseningSeries
+from seep.record.slot_counts import SlotCounts
+from seep.record.status import InstanceStatus, OperatorStatus, Status, instance_status, node_status, operator_status
+from seep.record.tally import Tally
+from seep.sources.position import MIN_WATERMARK
+
+#: Seconds that the percentiles of "now" are taken from; or so many latencies, if there is none in that time.
+_RECENT, _FEW = 5.0, 10
+#: Weight of the last report in what instances take in and put out now.
+_WEIGHT = 0.2
+#: Handovers, by operator and epoch, that are kept for whoever asks.
+_HANDOVERS = 10_000
+#: Reports by which it is told how many rows are read now.
+_PROGRESS = 50
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _locked(
+    method: Callable[Concatenate[Record, P], T],
+) -> Callable[Concatenate[Record, P], T]:
+    """For any thread: one at a time."""
+
+    def alone(self: Record, /, *arguments: P.args, **named: P.kwargs) -> T:
+        with self._lock:
+            return method(self, *arguments, **named)
+
+    alone.__doc__ = method.__doc__
+    return alone
+
+
+class _Last(NamedTuple):
+    """What is known of a live instance."""
+
+    node: str
+    figures: InstanceFigures
+    now: InstanceReport | None  #: between its node's last two reports; rates are smoothed
+
+
+class _Node(NamedTuple):
+    """What is known of a live node."""
+
+    report: NodeReport
+    before: NodeReport | None
+
+
+class Record:
+    """Of one run. For any thread; times are seconds since the query began to run, as the log tells them."""
+
+    def __init__(
+        self,
+        graph: QueryGraph,
+        sources: Mapping[str, SourceDemand],
+        positions: Positions,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+    ) -> None:
+        """`positions` are those of the source log, which its owner goes on changing; `wall_clock` tells unix time."""
+        self.graph = graph
+        self.log = EventLog(clock)
+        self.latencies = LatencyRing()
+        self.commits = Commits()
+        self._sources, self._positions, self._wall_clock = sources, positions, wall_clock
+        self._lock = threading.RLock()
+        self._nodes: dict[str, _Node] = {}
+        #: those that their nodes have last told of, and no others
+        self._instances: dict[Incarnation, _Last] = {}
+        self._edges: dict[str, dict[str, float]] = {}  #: node -> edge -> rows per second
+        self._read_before = 0  #: rows that sources have read which have left
+        self._read_to: int | None = None  #: the highest watermark that a source has told of, but for that of the end
+        self._progress: deque[tuple[float, int]] = deque(maxlen=_PROGRESS)  #: (time, rows read so far)
+        self._handed: Mapping[tuple[str, int], Handover] = MappingProxyType({})
+        self._slots = SlotCounts({name: operator.slot_bits for name, operator in graph.operators.items()})
+        self._tally = Tally()
+        self._histogram = Histogram()
+        self._recoveries = Recoveries()
+        self._recovery_changes = RecoveryChanges()
+        self.log.listen(self._recovery_changes.hear)
+        self._observer = Observer(sources)
+        self._why_lost = ""  #: why the node was given up of which the manager will say that it is lost
+        self._seen = 0.0  #: when an observer last looked
+        self._offered = 0.0
+        self._samples = CoarseningSeries[Sample]()
+        self._last_sample: Sample | None = None
+
+    # -- told: the run ------------------------------------------------------------------------------------------------
+
+    @_locked
+    def begin(self) -> None:
+        """The query begins to run now."""
+        self.latencies.shift(self.log.now)
+        self._progress.clear()
+        self.log.begin()
+
+    def tell(self, event: Event) -> None:
+        """Something has happened."""
+        with self._lock:
+            if isinstance(event, StateRestored | SplitEffective):
+                self._recoveries.restored(event.subject, self.log.now)
+            if isinstance(event, NodeLost):
+                event = replace(event, why=self._why_lost)
+        self.log.add(event)
+
+    def killed(self, node: str, placement: Mapping[InstanceId, Seat]) -> None:
+        """Somebody has killed a node on purpose; said right before."""
+        with self._lock:
+            self._recoveries.killed(node, self.log.now)
+        self.log.add(NodeKilled(node=node, hosted=_hosted(node, placement)))
+
+    @_locked
+    def given_up(self, node: str, why: str, placement: Mapping[InstanceId, Seat], ticked: int) -> None:
+        """A node is about to be lost to the manager, with what it hosts; so many epochs were opened."""
+        self._why_lost = why
+        hosted = _hosted(node, placement)
+        stateful = {i for i in hosted if self.graph.kind(i.operator) is Kind.STATEFUL}
+        self._recoveries.lost(node, hosted, stateful, ticked, self.log.now)
+
+    def committed(self, epoch: int) -> bool:
+        """All sinks are past an epoch; whether that is news."""
+        with self._lock:
+            is_news = epoch > self.commits.epoch
+            self.commits.note(epoch, self.log.now)
+            over = self._recoveries.committed(epoch, self.log.now)
+        for event in (event for recovered in over for event in _told(recovered)):
+            self.log.add(event)
+        return is_news
+
+    # -- told: nodes and instances ------------------------------------------------------------------------------------
+
+    @_locked
+    def take(self, node: str, report: object) -> None:
+        """A node's report: from now on it hosts the instances that are in it. MalformedReport, and nothing counts."""
+        told = check_report(report, self.graph)
+        now = self.log.now
+        known = self._nodes.get(node)
+        before = known.report if known is not None else None
+        rates = {each.instance: each for each in compared(node, before, told)} if before is not None else {}
+        self._edges[node] = self._edge_rates(node, before, told)
+        self._nodes[node] = _Node(told, before)
+        lives = {identity: last for identity, last in self._instances.items() if last.node == node}
+        self._forget(node)
+        for figures in told.instances:
+            identity = figures.identity
+            if not self._tally.has_left(identity):
+                self._note(figures, told.cores, now)
+                rate = _smoothed(lives.get(identity), rates.get(identity.instance))
+                self._instances[identity] = _Last(node, figures, rate)
+        self._note_watermarks(told.instances)
+        self._progress.append((now, self.rows_read))
+
+    @_locked
+    def left(self, node: str, last_word: object) -> None:
+        """What an instance says that its node has ended as it was told to. MalformedReport, and nothing counts."""
+        figures = check_figures(last_word, self.graph)
+        identity = figures.identity
+        if self._tally.has_left(identity):
+            return
+        known = self._nodes.get(node)
+        self._note(figures, known.report.cores if known is not None else 1.0, self.log.now)
+        self._tally.left(identity)
+        self._drop_instance(identity)
+        self._read_before += figures.rows_out if identity.instance.operator in self._sources else 0
+
+    @_locked
+    def lost(self, identity: Incarnation, up_to: int | None) -> None:
+        """An instance is gone without a last word; epochs after `up_to` are processed again by another."""
+        self._tally.lost(identity, up_to)
+        self._drop_instance(identity)
+
+    @_locked
+    def unheard(self) -> None:
+        """The last word of somebody has not come in time."""
+        self._tally.unheard()
+
+    @_locked
+    def drop(self, node: str) -> None:
+        """The node is gone."""
+        self._nodes.pop(node, None)
+        self._edges.pop(node, None)
+        self._forget(node)
+
+    def _forget(self, node: str) -> None:
+        for identity in [identity for identity, last in self._instances.items() if last.node == node]:
+            self._instances.pop(identity)
+
+    def _drop_instance(self, identity: Incarnation) -> None:
+        self._instances.pop(identity, None)
+        self._slots.forget(identity)
+
+    def _note(self, figures: InstanceFigures, cores: float, now: float) -> None:
+        """What is told once, and what was counted so far."""
+        self._tally.note(figures.identity, figures.counted, figures.counters)
+        self._note_handed(figures)
+        if figures.slots is not None:
+            self._slots.take(figures.identity, figures.slots, cores)
+        if figures.latencies:
+            self.latencies.add(now, figures.latencies)
+            self._histogram.add(np.asarray(figures.latencies))
+
+    def _note_handed(self, figures: InstanceFigures) -> None:
+        if not figures.handed:
+            return
+        handed = dict(self._handed)
+        for part in figures.handed:
+            key = (figures.identity.instance.operator, part.epoch)
+            sums = (a + b for a, b in zip(handed.get(key, Handover()), part[1:], strict=True))
+            handed[key] = Handover(*sums)
+        while len(handed) > _HANDOVERS:
+            del handed[next(iter(handed))]
+        self._handed = MappingProxyType(handed)
+
+    def _note_watermarks(self, told: Iterable[InstanceFigures]) -> None:
+        for figures in told:
+            watermark = figures.watermark
+            if figures.identity.instance.operator in self._sources and watermark is not None and _is_time(watermark):
+                self._read_to = watermark if self._read_to is None else max(self._read_to, watermark)
+
+    def _edge_rates(self, node: str, before: NodeReport | None, now: NodeReport) -> dict[str, float]:
+        if before is None or now.at <= before.at:
+            return {}
+        rates: dict[str, float] = {}
+        for early, late in pairs(before, now):
+            for edge, rows in late.edges.items():
+                rate = (rows - early.edges.get(edge, 0)) / (now.at - before.at)
+                rates[edge] = rates.get(edge, 0.0) + rate
+        known = self._edges.get(node, {})
+        return {edge: _towards(known.get(edge), rate) for edge, rate in rates.items()}
+
+    # -- rows by slot -------------------------------------------------------------------------------------------------
+
+    @_locked
+    def restart_slots(self) -> None:
+        """Nodes count the rows of other operators by slot from now on."""
+        self._slots.clear()
+
+    @_locked
+    def end_window(self, operator: str, seconds: float, assignment: Assignment, moving: SlotSet) -> SlotLoads | None:
+        """What was counted by slot since the last call; None, and it goes on, if some instances have told nothing."""
+        if not self._slots.is_whole(operator, assignment):
+            return None
+        return self._slots.end_window(operator, seconds, assignment, moving)
+
+    # -- asked: for decisions -----------------------------------------------------------------------------------------
+
+    @property
+    @_locked
+    def handed(self) -> Mapping[tuple[str, int], Handover]:
+        """By operator and epoch: what was handed over, as far as nodes have reported; never changed."""
+        return self._handed
+
+    @property
+    @_locked
+    def reported(self) -> Mapping[InstanceId, int]:
+        """The last epoch that each live instance has told of."""
+        told = sorted((who.instance, last.figures.epoch) for who, last in self._instances.items())
+        return MappingProxyType(dict(told))
+
+    @property
+    @_locked
+    def state_bytes(self) -> Mapping[InstanceId, int]:
+        """Processing state of each live instance."""
+        return MappingProxyType({who.instance: last.figures.state_bytes for who, last in self._instances.items()})
+
+    @property
+    def recoveries(self) -> tuple[Change, ...]:
+        """As changes: the newest that are over, and all that are not."""
+        return tuple(self._recovery_changes)
+
+    @_locked
+    def observe(self, query: QueryFacts, warm_nodes: int) -> Observation | None:
+        """What policies are shown of the time since the last call; None at the first."""
+        since, self._seen = self._seen, self.log.now
+        latest = {operator: query.latest(operator) for operator in query.topology.history}
+        observation = self._observer.observe(
+            Sight(
+                at=self._seen,
+                clock=self._wall_clock(),
+                nodes={name: node.report for name, node in self._nodes.items()},
+                slots={InstanceId(o, i): len(slots) for o, a in latest.items() for i, slots in a.parts.items()},
+                positions={operator: dict(positions) for operator, positions in self._positions.items()},
+                latencies=self.latencies.since(since).tolist(),
+                epochs_in_flight=query.ticked - query.committed,
+                warm_nodes=warm_nodes,
+            )
+        )
+        if observation is not None:
+            self._offered = sum(observation.offered.values())
+        return observation
+
+    # -- asked: by people ---------------------------------------------------------------------------------------------
+
+    @property
+    @_locked
+    def rows_read(self) -> int:
+        """Rows that sources have read, as they have reported."""
+        of_sources = (each for who, each in self._instances.items() if who.instance.operator in self._sources)
+        return self._read_before + sum(each.figures.rows_out for each in of_sources)
+
+    @property
+    @_locked
+    def counters(self) -> tuple[dict[str, int], bool]:
+        """Counters of all operators added up, and whether they are exact; else they are lower bounds."""
+        return self._tally.total(), self._tally.is_exact
+
+    @_locked
+    def status(
+        self, query: QueryFacts, vms: Mapping[str, int] = MappingProxyType({}), balanced: Iterable[str] = ()
+    ) -> Status:
+        """The run now. Of the pool and of who is balanced its owner tells."""
+        instances = tuple(sorted(self._instance_statuses(), key=lambda status: status.name))
+        used = {seat.node for seat in query.placement.values()}
+        return Status(
+            at=self.log.now,
+            ticked=query.ticked,
+            committed=query.committed,
+            rows_read=self.rows_read,
+            rows_per_second=self._rate(),
+            latency=self._recent_latency(),
+            instances=instances,
+            nodes=len(query.nodes),
+            idle_nodes=len(query.nodes - used),
+            offered=self._offered,
+            vms=dict(vms),
+            imbalance=self._imbalance(),
+            balanced=tuple(sorted(balanced)),
+            operators=tuple(self._operator_statuses(instances)),
+            edges=self._edges_now(),
+            hosts=tuple(node_status(name, *node) for name, node in sorted(self._nodes.items())),
+        )
+
+    @_locked
+    def sample(self, status: Status) -> None:
+        """Keeps a status for the time series; whoever owns the record does it at even times."""
+        self._last_sample = sample_of(status, self._last_sample)
+        self._samples.append(status.at, self._last_sample)
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """By time: all of the last minutes, and ever fewer of the time before."""
+        return tuple(self._samples)
+
+    @_locked
+    def report(
+        self,
+        query: str,
+        *,
+        rows: int,
+        is_over: bool,
+        vm_seconds: Mapping[str, float],
+        migrations: Sequence[Mapping[str, Any]] = (),
+        all_migrations: int = 0,
+        failure: SeepError | None = None,
+    ) -> dict[str, Any]:
+        """Events, time series and a summary, as plain data; `rows` by the source log, `all_migrations` there were."""
+        counters, is_exact = self.counters
+        return make_report(
+            query,
+            self.log,
+            self.samples,
+            rows=rows,
+            latency=self.latencies.percentiles_since(-np.inf),
+            latencies={"histogram": self._histogram.to_json(), "timeline": self.latencies.timeline()},
+            largest_gap=self.commits.largest_gap,
+            epochs=self.commits.epoch,
+            counters=counters,
+            counters_exact=is_exact and is_over,
+            vm_seconds=vm_seconds,
+            migrations=migrations,
+            totals={"events": self.log.totals, "migrations": all_migrations},
+            failure=failure,
+        )
+
+    def _rate(self, seconds: float = 3.0) -> float:
+        """Rows read per second, over the last seconds."""
+        recent = [(at, rows) for at, rows in self._progress if at >= self.log.now - seconds]
+        if len(recent) < 2 or recent[-1][0] <= recent[0][0]:
+            return 0.0
+        return max(0.0, (recent[-1][1] - recent[0][1]) / (recent[-1][0] - recent[0][0]))
+
+    def _recent_latency(self) -> dict[str, float]:
+        recent = self.latencies.since(self.log.now - _RECENT)
+        return percentiles(recent if len(recent) else self.latencies.newest(_FEW))
+
+    def _imbalance(self) -> dict[str, float]:
+        """By operator: how many times the mean of its instances the fullest one takes in, now."""
+        rates: dict[str, list[float]] = {}
+        for who, last in self._instances.items():
+            if last.now is not None:
+                rates.setdefault(who.instance.operator, []).append(last.now.rows_in)
+        return {each: max(of) * len(of) / sum(of) for each, of in rates.items() if len(of) > 1 and any(of)}
+
+    def _edges_now(self) -> dict[str, float]:
+        rates: dict[str, float] = {}
+        for edge, rate in (each for of_node in self._edges.values() for each in of_node.items()):
+            rates[edge] = rates.get(edge, 0.0) + rate
+        return dict(sorted(rates.items()))
+
+    def _instance_statuses(self) -> Iterable[InstanceStatus]:
+        return (
+            instance_status(last.node, last.figures, last.now, self._behind(last.figures))
+            for last in self._instances.values()
+        )
+
+    def _behind(self, figures: InstanceFigures) -> int | None:
+        if figures.watermark is None or self._read_to is None:
+            return None
+        return max(0, self._read_to - figures.watermark)
+
+    def _operator_statuses(self, instances: Sequence[InstanceStatus]) -> Iterable[OperatorStatus]:
+        for operator in self.graph.order:
+            of = [each for each in instances if each.operator == operator]
+            if of:
+                yield operator_status(operator, of, self._slots.hottest(operator))
+
+
+def _hosted(node: str, placement: Mapping[InstanceId, Seat]) -> tuple[InstanceId, ...]:
+    return tuple(instance for instance, seat in placement.items() if seat.node == node)
+
+
+def _is_time(watermark: int) -> bool:
+    """Whether it tells of an event time: none is known at the beginning, and at the end there are no more rows."""
+    return MIN_WATERMARK < watermark < MAX_WATERMARK
+
+
+def _told(recovered: Recovered) -> Iterable[InstanceRecovered]:
+    return (
+        InstanceRecovered(
+            subject=instance,
+            seconds=recovered.total,
+            detected=recovered.detected,
+            restored=recovered.restored,
+            replayed=recovered.replayed,
+        )
+        for instance in recovered.instances
+    )
+
+
+def _smoothed(last: _Last | None, now: InstanceReport | None) -> InstanceReport | None:
+    """Between two reports an epoch more or less counts for much."""
+    before = last.now if last is not None else None
+    if now is None or before is None:
+        return now
+    rows_in, rows_out = _towards(before.rows_in, now.rows_in), _towards(before.rows_out, now.rows_out)
+    return replace(now, rows_in=rows_in, rows_out=rows_out)
+
+
+def _towards(before: float | None, now: float) -> float:
+    return now if before is None else before + _WEIGHT * (now - before)

@@ -1,0 +1,172 @@
+"""Reports: what nodes tell of themselves and of the instances that they host, now and then.
+
+Counters only grow, and are told again with each report; what is told once says so. A report that makes no sense is
+refused as a whole, before anything of it counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from primitives.errors import EnvironmentFault
+from primitives.graph import QueryGraph
+from seep.protocol.view import Incarnation
+
+
+class MalformedReport(EnvironmentFault):
+    """A node has told something that cannot be."""
+
+
+class HandedPart(NamedTuple):
+    """What came to an instance by handover at an epoch, or a part of it."""
+
+    epoch: int
+    nbytes: int = 0  #: handed over between two epochs
+    nbytes_ahead: int = 0  #: of backups, fetched ahead
+    held_back: int = 0  #: rows that waited for it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotRows:
+    """Rows by slot that an instance has counted since it last told; told once.
+
+    >>> told = SlotRows.of(np.array([0, 0, 3, 500, 0]))
+    >>> told.first, told.type, told.rows
+    (2, 'uint16', b'\\x03\\x00\\xf4\\x01')
+    >>> told.counts.tolist()
+    [3, 500]
+    """
+
+    first: int  #: slot of those told of
+    type: str  #: of the numbers
+    rows: bytes
+    cpu: float = 0.0  #: seconds that the operator was at work for them
+    seconds: float = 0.0  #: in which they came
+    epochs: int = 0  #: in which they came
+    #: of the slot with the most rows: the slot, its heaviest key as text, and the key's share of the slot's rows
+    heaviest: tuple[int, str, float] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        rows: NDArray[np.generic],
+        cpu: float = 0.0,
+        seconds: float = 0.0,
+        epochs: int = 0,
+        heaviest: tuple[int, str, float] | None = None,
+    ) -> SlotRows:
+        """Counts that are whole numbers, one per slot, in few bytes."""
+        (used,) = np.nonzero(rows)
+        first, end = (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 0)
+        kind = np.min_scalar_type(int(rows[first:end].max(initial=0)))
+        packed = rows[first:end].astype(kind.newbyteorder("<")).tobytes()
+        return cls(first=first, type=kind.name, rows=packed, cpu=cpu, seconds=seconds, epochs=epochs, heaviest=heaviest)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """From the first slot on."""
+        return np.frombuffer(self.rows, np.dtype(self.type).newbyteorder("<")).astype(np.int64)
+
+    def objection(self, slots: int) -> str | None:
+        """What is wrong with it, for an operator of so many slots."""
+        try:
+            counts = self.counts
+        except (TypeError, ValueError) as reason:
+            return f"its rows by slot cannot be read: {reason}"
+        if self.first < 0 or self.first + len(counts) > slots:
+            return f"it has rows of slots {self.first} to {self.first + len(counts) - 1}, and there are {slots}"
+        if self.heaviest is not None and not 0 <= self.heaviest[0] < slots:
+            return f"its heaviest key is in slot {self.heaviest[0]}, and there are {slots}"
+        return "it has rows of no epoch" if self.epochs < 1 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceFigures:
+    """One instance, as its node tells of it."""
+
+    identity: Incarnation
+    phase: str
+    epoch: int  #: the last one that it had processed
+    counted: int  #: no epoch after this one is in its counters
+    rows_in: int = 0
+    rows_out: int = 0
+    cpu: float = 0.0  #: seconds of its thread
+    busy: float = 0.0  #: seconds that its thread was at work, on the CPU or waiting for something outside
+    stolen: float = 0.0  #: seconds that its thread was ready and had no core
+    waiting: int = 0  #: messages in its mailbox
+    unsent: int = 0  #: epochs of output that its slowest receiver has not taken yet
+    outbox_bytes: int = 0
+    state_bytes: int = 0
+    watermark: int | None = None  #: of the last epoch that it has put out, in the unit of the event time
+    age: float = 0.0  #: seconds from the creation of that epoch's oldest row until the output; 0 if that is not known
+    edges: Mapping[str, int] = field(default_factory=dict)  #: rows put out on each
+    counters: Mapping[str, int] = field(default_factory=dict)  #: of the operator: late rows, dead letters, …
+    #: seconds from the creation of an epoch's oldest row to the epoch's commit; told once
+    latencies: tuple[float, ...] = ()
+    handed: tuple[HandedPart, ...] = ()  #: told once
+    slots: SlotRows | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """What a node's process has used so far, where the operating system says it, else 0."""
+
+    rss: int = 0  #: bytes of memory that it has now
+    read: int = 0  #: bytes from disks
+    written: int = 0  #: bytes to disks
+    received: int = 0  #: bytes, of the whole machine, from other machines
+    sent: int = 0  #: bytes, of the whole machine, to other machines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeReport:
+    """A node and all instances that it hosts."""
+
+    at: float  #: seconds by the node's own clock
+    cpu: float  #: seconds of the process that are paid for
+    cores: float  #: that it may use
+    memory: int | None = None  #: bytes that it may use; None: nobody has said
+    resources: Resources = field(default_factory=Resources)
+    instances: tuple[InstanceFigures, ...] = ()
+
+    @property
+    def kept(self) -> int:
+        """Bytes of processing state and buffer state: what a split takes away, unlike the rest of its memory."""
+        return sum(each.state_bytes + each.outbox_bytes for each in self.instances)
+
+
+def check_report(report: object, graph: QueryGraph) -> NodeReport:
+    """The report; MalformedReport if it is none, or tells of what the query has not."""
+    if not isinstance(report, NodeReport):
+        raise MalformedReport(f"a report is a NodeReport, and not a {type(report).__name__}")
+    for figures in report.instances:
+        check_figures(figures, graph)
+    if report.cores <= 0:
+        raise MalformedReport(f"a report tells of {report.cores} cores; there must be more than 0")
+    return report
+
+
+def check_figures(figures: object, graph: QueryGraph) -> InstanceFigures:
+    """The figures; MalformedReport if these are none, or tell of what the query has not."""
+    if not isinstance(figures, InstanceFigures):
+        raise MalformedReport(f"an instance is told of by InstanceFigures, and not by a {type(figures).__name__}")
+    for objection in _objections(figures, graph):
+        raise MalformedReport(f"what is told of {figures.identity} makes no sense: {objection}")
+    return figures
+
+
+def _objections(figures: InstanceFigures, graph: QueryGraph) -> Iterator[str]:
+    operator = graph.operators.get(figures.identity.instance.operator)
+    if operator is None:
+        yield f"there is no operator {figures.identity.instance.operator!r}"
+    elif figures.slots is not None and (objection := figures.slots.objection(1 << operator.slot_bits)):
+        yield objection
+    if any(not latency >= 0 for latency in figures.latencies):
+        yield f"a latency of {min(figures.latencies)} s"
+    if not all(np.isfinite(figures.latencies)):
+        yield "a latency that is not finite"

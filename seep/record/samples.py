@@ -1,0 +1,65 @@
+"""Samples: statuses in few bytes, for the time series of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seep.record.status import InstanceStatus, Status
+
+#: Of each instance, in this order.
+_FIGURES = ("utilisation", "rows_in", "state_bytes", "outbox_bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What is kept of a status; whatever is as it was in the sample before is shared with it."""
+
+    at: float
+    rows: int
+    committed: int
+    rest: Mapping[str, Any]
+    hosted: tuple[tuple[str, str], ...]  #: instances and their nodes
+    figures: NDArray[np.float64]  #: of each instance
+
+    def to_json(self) -> dict[str, Any]:
+        """A point of the time series."""
+        instances = {
+            name: {"node": node, "utilisation": float(used), **_whole(rest)}
+            for (name, node), (used, *rest) in zip(self.hosted, self.figures, strict=True)
+        }
+        return {"at": self.at, "rows": self.rows, **self.rest, "instances": instances}
+
+
+def _whole(figures: list[Any]) -> dict[str, int]:
+    return {name: int(figure) for name, figure in zip(_FIGURES[1:], figures, strict=True)}
+
+
+def sample_of(status: Status, before: Sample | None = None) -> Sample:
+    """What is kept of a status."""
+    hosted = tuple((each.name, each.node) for each in status.instances)
+    return Sample(
+        at=status.at,
+        rows=status.rows_read,
+        committed=status.committed,
+        rest={
+            "rows_per_second": status.rows_per_second,
+            "offered": status.offered,
+            "latency": dict(status.latency),
+            "epochs_in_flight": status.ticked - status.committed,
+            "nodes": status.nodes,
+            "idle_nodes": status.idle_nodes,
+            "vms": dict(status.vms),
+            "imbalance": dict(status.imbalance),
+        },
+        hosted=before.hosted if before is not None and before.hosted == hosted else hosted,
+        figures=np.array([_figures(each) for each in status.instances]).reshape(-1, len(_FIGURES)),
+    )
+
+
+def _figures(status: InstanceStatus) -> tuple[float, ...]:
+    return tuple(getattr(status, name) for name in _FIGURES)

@@ -1,0 +1,156 @@
+"""Status: a run at one moment, for whoever watches it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from policies.observation import InstanceReport
+from seep.record.reports import InstanceFigures, NodeReport
+from seep.record.slot_counts import HottestSlot
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceStatus:
+    """One instance, as its node last told of it."""
+
+    name: str
+    operator: str
+    node: str
+    phase: str
+    epoch: int
+    rows_in: int
+    rows_out: int
+    cpu: float  #: seconds of its thread
+    utilisation: float  #: of its CPU share, between the last two reports
+    waiting: int  #: messages in its mailbox
+    outbox_bytes: int
+    state_bytes: int
+    counters: Mapping[str, int]
+    rows_in_per_second: float = 0.0
+    rows_out_per_second: float = 0.0
+    unsent: int = 0  #: epochs of output that its slowest receiver has not taken yet
+    age: float = 0.0  #: seconds from the creation of the oldest row of its last epoch until its output
+    #: how far its watermark is behind the highest of the sources, in the unit of the event time; None if one is unknown
+    watermark_behind: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorStatus:
+    """All instances of an operator together."""
+
+    name: str
+    instances: int
+    epoch: int  #: the last one that all have processed
+    rows_in_per_second: float
+    rows_out_per_second: float
+    utilisation: float  #: of the fullest instance
+    age: float  #: of the slowest
+    state_bytes: int
+    outbox_bytes: int
+    watermark_behind: int | None  #: of the slowest
+    hottest: HottestSlot | None = None  #: in the last window of time, where rows are counted by slot
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """One node: what its process uses now, per second where it is a flow."""
+
+    name: str
+    cpu: float  #: cores
+    cores: float  #: that it may use
+    rss: int  #: bytes of memory
+    state_bytes: int  #: of its instances, with their buffers
+    read: float  #: bytes from disks
+    written: float  #: bytes to disks
+    received: float  #: bytes from other machines, by all processes of its machine
+    sent: float  #: bytes to other machines, by all processes of its machine
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A run at one moment."""
+
+    at: float
+    ticked: int
+    committed: int
+    rows_read: int
+    rows_per_second: float  #: read by the sources, over the last seconds
+    latency: Mapping[str, float]  #: p50, p95, p99 and max of the recent past, in seconds; empty if nothing is known
+    instances: tuple[InstanceStatus, ...]
+    nodes: int
+    idle_nodes: int
+    offered: float = 0.0  #: rows per second that are due by the sources' rates; what they read, without a rate
+    vms: Mapping[str, int] = field(default_factory=dict)  #: how many there are in each state
+    #: by operator with several instances: how many times the mean of them the fullest one takes in
+    imbalance: Mapping[str, float] = field(default_factory=dict)
+    balanced: tuple[str, ...] = ()  #: operators that are balanced
+    operators: tuple[OperatorStatus, ...] = ()
+    edges: Mapping[str, float] = field(default_factory=dict)  #: rows per second that are put out on each
+    hosts: tuple[NodeStatus, ...] = ()  #: the nodes that have reported
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def instance_status(
+    node: str, figures: InstanceFigures, now: InstanceReport | None, watermark_behind: int | None
+) -> InstanceStatus:
+    """Of one instance; `now` is what it did between its node's last two reports."""
+    return InstanceStatus(
+        name=str(figures.identity),
+        operator=figures.identity.instance.operator,
+        node=node,
+        phase=figures.phase,
+        epoch=figures.epoch,
+        rows_in=figures.rows_in,
+        rows_out=figures.rows_out,
+        cpu=figures.cpu,
+        utilisation=now.utilisation if now is not None else 0.0,
+        waiting=figures.waiting,
+        outbox_bytes=figures.outbox_bytes,
+        state_bytes=figures.state_bytes,
+        counters=figures.counters,
+        rows_in_per_second=now.rows_in if now is not None else 0.0,
+        rows_out_per_second=now.rows_out if now is not None else 0.0,
+        unsent=figures.unsent,
+        age=figures.age,
+        watermark_behind=watermark_behind,
+    )
+
+
+def operator_status(name: str, instances: Sequence[InstanceStatus], hottest: HottestSlot | None) -> OperatorStatus:
+    """Of all instances of an operator; there is at least one."""
+    behind = [each.watermark_behind for each in instances if each.watermark_behind is not None]
+    return OperatorStatus(
+        name=name,
+        instances=len(instances),
+        epoch=min(each.epoch for each in instances),
+        rows_in_per_second=sum(each.rows_in_per_second for each in instances),
+        rows_out_per_second=sum(each.rows_out_per_second for each in instances),
+        utilisation=max(each.utilisation for each in instances),
+        age=max(each.age for each in instances),
+        state_bytes=sum(each.state_bytes for each in instances),
+        outbox_bytes=sum(each.outbox_bytes for each in instances),
+        watermark_behind=max(behind, default=None),
+        hottest=hottest,
+    )
+
+
+def node_status(name: str, report: NodeReport, before: NodeReport | None) -> NodeStatus:
+    """Of one node; without an earlier report nothing is known of flows."""
+    former = before if before is not None and report.at > before.at else report
+    seconds = report.at - former.at or 1.0
+    now, then = report.resources, former.resources
+    return NodeStatus(
+        name=name,
+        cpu=(report.cpu - former.cpu) / seconds,
+        cores=report.cores,
+        rss=now.rss,
+        state_bytes=report.kept,
+        read=(now.read - then.read) / seconds,
+        written=(now.written - then.written) / seconds,
+        received=(now.received - then.received) / seconds,
+        sent=(now.sent - then.sent) / seconds,
+    )

@@ -111,7 +111,7 @@ class Balancing:
         check_balanced(self.graph, [operator], "balance")
         if facts.query.instances(operator) < 2:
             raise UserError(f"{operator} has one instance, so there is nobody to give slots to; scale it out")
-        self._wishes[operator] = _Wish(facts.at, self.settings.history)
+        self._wishes.setdefault(operator, _Wish(facts.at, self.settings.history))
 
     def step(self, facts: Facts, changes: Iterable[Change]) -> None:
         """Ends the windows for which it is time."""

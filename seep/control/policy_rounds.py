@@ -58,6 +58,10 @@ class PolicyRounds:
         if observation is not None and (not self._observations or observation.at > self._observations[-1].at):
             self._observations.append(observation)
             self._round(facts, self.history(changes))
+        self._notice_late(facts)
+
+    def _notice_late(self, facts: Facts) -> None:
+        """Told once of each question that is not answered in time."""
         limit = max(self.settings.detector.report, _LEAST)
         if self._asks is not None and not self._is_late and facts.at > self._asked + limit:
             self._is_late = True
@@ -74,6 +78,7 @@ class PolicyRounds:
 
     def _on_decided(self, facts: Facts, answer: Any) -> None:
         """What was decided by old observations is not carried out: the policy is asked again at the next one."""
+        self._notice_late(facts)
         is_late, self._asks, self._is_late = self._is_late, None, False
         if isinstance(answer, BaseException):
             self.complain(answer)

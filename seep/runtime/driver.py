@@ -481,8 +481,9 @@ class ManagerProcess(ManagerAccess):
             self._last_words.expect(identity, node, time.monotonic())
 
     def _note_commit(self) -> None:
-        if self.record.committed(self.committed()):
-            self._listeners.committed()
+        epoch = self.committed()
+        if self.record.committed(epoch):
+            self._listeners.committed(epoch)
 
     # -- effects ------------------------------------------------------------------------------------------------------
 

@@ -21,8 +21,8 @@ class RunListener:
     def notice(self, node: str, seconds: float) -> None:
         """The VM of a node will be taken away in so many seconds."""
 
-    def committed(self) -> None:
-        """All sinks have committed another epoch."""
+    def committed(self, epoch: int) -> None:
+        """All sinks have committed up to this epoch."""
 
     def cut(self, cut: Cut, result: CutComplete | str) -> None:
         """A cut is complete, or will never be, for this reason."""
@@ -59,9 +59,9 @@ class Listeners(RunListener):
         for each in self._all:
             each.notice(node, seconds)
 
-    def committed(self) -> None:
+    def committed(self, epoch: int) -> None:
         for each in self._all:
-            each.committed()
+            each.committed(epoch)
 
     def cut(self, cut: Cut, result: CutComplete | str) -> None:
         for each in self._all:

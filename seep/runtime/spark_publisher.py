@@ -34,6 +34,7 @@ class SparkPublisher(RunListener):
                 raise UserError(
                     f"sink {name!r} has no directory that all machines see: give it one, seep.sinks.spark('/shared/…')"
                 )
+        self._committed = 0  #: all sinks have committed it
         self._sinks = list(sinks.values())
         self._shown = dict.fromkeys(self._sinks, 0)
         self._news, self._over = threading.Event(), threading.Event()
@@ -46,7 +47,8 @@ class SparkPublisher(RunListener):
             self._stored = max(self._stored, event.epoch)
             self._news.set()
 
-    def committed(self) -> None:
+    def committed(self, epoch: int) -> None:
+        self._committed = epoch
         self._news.set()
 
     def over(self) -> None:
@@ -78,7 +80,7 @@ class SparkPublisher(RunListener):
             self._process.fail(EnvironmentFault(f"Spark cannot be told what it may read: {reason}"))
 
     def _show_all(self) -> None:
-        committed, stored = self._process.record.commits.epoch, self._stored
+        committed, stored = self._committed, self._stored
         for sink in self._sinks:
             self._show(sink, committed if sink.at_once or stored is None else stored)
 

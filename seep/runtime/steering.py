@@ -144,7 +144,7 @@ class Steering(RunListener):
     def _report(self) -> Mapping[str, Any]:
         return self._steward.report(self._facts())
 
-    def committed(self) -> None:
+    def committed(self, epoch: int) -> None:  # noqa: ARG002
         """A migration of many steps is as quick as the epochs are."""
         if self._steward.is_busy:
             self._step()

@@ -39,8 +39,6 @@ from seep.storage.settings import StorageSettings
 T = TypeVar("T")
 A = TypeVar("A")
 
-#: Seconds between two looks whether anything was read, until the first checkpoint is due for that.
-_FIRST = 0.05
 #: Seconds for which the checkpoint that a run began from stays, from one time that the run says so to the next.
 _LEASE = 600.0
 #: Seconds that a run which is stopped waits for its last checkpoint.
@@ -201,6 +199,10 @@ class Archivist(RunListener):
         self._results[cut.id] = result
         self._wake()
 
+    def read(self, source: str) -> None:  # noqa: ARG002
+        if self._is_first:
+            self._wake()
+
     def ending(self) -> None:
         self._is_ending = True
         self._wake()
@@ -261,8 +263,7 @@ class Archivist(RunListener):
 
     def _seconds_left(self) -> float:
         """Until something may be due that nobody tells of."""
-        seconds = max(0.0, min(self._due, self._renewal) - time.monotonic())
-        return min(seconds, _FIRST) if self._is_first and self._due < math.inf else seconds
+        return max(0.0, min(self._due, self._renewal) - time.monotonic())
 
     def _is_due(self) -> bool:
         """The first checkpoint of a run is due as soon as anything was read."""

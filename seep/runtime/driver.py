@@ -499,6 +499,7 @@ class ManagerProcess(ManagerAccess):
                     self._peers.post(to, 0, body)
                 case LogOffsets(source, _, positions):
                     self.positions[source.operator] = {**self.positions[source.operator], **positions}
+                    self._listeners.read(source.operator)
                 case Event():
                     self.record.tell(effect)
                 case Finished(epoch):

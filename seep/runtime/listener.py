@@ -21,6 +21,9 @@ class RunListener:
     def notice(self, node: str, seconds: float) -> None:
         """The VM of a node will be taken away in so many seconds."""
 
+    def read(self, source: str) -> None:
+        """The source log has more of a source operator."""
+
     def committed(self, epoch: int) -> None:
         """All sinks have committed up to this epoch."""
 
@@ -58,6 +61,10 @@ class Listeners(RunListener):
     def notice(self, node: str, seconds: float) -> None:
         for each in self._all:
             each.notice(node, seconds)
+
+    def read(self, source: str) -> None:
+        for each in self._all:
+            each.read(source)
 
     def committed(self, epoch: int) -> None:
         for each in self._all:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
     from pyspark.sql.streaming.query import StreamingQuery
 
-#: Seconds between two looks whether there is room, or a second node.
-_LOOK = 0.01
+#: Seconds between two tries to push a batch; and between two looks whether there is room, if nobody tells.
+_PAUSE, _LOOK = 0.01, 1.0
 #: Seconds for which a batch is pushed again and again before the run gives up.
 _PATIENCE = 60.0
 #: Seconds that a node which is given up may still hold up a job.
@@ -88,7 +88,7 @@ class Feed(ABC):
         #: when to cancel the job of a batch that was being pushed when a node was lost; for the thread of all feeds
         self._suspects: deque[tuple[float, Key]] = deque()
         self._over = threading.Event()
-        self._finishing = threading.Event()
+        self._finishing, self._news = threading.Event(), threading.Event()
         self._turn = threading.Lock()  #: held while a batch is pushed and admitted
         self._thread = threading.Thread(target=self._run, name=f"seep feed {settings.source}", daemon=True)
 
@@ -102,6 +102,11 @@ class Feed(ABC):
     def begin_no_more(self) -> None:
         """No batch is begun from now on; the one that is being pushed goes on."""
         self._finishing.set()
+        self.wake()
+
+    def wake(self) -> None:
+        """There may be room for a batch, or nodes for it."""
+        self._news.set()
 
     def stop_between_batches(self, at_once: bool) -> None:
         """Stops it unless a batch is being pushed; then too, if `at_once`. It is to begin no more."""
@@ -213,11 +218,12 @@ class Feed(ABC):
 
     def _wait(self, condition: Callable[[], bool]) -> None:
         while not condition():
-            self._wait_a_little()
+            self._news.wait(_LOOK)
+            self._news.clear()
             self._check_begins()
 
     def _wait_a_little(self) -> None:
-        self._over.wait(_LOOK)
+        self._over.wait(_PAUSE)
         self._check_going_on()
 
     def _check_begins(self) -> None:
@@ -235,6 +241,7 @@ class FiniteFeed(Feed):
 
     def stop(self) -> None:
         self._over.set()
+        self.wake()
         self._cancel_jobs()
 
     def _feed(self) -> None:
@@ -278,6 +285,7 @@ class StreamingFeed(Feed):
 
     def stop(self) -> None:
         self._over.set()
+        self.wake()
         if self._query.done():
             with suppress(Exception):  # Spark may have ended before
                 self._query.result().stop()
@@ -336,7 +344,7 @@ class StreamingFeed(Feed):
     def _wait_for_stop(self, query: StreamingQuery) -> None:
         begun = time.monotonic()
         while query.isActive and time.monotonic() - begun < _STOPPING:
-            time.sleep(_LOOK)
+            time.sleep(_PAUSE)
 
     def _take(self, df: DataFrame, stream: str, id: int) -> None:
         match self._ledger.verdict(stream, id):

@@ -13,6 +13,8 @@ from primitives.manifest import Manifest
 from seep.query.program import Program
 from seep.runtime.driver import ManagerProcess
 from seep.runtime.letters import NewsOfPushed
+from seep.runtime.listener import RunListener
+from seep.runtime.node_register import NodeRecord
 from seep.runtime.security import Security
 from seep.spark.inlet.feed import LAST_BATCH, Feed, FiniteFeed, StreamingFeed
 from seep.spark.inlet.keeper import COPIES, Keeper
@@ -65,7 +67,7 @@ class _Finishing(NamedTuple):
     deadline: float
 
 
-class Feeds:
+class Feeds(RunListener):
     """One feed and one ledger for each DataFrame, and one keeper for all."""
 
     def __init__(
@@ -84,6 +86,7 @@ class Feeds:
         self._finishing: _Finishing | None = None  #: the input is to end
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="seep feeds", daemon=True)
+        process.subscribe(self)
         process.serve("pushed", self._on_pushed)
 
     def _ledger(self, source: str) -> Ledger:
@@ -139,6 +142,16 @@ class Feeds:
         """Whether Spark may push a batch: one more than `ahead` allows, as nobody knows how large it will be."""
         source = self._sources[name]
         return self._ledgers[name].unread(self._positions(name), source.partitions) < source.ahead
+
+    # -- what the event loop tells ------------------------------------------------------------------------------------
+
+    def joined(self, record: NodeRecord) -> None:  # noqa: ARG002
+        for feed in tuple(self._feeds.values()):
+            feed.wake()
+
+    def read(self, source: str) -> None:
+        if source in self._feeds:
+            self._feeds[source].wake()
 
     # -- what is asked, on threads of the port -------------------------------------------------------------------------
 

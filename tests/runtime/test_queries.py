@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from seep.protocol.manager import Manager
 from seep.protocol.messages import OffsetsRead
 from seep.runtime import queries
@@ -108,3 +111,12 @@ def test_positions_behind_a_sink_are_those_of_the_epoch_that_it_has_committed() 
         read(desk, epoch)
     desk.commit(3)
     assert queries.positions_behind(desk.manager, NUMBERS, OUT) == {0: ((3,), 3)}
+
+
+def test_nobody_asks_by_a_function_without_a_name() -> None:
+    """Whoever waits for an answer that does not come is told what was asked."""
+    root = Path(__file__).parents[2]
+    sources = [path for name in ("seep", "benchmarks", "lrb", "nexmark") for path in root.glob(f"{name}/**/*.py")]
+    asked = re.compile(r"(process|manager|loop)\.(ask|change|on_loop)\(\s*lambda")
+    assert sources
+    assert [path.name for path in sources if asked.search(path.read_text(encoding="utf-8"))] == []

@@ -82,12 +82,15 @@ class NodeFleet(RunListener):
         """Waits until the nodes, which have been told to, have ended; then ends what is left, and gives VMs back."""
         self._ending = True
         deadline = time.monotonic() + _GRACE
-        processes = [record.process for record in self._process.nodes.values()]
-        while any(process.alive() for process in processes) and time.monotonic() < deadline:
+        while self._lives_any() and time.monotonic() < deadline:
             time.sleep(0.01)
         self._fleet.stop()
         self._giving_back = True
         self.pool.close(_GIVE_BACK)
+
+    def _lives_any(self) -> bool:
+        """Whether a node is there still, also of those that register only now."""
+        return any(record.process.alive() for record in self._process.nodes.values())
 
     # -- what the pool asks and tells ---------------------------------------------------------------------------------
 

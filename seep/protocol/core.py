@@ -18,6 +18,7 @@ from seep.protocol.cuts import Beginning, Cut, CutAbandoned
 from seep.protocol.cutting import Cutting
 from seep.protocol.effects import Effect, Finished, LogOffsets, Post
 from seep.protocol.events import ReplicaLate, Retired
+from seep.protocol.message_ring import MessageRing
 from seep.protocol.messages import (
     BackupCounted,
     BackupStored,
@@ -106,6 +107,7 @@ class ManagerCore:
         self._view_is_old = False
         self._pulses = 0
         self._effects: list[Effect] = []
+        self.ring = MessageRing()
         self._handlers = self._letters()
 
     def _letters(self) -> dict[type, Handler]:
@@ -153,6 +155,7 @@ class ManagerCore:
 
     def receive(self, sender: str, body: Any) -> list[Effect]:
         """Takes a letter from a node. A node that was given up is told so, whatever it says."""
+        self.ring.took(sender, body)
         if not is_there(sender, self.nodes):
             return [Post(sender, Fenced())]
         if self.phase is Phase.RUNNING:
@@ -508,4 +511,5 @@ class ManagerCore:
         if self._view_is_old and self.phase is Phase.RUNNING:
             self._publish()
         effects, self._effects = self._effects, []
+        self.ring.answered(effects)
         return effects

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from primitives.event import InstanceEvent, NodeEvent, OperatorEvent, event, event_base
+from primitives.graph import InstanceId
 
 
 @event("node lost")
@@ -20,6 +23,7 @@ class Rebound(InstanceEvent):
     """A lost instance starts on another node."""
 
     to: str  #: that node
+    lost: str = ""  #: the node that it was on
 
     @property
     def detail(self) -> str:
@@ -71,10 +75,52 @@ class MoveAnnounced(OperatorEvent):
     first: int  #: the first epoch that the new owners process
     slots: int  #: that change hands
     view: int  #: version of the view that names the new owners
+    instances: tuple[InstanceId, ...] = ()  #: those that win or lose slots
 
     @property
     def detail(self) -> str:
         return f"plan {self.plan} at epoch {self.first}: {self.slots} slots"
+
+
+@event("move sealed")
+class MoveSealed(OperatorEvent):
+    """Every live node knows a move, so its epoch may be opened."""
+
+    plan: int
+    view: int  #: version of the view that all nodes have
+
+    @property
+    def detail(self) -> str:
+        return f"plan {self.plan} by view {self.view}"
+
+
+@event("move effective")
+class MoveEffective(OperatorEvent):
+    """The first epoch of the new owners is opened at the sources."""
+
+    plan: int
+    first: int  #: that epoch
+
+    @property
+    def detail(self) -> str:
+        return f"plan {self.plan}, epoch {self.first} is open"
+
+
+@event("state taken in")
+class StateTakenIn(InstanceEvent):
+    """A new owner has the state of slots that an old one handed over."""
+
+    origin: InstanceId
+    first: int  #: the first epoch of the new owner
+    bytes: int  #: handed over; what was fetched ahead is not among it
+
+    @property
+    def detail(self) -> str:
+        return f"{self.bytes:,} bytes from {self.origin} at epoch {self.first}"
+
+    @property
+    def numbers(self) -> Mapping[str, float]:
+        return {"bytes": self.bytes}
 
 
 @event("move complete")

@@ -23,6 +23,7 @@ from primitives.trim import trim
 from seep.protocol.effects import Effect, Post, Wake
 from seep.protocol.inbox import Inbox
 from seep.protocol.logic import Piece
+from seep.protocol.message_ring import MessageRing
 from seep.protocol.messages import MAX_WATERMARK, Attach, Data, StateMoved, Trim
 from seep.protocol.standing import HandedStates
 from seep.protocol.view import Incarnation, View
@@ -81,6 +82,7 @@ class Instance(ABC, Generic[Batch]):
         #: who asked for data before there was any to give
         self._early: list[Attach] = []
         self._effects: list[Effect] = []
+        self.ring = MessageRing()
         self._handlers: dict[type, Callable[[Any], None]] = {
             Data: self._on_data,
             Attach: self._on_attach,
@@ -92,6 +94,7 @@ class Instance(ABC, Generic[Batch]):
 
     def handle(self, message: object) -> list[Effect]:
         """Takes one message and returns what is to be done; a halted instance does nothing."""
+        self.ring.took("", message)
         if self.phase is not Phase.HALTED:
             handler = self._handlers.get(type(message))
             if handler is None:
@@ -314,6 +317,7 @@ class Instance(ABC, Generic[Batch]):
 
     def _drain(self) -> list[Effect]:
         effects, self._effects = self._effects, []
+        self.ring.answered(effects)
         return effects
 
 

@@ -7,8 +7,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from primitives.checkpoint import ProcessingState
 from primitives.graph import InstanceId
+from primitives.outbox import nbytes_of
 from primitives.slots import SlotSet
 from seep.protocol.departures import Departures
+from seep.protocol.events import StateTakenIn
 from seep.protocol.instance import Instance, Phase, Surroundings, Work
 from seep.protocol.messages import Attach, Data, StateMoved, Trim
 from seep.protocol.view import Incarnation, View
@@ -119,6 +121,11 @@ class KeyedInstance(Instance[Batch]):
         self.state.restore((*before, *message.chunks))  # in one call, as chunks of files build on one another
         self.state.adopt(slots)
         self.departures.returned(slots)
+        nbytes = sum(map(nbytes_of, message.chunks))
+        taken = StateTakenIn(
+            subject=self.me.instance, origin=message.sender.instance, first=message.epoch, bytes=nbytes
+        )
+        self._effects.append(taken)
 
     def _bases_from(self, sender: InstanceId) -> dict[int, int]:
         return {epoch: warm.epoch for (epoch, origin), warm in self._warm.items() if origin == sender}

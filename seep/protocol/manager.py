@@ -16,7 +16,15 @@ from primitives.topology import Arrival
 from seep.protocol.core import Handler, ManagerSettings, Phase
 from seep.protocol.cuts import Beginning
 from seep.protocol.effects import Effect
-from seep.protocol.events import MoveAnnounced, MoveComplete, SplitAborted, SplitBegun, SplitEffective
+from seep.protocol.events import (
+    MoveAnnounced,
+    MoveComplete,
+    MoveEffective,
+    MoveSealed,
+    SplitAborted,
+    SplitBegun,
+    SplitEffective,
+)
 from seep.protocol.invariants import broken_rules, broken_rules_of_view
 from seep.protocol.messages import (
     AdoptParts,
@@ -140,7 +148,14 @@ class Manager(RecoveringManager):
         if prepare and self.settings.warm_up:
             self._warm_up(move.concerned, first)
         self._effects.append(
-            MoveAnnounced(operator=operator, plan=move.plan, first=first, slots=len(moved), view=self.version)
+            MoveAnnounced(
+                operator=operator,
+                plan=move.plan,
+                first=first,
+                slots=len(moved),
+                view=move.version,
+                instances=move.concerned,
+            )
         )
         return Accepted(self._plans)
 
@@ -173,8 +188,15 @@ class Manager(RecoveringManager):
     def _seal_moves(self) -> None:
         """Once every live node has the newest view: each knows the plan, and listens to nobody who may not know it."""
         if self.roster.known_to_all() >= self.version:
-            for move in self.moves.values():
+            for move in [move for move in self.moves.values() if not move.sealed]:
                 move.sealed = True
+                self._effects.append(MoveSealed(operator=move.operator, plan=move.plan, view=self.version))
+
+    def _tick(self) -> None:
+        super()._tick()
+        for move in self.moves.values():
+            if move.first == self.ticked:
+                self._effects.append(MoveEffective(operator=move.operator, plan=move.plan, first=move.first))
 
     def _trim_outboxes(self) -> None:
         super()._trim_outboxes()

@@ -14,6 +14,7 @@ from seep.protocol.effects import Effect, Post
 from seep.protocol.holder import Holder, HolderLetter
 from seep.protocol.instance import Instance, Phase, Surroundings
 from seep.protocol.logic import Logic, SourceLogic
+from seep.protocol.message_ring import MessageRing
 from seep.protocol.messages import (
     Attach,
     BackupCounted,
@@ -150,6 +151,7 @@ class Node(Generic[Batch]):
         self._validated = -1  #: the last view at which `validate` has looked at everything
         #: letters from peers that have seen a later view than this node
         self._deferred: list[tuple[str, int, Any]] = []
+        self.ring = MessageRing()
         self._to_node: dict[type, Callable[[str, Any], list[Effect]]] = {
             StartInstance: lambda _, m: self._start(m),
             StopInstance: lambda _, m: self._stop(m.identity),
@@ -168,6 +170,7 @@ class Node(Generic[Batch]):
         if sender != MANAGER and version > self.version:
             self._deferred.append((sender, version, body))
             return []
+        self.ring.took(sender, body)
         handler, addressee = self._to_node.get(type(body)), _ADDRESSEE.get(type(body))
         if handler is not None:
             return handler(sender, body)

@@ -107,8 +107,9 @@ class RecoveringManager(ManagerCore):
         elif node is None:
             self._homeless.append(instance)
         else:
+            lost = self.placement[instance].node
             self._seat(instance, node, origin)
-            self._effects.append(Rebound(subject=instance, to=node))
+            self._effects.append(Rebound(subject=instance, to=node, lost=lost))
             if isinstance(origin, FromNothing):
                 self._tell(self.cuts.restored(instance, origin.epoch, self.topology))
 

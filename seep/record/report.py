@@ -29,11 +29,13 @@ def make_report(
     migrations: Sequence[Mapping[str, Any]] = (),
     totals: Mapping[str, Any] | None = None,
     failure: SeepError | None = None,
+    story: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, Any]:
     """The report as plain data for JSON. All times are seconds.
 
     It has `query`, `summary`, `latencies` (of epochs: their `histogram`, and a `timeline` by quarters of a second),
-    `migrations`, `events` and `series`. Of what happens often in a long run the newest are there, and of samples fewer
+    `migrations`, `events` and `series`, and if seep itself has failed `story`: by machine, what it took and answered
+    last. Of what happens often in a long run the newest are there, and of samples fewer
     the older they are; `totals` has how many events there ever were, by kind, and how many migrations.
 
     `rows` were read by the sources; `latency` is that of the whole run; `largest_gap` is between two commits; `epochs`
@@ -67,7 +69,7 @@ def make_report(
         "totals": dict(totals or {}),
         "events": [event.to_json() for event in happened],
         "series": [sample.to_json() for sample in during],
-    }
+    } | ({"story": {machine: list(lines) for machine, lines in story.items()}} if story else {})
 
 
 def _recovery(event: Event) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from seep.protocol.courier import Frame
 from seep.protocol.cuts import Beginning, CutAbandoned, CutComplete, Persist, Recall
 from seep.protocol.effects import Commit, Effect, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
 from seep.protocol.manager import Manager
+from seep.protocol.message_ring import dumped
 from seep.protocol.messages import Committed, Data, Fenced, StateMoved, StopInstance
 from seep.protocol.view import MANAGER, STORAGE, Incarnation
 from seep.query.program import Program
@@ -93,6 +94,9 @@ class ManagerProcess(ManagerAccess):
         self.events = self.record.log
         self.counted: frozenset[str] = frozenset()  #: operators whose rows are counted by slot
         self.failure: SeepError | None = None
+        self.story: dict[
+            str, tuple[str, ...]
+        ] = {}  #: of a failure of seep: what machines did last
         self._last_words = LastWords(options.patience)
         self._is_ending = False  #: nothing more is begun: the last words of the nodes are awaited
         self.ended = threading.Event()
@@ -311,6 +315,9 @@ class ManagerProcess(ManagerAccess):
 
     def _fail(self, failure: SeepError) -> None:
         if self.failure is None and not self.is_concluding:
+            if isinstance(failure, InternalError):
+                self.story.update(dumped({MANAGER: self.manager.ring}))
+                failure = InternalError(f"{failure}\nThe report has under 'story' what the machines did last.")
             self.failure = failure
             self.events.add(RunFailed(why=str(failure)))
             self.ended.set()
@@ -381,8 +388,9 @@ class ManagerProcess(ManagerAccess):
                 self._note(peer, self.record.take, report)
                 self._last_words.heard(peer)
                 self._end_when_heard()
-            case NodeFailed(failure):
+            case NodeFailed(failure, story):
                 if peer in self.manager.nodes:
+                    self.story.update(story)
                     self._fail(failure_from_json(failure))
             case NoticeGiven(seconds):
                 self.events.add(NodeNotice(node=peer, left=seconds))

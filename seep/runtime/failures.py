@@ -24,6 +24,11 @@ def failure_to_json(node: str, instance: Incarnation | None, epoch: int, reason:
     return {"kind": kind, "text": text}
 
 
+def is_internal(failure: Mapping[str, Any]) -> bool:
+    """Whether it is a bug of seep, neither of the user nor of the surroundings."""
+    return failure.get("kind") == "internal"
+
+
 def failure_from_json(failure: Mapping[str, Any]) -> SeepError:
     """The failure as an exception to raise."""
     if "user code" in failure:

@@ -21,6 +21,7 @@ class NodeFailed(NamedTuple):
     """A machine of the node cannot go on; the failure is what `failure_to_json` makes of it."""
 
     failure: Mapping[str, Any]
+    story: Mapping[str, tuple[str, ...]]  #: of a failure of seep itself: by machine, what it took and answered last
 
 
 class EventTold(NamedTuple):

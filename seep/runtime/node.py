@@ -32,6 +32,7 @@ from seep.protocol.cuts import CutAbandoned, CutComplete, Part, Persist, Recall
 from seep.protocol.effects import Commit, Effect, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
 from seep.protocol.holder import Holder
 from seep.protocol.instance import Instance
+from seep.protocol.message_ring import dumped
 from seep.protocol.messages import Data, Fenced, Persisted, StateMoved
 from seep.protocol.node import Node
 from seep.protocol.view import MANAGER, STORAGE, Incarnation
@@ -40,7 +41,7 @@ from seep.record.events import RefusedMessage
 from seep.record.reports import NodeReport
 from seep.runtime.archive import Archive
 from seep.runtime.backups import StorageHolder, stored_backups
-from seep.runtime.failures import failure_to_json
+from seep.runtime.failures import failure_to_json, is_internal
 from seep.runtime.hosted import HostedHolder, HostedInstance
 from seep.runtime.letters import (
     CountSlots,
@@ -324,7 +325,14 @@ class NodeProcess:
         self.failed(None, 0, reason)
 
     def failed(self, instance: Incarnation | None, epoch: int, reason: BaseException) -> None:
-        self._tell(NodeFailed(failure_to_json(self.name, instance, epoch, reason)))
+        failure = failure_to_json(self.name, instance, epoch, reason)
+        self._tell(NodeFailed(failure, self._story(instance) if is_internal(failure) else {}))
+
+    def _story(self, instance: Incarnation | None) -> dict[str, tuple[str, ...]]:
+        rings = {f"node {self.name}": self.node.ring}
+        if instance is not None and instance in self.node.instances:
+            rings[str(instance)] = self.node.instances[instance].ring
+        return dumped(rings)
 
     def left(self, hosted: HostedInstance) -> None:
         """The last word of an instance that was told to stop; none of those that end with the node."""

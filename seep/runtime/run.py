@@ -318,6 +318,7 @@ class Run:
             migrations=migrations["migrations"],
             all_migrations=migrations["total"],
             failure=self.failure,
+            story=self._manager.story,
         )
 
     @property

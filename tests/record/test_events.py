@@ -31,6 +31,15 @@ EXAMPLES: list[tuple[Event, str]] = [
         protocol.MoveAnnounced(operator="counter", plan=3, first=9, slots=512, view=12),
         "move announced counter plan 3 at epoch 9: 512 slots",
     ),
+    (protocol.MoveSealed(operator="counter", plan=3, view=13), "move sealed counter plan 3 by view 13"),
+    (
+        protocol.MoveEffective(operator="counter", plan=3, first=9),
+        "move effective counter plan 3, epoch 9 is open",
+    ),
+    (
+        protocol.StateTakenIn(subject=COUNTER, origin=InstanceId("counter", 0), first=9, bytes=2048),
+        "state taken in counter[2] 2,048 bytes from counter[0] at epoch 9",
+    ),
     (protocol.MoveComplete(operator="counter", plan=3), "move complete counter plan 3"),
     (protocol.SplitBegun(subject=COUNTER, plan=3, shares=2), "split begun counter[2] plan 3 into 2"),
     (protocol.SplitEffective(subject=COUNTER, plan=3, first=8), "split effective counter[2] plan 3 from epoch 8"),

@@ -127,6 +127,32 @@ def migrate(
         migrate(run, operator, to, Console(), wait=wait, strategy=strategy, batch=batch, gap=gap, at=at)
 
 
+@app.command(epilog="Example: seep story run.json --instance 'counter[1]'")
+def story(
+    of: Annotated[
+        str,
+        typer.Argument(metavar="RUN|FILE.json", help="A run, by id or query, or a report.", show_default=False),
+    ],
+    instance: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only what concerns an instance, such as counter[1].")
+    ] = None,
+    decision: Annotated[int | None, typer.Option(metavar="N", min=1, help="Only the decision of this number.")] = None,
+    epoch: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Only what took effect at an epoch, or last before it.")
+    ] = None,
+    messages: Annotated[
+        bool, typer.Option("--messages", help="Also what machines took and answered last, as far as it was kept.")
+    ] = False,
+) -> None:
+    """Tell what was decided, moved and lost in a run, why, and what came of it."""
+    with told_in_one_line(verbose=False):
+        from rich.console import Console
+
+        from seep.cli.story import tell
+
+        tell(of, Console(), instance=instance, decision=decision, epoch=epoch, messages=messages)
+
+
 @app.command(epilog="Example: seep stop orders --savepoint")
 def stop(
     run: _RUN,

@@ -40,7 +40,7 @@ def write_page(report: Path, out: Path, notes: tuple[str, ...] = ()) -> Path:
     """Draws a report that is in a file."""
     from seep.plots.page import page
 
-    drawn = page(_read(report), notes)
+    drawn = page(read(report), notes)
     try:
         out.write_text(drawn, encoding="utf-8")
     except OSError as reason:
@@ -48,7 +48,7 @@ def write_page(report: Path, out: Path, notes: tuple[str, ...] = ()) -> Path:
     return out
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read(path: Path) -> dict[str, Any]:
     try:
         report: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except OSError as reason:

@@ -94,9 +94,7 @@ class ManagerProcess(ManagerAccess):
         self.events = self.record.log
         self.counted: frozenset[str] = frozenset()  #: operators whose rows are counted by slot
         self.failure: SeepError | None = None
-        self.story: dict[
-            str, tuple[str, ...]
-        ] = {}  #: of a failure of seep: what machines did last
+        self.story: dict[str, tuple[str, ...]] = {}  #: of a failure of seep: what machines did last
         self._last_words = LastWords(options.patience)
         self._is_ending = False  #: nothing more is begun: the last words of the nodes are awaited
         self.ended = threading.Event()
@@ -218,6 +216,14 @@ class ManagerProcess(ManagerAccess):
     def used_nodes(self) -> frozenset[str]:
         """Nodes that must not be stopped: they host something, or have still to say what came of it."""
         return self.on_loop(self._used_nodes)
+
+    def machine_story(self) -> dict[str, tuple[str, ...]]:
+        """What the manager, and each instance and node that answers, took and answered last."""
+        told = self.on_loop(lambda: dumped({MANAGER: self.manager.ring}))
+        for name in sorted(self.live_nodes()):
+            with suppress(EnvironmentFault):  # it is about to be lost
+                told.update(self.call_node(name, "story", {}))
+        return told
 
     def committed(self) -> int:
         """All sinks have committed this epoch; for the manager's thread."""

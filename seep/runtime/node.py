@@ -195,6 +195,8 @@ class NodeProcess:
         pass  # if it broke, the sender opens it again, or is gone, which is for the manager to say
 
     def on_call(self, peer: str, method: str, body: Any) -> Any:  # noqa: ARG002
+        if method == "story":
+            return self._story(*self.node.instances)
         return self._intake.on_call(method, body)
 
     def on_fault(self, peer: str, text: str) -> None:
@@ -326,13 +328,14 @@ class NodeProcess:
 
     def failed(self, instance: Incarnation | None, epoch: int, reason: BaseException) -> None:
         failure = failure_to_json(self.name, instance, epoch, reason)
-        self._tell(NodeFailed(failure, self._story(instance) if is_internal(failure) else {}))
+        concerned = () if instance is None else (instance,)
+        self._tell(NodeFailed(failure, self._story(*concerned) if is_internal(failure) else {}))
 
-    def _story(self, instance: Incarnation | None) -> dict[str, tuple[str, ...]]:
-        rings = {f"node {self.name}": self.node.ring}
-        if instance is not None and instance in self.node.instances:
-            rings[str(instance)] = self.node.instances[instance].ring
-        return dumped(rings)
+    def _story(self, *instances: Incarnation) -> dict[str, tuple[str, ...]]:
+        """What this node and some of its instances took and answered last; may be asked on any thread."""
+        machines = {str(me): self.node.instances.get(me) for me in instances}
+        rings = {name: machine.ring for name, machine in machines.items() if machine is not None}
+        return dumped({f"node {self.name}": self.node.ring, **rings})
 
     def left(self, hosted: HostedInstance) -> None:
         """The last word of an instance that was told to stop; none of those that end with the node."""

@@ -535,7 +535,7 @@ class Run:
             return {"refused": str(reason)}
 
     def _done(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What `seep savepoint`, `seep migrate`, `seep state` and `seep stop` ask for."""
+        """What `seep savepoint`, `seep migrate`, `seep story`, `seep state` and `seep stop` ask for."""
         match body:
             case {"do": "migrate", "operator": operator, "to": parallelism, **chosen}:
                 handle = self.migrate(operator, int(parallelism), **chosen)
@@ -545,6 +545,8 @@ class Run:
                 return dict(self._asked_for(int(number)).progress.to_json())
             case {"do": "savepoint"}:
                 return {"id": self.savepoint()}
+            case {"do": "story"}:
+                return {"events": [event.to_json() for event in self.events], "story": self._manager.machine_story()}
             case {"do": "operators"}:
                 return {"stateful": self._stateful()}
             case {"do": "look", "operator": operator}:

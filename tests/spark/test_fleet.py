@@ -201,9 +201,13 @@ def test_of_orders_that_ended_long_ago_nothing_is_kept(nodes: Nodes, monkeypatch
         assert nodes.hears_of(order, within=60.0) == CANCELLED
         assert eventually(lambda node=node: not node.process.alive(), 60.0)  # type: ignore[misc]
         orders.append(order)
-    assert eventually(lambda: not nodes.fleet._lives(orders[0]), 60.0)
+
+    def is_forgotten() -> bool:
+        nodes.fleet._forget_old()
+        return orders[0] not in nodes.fleet._jobs
+
+    assert eventually(is_forgotten, 60.0)
     [last] = nodes.start(1)
-    assert orders[0] not in nodes.fleet._jobs
     assert {orders[2], last} <= nodes.fleet._jobs.keys()
     nodes.fleet.cancel(orders[0])
     assert len({*orders, last}) == 4

@@ -391,6 +391,7 @@ class Record:
         migrations: Sequence[Mapping[str, Any]] = (),
         all_migrations: int = 0,
         failure: SeepError | None = None,
+        story: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> dict[str, Any]:
         """Events, time series and a summary, as plain data; `rows` by the source log, `all_migrations` there were."""
         counters, is_exact = self.counters
@@ -409,6 +410,7 @@ class Record:
             migrations=migrations,
             totals={"events": self.log.totals, "migrations": all_migrations},
             failure=failure,
+            story=story,
         )
 
     def _rate(self, seconds: float = 3.0) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from policies.backup import BackupSection
 from policies.balance.loads import Balancer
@@ -35,6 +35,7 @@ from seep.control.scalings import Scalings, at_once_unless_said
 from seep.control.vm_needs import VMNeeds
 from seep.protocol.core import Phase
 from seep.record.facts import Facts
+from seep.record.status import OpenDecision
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +49,6 @@ class StewardSettings:
     checkpoint: float | None = 5.0  #: between two checkpoints of an instance
     epoch: float = 0.05
     heartbeat: float = 0.1
-
-
-class OpenDecision(NamedTuple):
-    """Something that was decided, or asked for, and is not over."""
-
-    kind: str  #: scaling, rebalance, balance, migration or drain
-    subject: str  #: an operator, or a node
-    since: float
-    by_hand: bool
-    why: str
 
 
 class Steward:

@@ -455,6 +455,7 @@ class CheckpointStored(Event):
     id: int
     epoch: int
     seconds: float
+    bytes: int = 0  #: of state, with what it builds on
 
     @property
     def detail(self) -> str:
@@ -462,7 +463,7 @@ class CheckpointStored(Event):
 
     @property
     def numbers(self) -> Mapping[str, float]:
-        return {"id": self.id, "epoch": self.epoch}
+        return {"id": self.id, "epoch": self.epoch, "bytes": self.bytes}
 
 
 @event("persisted")

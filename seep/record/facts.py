@@ -13,6 +13,7 @@ from primitives.topology import Assignment, Topology
 from seep.protocol.core import Phase
 from seep.protocol.manager import Manager
 from seep.protocol.view import Seat
+from seep.record.status import Status
 
 
 class OpenPlan(NamedTuple):
@@ -163,3 +164,5 @@ class Facts:
     state_bytes: Mapping[InstanceId, int] = field(default_factory=dict)
     handed: Mapping[tuple[str, int], Handover] = field(default_factory=dict)  #: by operator and epoch
     latencies: Latencies = field(default_factory=NoLatencies)
+    #: instances, operators, nodes, VMs, checkpoints and open decisions, as they were half a second ago at most
+    status: Status | None = None

@@ -28,7 +28,7 @@ from seep.protocol.messages import MAX_WATERMARK
 from seep.protocol.view import Incarnation, Seat
 from seep.record.commits import Commits
 from seep.record.comparison import compared, pairs
-from seep.record.events import InstanceRecovered, NodeKilled
+from seep.record.events import CheckpointStored, InstanceRecovered, NodeKilled, SavepointStored
 from seep.record.facts import Handover, QueryFacts
 from seep.record.histogram import Histogram
 from seep.record.latencies import LatencyRing, percentiles
@@ -40,7 +40,16 @@ from seep.record.reports import InstanceFigures, NodeReport, check_figures, chec
 from seep.record.samples import Sample, sample_of
 from seep.record.series import CoarseningSeries
 from seep.record.slot_counts import SlotCounts
-from seep.record.status import InstanceStatus, OperatorStatus, Status, instance_status, node_status, operator_status
+from seep.record.status import (
+    CheckpointStatus,
+    InstanceStatus,
+    OpenDecision,
+    OperatorStatus,
+    Status,
+    instance_status,
+    node_status,
+    operator_status,
+)
 from seep.record.tally import Tally
 from seep.sources.position import MIN_WATERMARK
 
@@ -50,6 +59,8 @@ _RECENT, _FEW = 5.0, 10
 _WEIGHT = 0.2
 #: Handovers, by operator and epoch, that are kept for whoever asks.
 _HANDOVERS = 10_000
+#: Checkpoints that a status has.
+_CHECKPOINTS = 10
 #: Reports by which it is told how many rows are read now.
 _PROGRESS = 50
 
@@ -123,6 +134,7 @@ class Record:
         self._offered = 0.0
         self._samples = CoarseningSeries[Sample]()
         self._last_sample: Sample | None = None
+        self._latest: Status | None = None
 
     # -- told: the run ------------------------------------------------------------------------------------------------
 
@@ -345,9 +357,14 @@ class Record:
 
     @_locked
     def status(
-        self, query: QueryFacts, vms: Mapping[str, int] = MappingProxyType({}), balanced: Iterable[str] = ()
+        self,
+        query: QueryFacts,
+        vms: Mapping[str, int] = MappingProxyType({}),
+        balanced: Iterable[str] = (),
+        decisions: Iterable[OpenDecision] = (),
+        vm_seconds: float = 0.0,
     ) -> Status:
-        """The run now. Of the pool and of who is balanced its owner tells."""
+        """The run now. Of the pool, of who is balanced and of what is decided its owner tells."""
         instances = tuple(sorted(self._instance_statuses(), key=lambda status: status.name))
         used = {seat.node for seat in query.placement.values()}
         return Status(
@@ -367,13 +384,22 @@ class Record:
             operators=tuple(self._operator_statuses(instances)),
             edges=self._edges_now(),
             hosts=tuple(node_status(name, *node) for name, node in sorted(self._nodes.items())),
+            decisions=tuple(decisions),
+            checkpoints=self._checkpoints(),
+            vm_seconds=vm_seconds,
         )
 
     @_locked
     def sample(self, status: Status) -> None:
         """Keeps a status for the time series; whoever owns the record does it at even times."""
+        self._latest = status
         self._last_sample = sample_of(status, self._last_sample)
         self._samples.append(status.at, self._last_sample)
+
+    @property
+    def latest(self) -> Status | None:
+        """The status of the last sample."""
+        return self._latest
 
     @property
     def samples(self) -> tuple[Sample, ...]:
@@ -411,6 +437,14 @@ class Record:
             totals={"events": self.log.totals, "migrations": all_migrations},
             failure=failure,
             story=story,
+        )
+
+    def _checkpoints(self) -> tuple[CheckpointStatus, ...]:
+        stored = [each for each in self.log.of("persisted", "savepoint") if isinstance(each, CheckpointStored)]
+        now = self.log.now
+        return tuple(
+            CheckpointStatus(each.id, each.epoch, now - each.at, each.bytes, isinstance(each, SavepointStored))
+            for each in stored[-_CHECKPOINTS:]
         )
 
     def _rate(self, seconds: float = 3.0) -> float:

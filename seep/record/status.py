@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from policies.observation import InstanceReport
 from seep.record.reports import InstanceFigures, NodeReport
@@ -68,6 +68,26 @@ class NodeStatus:
     sent: float  #: bytes to other machines, by all processes of its machine
 
 
+class OpenDecision(NamedTuple):
+    """Something that was decided, or asked for, and is not over."""
+
+    kind: str  #: scaling, rebalance, balance, migration or drain
+    subject: str  #: an operator, or a node
+    since: float
+    by_hand: bool
+    why: str
+
+
+class CheckpointStatus(NamedTuple):
+    """A checkpoint that this run has stored."""
+
+    id: int
+    epoch: int
+    age: float  #: seconds
+    bytes: int  #: of state, with what it builds on
+    is_savepoint: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Status:
     """A run at one moment."""
@@ -89,6 +109,9 @@ class Status:
     operators: tuple[OperatorStatus, ...] = ()
     edges: Mapping[str, float] = field(default_factory=dict)  #: rows per second that are put out on each
     hosts: tuple[NodeStatus, ...] = ()  #: the nodes that have reported
+    decisions: tuple[OpenDecision, ...] = ()  #: all that is open, and why
+    checkpoints: tuple[CheckpointStatus, ...] = ()  #: the newest in storage that this run has stored, oldest first
+    vm_seconds: float = 0.0  #: what all VMs have cost so far
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -336,7 +336,8 @@ class Archivist(RunListener):
         self._clean()
         stored = SavepointStored if savepoint else CheckpointPersisted
         seconds = self._process.events.now - begun
-        self._process.events.add(stored(id=manifest.id, epoch=manifest.epoch, seconds=seconds))
+        size = sum(map(stored_bytes, manifest.components.values()))
+        self._process.events.add(stored(id=manifest.id, epoch=manifest.epoch, seconds=seconds, bytes=size))
         return manifest
 
     def _clean(self) -> None:

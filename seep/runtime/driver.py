@@ -23,11 +23,10 @@ from seep.protocol.messages import Committed, Data, Fenced, StateMoved, StopInst
 from seep.protocol.view import MANAGER, STORAGE, Incarnation
 from seep.query.program import Program
 from seep.record.events import NodeJoined, NodeNotice, RefusedMessage, RunFailed, RunFinished, RunHalted
-from seep.record.facts import committed_by, query_facts
+from seep.record.facts import committed_by
 from seep.record.observer import SourceDemand
 from seep.record.record import Record
 from seep.record.reports import MalformedReport
-from seep.record.status import Status
 from seep.record.tally import LastWords
 from seep.runtime.backups import StorageHolder, stored_backups
 from seep.runtime.detector import SILENT, Detector
@@ -208,10 +207,6 @@ class ManagerProcess(ManagerAccess):
     def killed(self, name: str) -> None:
         """Somebody has killed a node on purpose; said right before."""
         self.on_loop(partial(self._note_kill, name))
-
-    def status(self, vms: Mapping[str, int]) -> Status:
-        """How the run is now; `vms` are the pool's, by state."""
-        return self.record.status(self.ask(query_facts), vms, self.counted)
 
     def used_nodes(self) -> frozenset[str]:
         """Nodes that must not be stopped: they host something, or have still to say what came of it."""

@@ -35,6 +35,7 @@ from seep.control.targets import Target
 from seep.protocol.cuts import CutComplete
 from seep.protocol.plans import Accepted, Refused
 from seep.query.program import Program
+from seep.record.facts import Facts
 from seep.record.log import EventLog
 from seep.record.ring import Ring
 from seep.record.status import Status
@@ -301,7 +302,13 @@ class Run:
 
     def status(self) -> Status:
         """How it is at this moment."""
-        return self._manager.status({state.value: n for state, n in self._fleet.pool.counts().items() if n})
+        pool = self._fleet.pool
+        vms = {state.value: count for state, count in pool.counts().items() if count}
+        return self._steering.status(vms, sum(pool.vm_seconds().values()))
+
+    def facts(self) -> Facts:
+        """All that is known of it now, as one value that does not change: what the steward decides by."""
+        return self._steering.facts()
 
     def _sample(self) -> None:
         if not self._is_ended:

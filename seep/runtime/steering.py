@@ -29,6 +29,7 @@ from seep.control.migration import Migration, MigrationProgress
 from seep.control.steward import Steward
 from seep.protocol.core import Phase
 from seep.record.facts import Answer, Facts, query_facts
+from seep.record.status import Status
 from seep.runtime.consultants import Consultants, Consultation, Question
 from seep.runtime.driver import ManagerProcess
 from seep.runtime.listener import RunListener
@@ -115,6 +116,14 @@ class Steering(RunListener):
         """What is to be told of migrations in the report."""
         return self._process.on_loop(self._report)
 
+    def facts(self) -> Facts:
+        """What is known of the run now, as one value that does not change."""
+        return self._process.on_loop(self._facts)
+
+    def status(self, vms: Mapping[str, int], vm_seconds: float) -> Status:
+        """How the run is now; of the pool its owner tells."""
+        return self._process.on_loop(partial(self._status, vms, vm_seconds))
+
     def end(self) -> None:
         """The run is over, and with it whatever is open."""
         self._process.on_loop(self._end)
@@ -140,6 +149,10 @@ class Steering(RunListener):
 
     def _progress(self, *numbers: int) -> tuple[MigrationProgress, ...]:
         return self._steward.progress(self._facts(), *numbers)
+
+    def _status(self, vms: Mapping[str, int], vm_seconds: float) -> Status:
+        query, decisions = query_facts(self._process.manager), self._steward.decisions()
+        return self._process.record.status(query, vms, self._process.counted, decisions, vm_seconds)
 
     def _report(self) -> Mapping[str, Any]:
         return self._steward.report(self._facts())
@@ -207,6 +220,7 @@ class Steering(RunListener):
             state_bytes=record.state_bytes,
             handed=record.handed,
             latencies=record.latencies,
+            status=record.latest,
         )
 
     def _carry_out(self, command: Command) -> None:

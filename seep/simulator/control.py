@@ -14,11 +14,12 @@ from policies.settings import DetectorSettings, Mechanism, ScalingSettings
 from primitives.errors import UserError
 from primitives.event import Event
 from seep.control.requests import MigrationRequests
-from seep.control.steward import OpenDecision, Steward, StewardSettings
+from seep.control.steward import Steward, StewardSettings
 from seep.kernel.fleet import Fleet, Outcome
 from seep.kernel.steering import KernelSteering
 from seep.record.events import MigrationBegun, ScalingIn, ScalingOut
 from seep.record.facts import Facts
+from seep.record.status import OpenDecision
 from seep.simulator.laws import Laws
 from seep.simulator.load import Load, SimulatedSenses
 from seep.simulator.policies import BALANCERS, Manner, balancer_of, policy_of, random_manner, settings_of_policy

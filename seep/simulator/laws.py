@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from primitives.event import Event
-from seep.control.steward import OpenDecision
 from seep.record.events import (
     Balanced,
     BalancingBegun,
@@ -27,6 +26,7 @@ from seep.record.events import (
     ScalingOut,
     ScalingRefused,
 )
+from seep.record.status import OpenDecision
 
 #: By kind of decision: the events that say how one ended.
 ENDS: dict[str, tuple[type[Event], ...]] = {

@@ -35,8 +35,8 @@ def make_report(
 
     It has `query`, `summary`, `latencies` (of epochs: their `histogram`, and a `timeline` by quarters of a second),
     `migrations`, `events` and `series`, and if seep itself has failed `story`: by machine, what it took and answered
-    last. Of what happens often in a long run the newest are there, and of samples fewer
-    the older they are; `totals` has how many events there ever were, by kind, and how many migrations.
+    last. Of what happens often in a long run the newest are there, and of samples fewer the older they are; `totals`
+    has how many events there ever were, by kind, and how many migrations.
 
     `rows` were read by the sources; `latency` is that of the whole run; `largest_gap` is between two commits; `epochs`
     were committed, those of the last sample if not given. `counters` are lower bounds unless they are said to be exact.

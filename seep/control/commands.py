@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 from primitives.event import Event
 from primitives.graph import InstanceId
@@ -104,3 +104,31 @@ Command = (
     | MigrationEnded
     | Tell
 )
+
+
+def brief(command: Command) -> str:
+    """A command in a few words, for the story of the steward."""
+    match command:
+        case MoveSlots(number, operator, parts, first):
+            return f"MoveSlots({number}, {operator}, {_sizes(parts)}, at epoch {first})"
+        case SplitBackup(number, origin, parts):
+            return f"SplitBackup({number}, {origin}, {_sizes(parts)})"
+        case TakeCheckpoints(instances):
+            return f"TakeCheckpoints({', '.join(map(str, instances))})"
+        case PlaceBackups(groups):
+            return f"PlaceBackups(of {len(groups)} instances)"
+        case WatchSlots(operators):
+            return f"WatchSlots({', '.join(sorted(operators))})"
+        case EndWindow(number, operator, seconds):
+            return f"EndWindow({number}, {operator}, {seconds:.1f} s)"
+        case Consult(number, _, name):
+            return f"Consult({number}, {name})"
+        case Tell(event):
+            return f"Tell({event})"
+        case LeaveNode() | WantNodes() | MigrationEnded():
+            return str(command)
+    assert_never(command)
+
+
+def _sizes(parts: Mapping[int, SlotSet]) -> str:
+    return ", ".join(f"{len(slots)} slots to {index}" for index, slots in parts.items())

@@ -24,7 +24,7 @@ from policies.settings import ScalingSettings
 from primitives.graph import QueryGraph
 from seep.control.balancing import Balancing
 from seep.control.checkpoint_turns import CheckpointTurns
-from seep.control.commands import Command, TakeCheckpoints
+from seep.control.commands import Command, TakeCheckpoints, brief
 from seep.control.drains import Drains
 from seep.control.migration import Migration, MigrationProgress
 from seep.control.migrations import Migrations
@@ -34,6 +34,8 @@ from seep.control.replica_groups import ReplicaGroups
 from seep.control.scalings import Scalings, at_once_unless_said
 from seep.control.vm_needs import VMNeeds
 from seep.protocol.core import Phase
+from seep.protocol.message_ring import MessageRing
+from seep.protocol.plans import Accepted, Refused
 from seep.record.facts import Facts
 from seep.record.status import OpenDecision
 
@@ -87,6 +89,8 @@ class Steward:
         every = self.settings.checkpoint
         self._turns = CheckpointTurns(every) if every is not None else None
         self._is_over = False
+        #: what it was answered, and what it asked for, last
+        self.ring = MessageRing()
 
     # -- asked for ----------------------------------------------------------------------------------------------------
 
@@ -125,7 +129,15 @@ class Steward:
         if facts.query.phase is Phase.RUNNING:
             for part in self._parts:
                 self._tolerate(lambda part=part: part(facts))  # type: ignore[misc]
-        return self._orders.taken()
+        return self._taken(facts)
+
+    def _taken(self, facts: Facts) -> list[Command]:
+        commands = self._orders.taken()
+        for answer in facts.answers:
+            self.ring.took("", f"answer to {answer.number} at {facts.at:.2f} s: {_word(answer.value)}")
+        for command in commands:
+            self.ring.said(brief(command))
+        return commands
 
     @property
     def _parts(self) -> tuple[Callable[[Facts], None], ...]:
@@ -147,7 +159,7 @@ class Steward:
             self._scalings.end(facts)
             self._drains.end(facts)
             self._balancing.end()
-        return self._orders.taken()
+        return self._taken(facts)
 
     def _tolerate(self, step: Callable[[], None]) -> None:
         """Rather a query that is not scaled than none; each failure is told once, by where it comes from."""
@@ -210,3 +222,15 @@ class Steward:
         """InternalError if something does not hold that always must."""
         self.migrations.validate()
         self._scalings.validate()
+
+
+def _word(value: object) -> str:
+    """An answer in a word: what was accepted or refused, or what kind of thing it is."""
+    match value:
+        case Accepted(plan):
+            return f"accepted, plan {plan}"
+        case Refused(why):
+            return f"refused: {why.value}"
+        case BaseException():
+            return f"{type(value).__name__}: {value}"
+    return type(value).__name__

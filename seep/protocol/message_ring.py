@@ -56,6 +56,10 @@ class MessageRing:
                 brief = _BRIEF.get(type(effect))
                 self._items.append((False, "", effect if brief is None else brief(effect)))
 
+    def said(self, what: object) -> None:
+        """Something that is no effect of the protocol was answered."""
+        self._items.append((False, "", what))
+
     def _note_post(self, effect: Post) -> None:
         brief = _BRIEF.get(type(effect.body))
         self._items.append((False, effect.to, effect.body if brief is None else brief(effect.body)))

@@ -106,6 +106,8 @@ class ManagerProcess(ManagerAccess):
         self._next_tick = self._next_watch = time.monotonic()
         self._detector = Detector(options.patience)
         self.manager = Manager(program.graph, program.parallelism, manager_settings(program, options), self._beginning)
+        #: what the machines of the driver took and answered last, by their names
+        self.rings = {MANAGER: self.manager.ring}
         self._loop = EventLoop("seep manager", self._on_time, self._on_failure)
         self._port = Port(interface, security, self)
         self._peers = Peers(MANAGER, security, self)
@@ -214,7 +216,7 @@ class ManagerProcess(ManagerAccess):
 
     def machine_story(self) -> dict[str, tuple[str, ...]]:
         """What the manager, and each instance and node that answers, took and answered last."""
-        told = self.on_loop(lambda: dumped({MANAGER: self.manager.ring}))
+        told = self.on_loop(partial(dumped, self.rings))
         for name in sorted(self.live_nodes()):
             with suppress(EnvironmentFault):  # it is about to be lost
                 told.update(self.call_node(name, "story", {}))
@@ -317,7 +319,7 @@ class ManagerProcess(ManagerAccess):
     def _fail(self, failure: SeepError) -> None:
         if self.failure is None and not self.is_concluding:
             if isinstance(failure, InternalError):
-                self.story.update(dumped({MANAGER: self.manager.ring}))
+                self.story.update(dumped(self.rings))
                 failure = InternalError(f"{failure}\nThe report has under 'story' what the machines did last.")
             self.failure = failure
             self.events.add(RunFailed(why=str(failure)))

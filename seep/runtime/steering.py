@@ -73,6 +73,7 @@ class Steering(RunListener):
     def __init__(self, process: ManagerProcess, steward: Steward, vms: VMs) -> None:
         self._process, self._steward, self._vms = process, steward, vms
         process.subscribe(self)
+        process.rings["steward"] = steward.ring
         self._answers: list[Answer] = []
         self._awaited: dict[int, Awaited] = {}
         self._consultants = Consultants(self._answered)

@@ -95,3 +95,12 @@ def test_what_has_moved_stays_where_it_is_when_it_is_called_off() -> None:
     shell.rounds(0.1)
     assert progress(shell, number).state is MigrationState.CANCELLED
     assert shell.desk.manager.topology.history["sum"][-1].assignment.slots_of(0) == SlotSet.full(2)
+
+
+def test_the_steward_keeps_what_it_asked_for_and_was_answered_last() -> None:
+    shell = Shell(lead=0)
+    migrate(shell)
+    shell.rounds(0.1)
+    lines = shell.steward.ring.texts()
+    assert any("MoveSlots(2, sum, 2 slots to 1" in line for line in lines)
+    assert any("answer to 2 at 0.05 s: accepted, plan 1" in line for line in lines)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -36,7 +36,7 @@ class Tally:
     _gone: Counter[str] = field(default_factory=Counter)
     #: of live instances: up to which epoch was counted at most, and what; oldest first
     _live: dict[Incarnation, list[tuple[int, dict[str, int]]]] = field(default_factory=dict)
-    _left: deque[Incarnation] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+    _left: dict[Incarnation, None] = field(default_factory=dict)  #: oldest first
 
     def has_left(self, who: Incarnation) -> bool:
         """Whether it was heard for the last time."""
@@ -76,7 +76,9 @@ class Tally:
         known = [counts for epoch, counts in self._live.pop(who, ()) if up_to is None or epoch <= up_to]
         if known:
             self._gone.update(known[-1])
-        self._left.append(who)
+        self._left[who] = None
+        if len(self._left) > _REMEMBERED:
+            del self._left[next(iter(self._left))]
 
 
 @dataclass(slots=True)

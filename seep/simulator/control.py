@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 #: Simulated seconds that a step takes.
 STEP_SECONDS = 0.01
 #: Steps from one look of the steward to the next.
-EVERY = 30
+EVERY = 50
 
 
 class Provider:

@@ -57,6 +57,7 @@ class Fleet:
         self._ordered = 0
         self._joined = 0
         self._is_filling = False
+        self.wanted = 0  #: free nodes that plans wait for
         #: VM -> whether the provider has started it: all that were ordered, and have neither failed nor been stopped
         self.there: dict[str, bool] = {}
         #: orders that are not over -> their VM
@@ -86,6 +87,7 @@ class Fleet:
 
     def want(self, count: int) -> None:
         """So many nodes are needed now."""
+        self.wanted = count
         self.pool.want(count)
 
     def leaving(self, node: str) -> None:

@@ -20,7 +20,7 @@ from seep.kernel.steering import KernelSteering
 from seep.record.events import MigrationBegun, ScalingIn, ScalingOut
 from seep.record.facts import Facts
 from seep.record.status import OpenDecision
-from seep.simulator.laws import Laws
+from seep.simulator.laws import LawBroken, Laws
 from seep.simulator.load import Load, SimulatedSenses
 from seep.simulator.policies import BALANCERS, Manner, balancer_of, policy_of, random_manner, settings_of_policy
 from vmpool.pool import Pool
@@ -148,8 +148,11 @@ class ScheduleControl:
         self.steering.step()
         self.steward.validate()
         if self._world.now > self._world.calm:
-            is_steady = self.load.is_steady and self.policy is Manner.SHIPPED
+            goes_by_load = self.policy is Manner.SHIPPED and self.settings.scaling.policy != "schedule"
+            is_steady = self.load.is_steady and goes_by_load
             self.laws.faults_are_over(self.seconds(), is_steady)
+        if self.fleet.wanted and self.steward.migrations.is_idle and not self.steward.decisions():
+            raise LawBroken(f"nothing is open, and the pool is to have {self.fleet.wanted} nodes ready")
         self.laws.look(self.seconds(), self._world.committed, self.steward.decisions(), late)
 
     def end(self) -> None:

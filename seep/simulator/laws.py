@@ -82,6 +82,7 @@ class Laws:
         self._check_endings(is_open, told)
         self._check_hand(is_open)
         self._check_failures(told)
+        self._check_words(told)
         if late_answer:
             self._check_lateness(now, is_open)
         self._check_progress(now, committed, is_open, told)
@@ -123,6 +124,13 @@ class Laws:
         for event in told:
             if isinstance(event, ScalingFailed) and not ("policy" in event.why or "cannot be asked" in event.why):
                 raise LawBroken(f"the steward has failed: {event.why}")
+
+    def _check_words(self, told: list[Event]) -> None:
+        """What is told to be carried out was."""
+        for event in told:
+            is_wrong = isinstance(event, ScaledOut) and event.after <= event.before
+            if is_wrong or (isinstance(event, ScaledIn) and event.after >= event.before):
+                raise LawBroken(f"what is told has not happened: {event}")
 
     def _check_lateness(self, now: float, is_open: Iterable[OpenDecision]) -> None:
         known = {(d.kind, d.subject, d.since) for d in self._open}

@@ -9,9 +9,16 @@ from unittest.mock import patch
 
 import pytest
 
+from policies import scale_in
 from primitives.graph import InstanceId
 from primitives.partition import partition_buffer_state
 from primitives.trim import safe_to_trim
+from seep.control.balancing import Balancing
+from seep.control.drains import Drains
+from seep.control.migrations import Migrations
+from seep.control.policy_rounds import PolicyRounds
+from seep.control.scalings import Scaling, Scalings
+from seep.control.vm_needs import VMNeeds
 from seep.protocol import instance, keyed, safety, source
 from seep.protocol.core import ManagerCore
 from seep.protocol.cuts import Beginning
@@ -21,12 +28,14 @@ from seep.protocol.instance import Instance
 from seep.protocol.manager import Manager
 from seep.protocol.messages import FromNothing, Logged
 from seep.protocol.node import Node
+from seep.protocol.plans import Refused
 from seep.protocol.recovery import RecoveringManager
 from seep.protocol.replication import BackupCopy, Replication
 from seep.simulator.cells import Cells
 from seep.simulator.faults import What
 from seep.simulator.schedule import Outcome, Plan, Verdict, minimise, run_schedule
 from seep.simulator.world import Limits
+from vmpool.pool import Pool
 
 #: A schedule that cannot end shows it early enough: runs that follow all rules stay far below this.
 LIMITS = Limits(steps=20_000)
@@ -158,6 +167,105 @@ def forget_that_what_was_restored_ahead_is_new() -> AbstractContextManager[Any]:
     return patch.object(Cells, "adopt", lambda _self, _slots: None)
 
 
+# -- rules of control --------------------------------------------------------------------------------------------------
+
+
+def try_for_ever_to_split_what_is_in_storage() -> AbstractContextManager[Any]:
+    """As if that would pass, and each try were progress."""
+
+    def carry_on(self: Scalings, facts: Any, scaling: Any) -> None:
+        if scaling.operator in facts.query.not_on_nodes and self._is_split_wanted(facts.query, scaling.decision):
+            scaling.got_on = facts.at
+        else:
+            followed(self, facts, scaling)
+
+    followed = Scalings._carry_on
+    return patch.object(Scalings, "_carry_on", carry_on)
+
+
+def never_give_a_scaling_up() -> AbstractContextManager[Any]:
+    return patch.object(Scalings, "_is_stuck", lambda _self, _facts, _scaling: False)
+
+
+def never_give_a_drain_up() -> AbstractContextManager[Any]:
+    note = Drains._note
+
+    def gets_on(self: Drains, facts: Any, node: str, drain: Any) -> Any:
+        owners = note(self, facts, node, drain)
+        drain.got_on = facts.at
+        return owners
+
+    return patch.object(Drains, "_note", gets_on)
+
+
+def never_give_a_wish_for_balance_up() -> AbstractContextManager[Any]:
+    return patch.object(Balancing, "_end_wishes", lambda _self, _facts: None)
+
+
+def let_policies_change_what_was_asked_for_by_hand() -> AbstractContextManager[Any]:
+    opened = Scalings.open
+
+    def open_anyway(self: Scalings, facts: Any, decision: Any, by_hand: bool = False) -> None:
+        if (there := self._open.get(decision.operator)) is not None and not there.is_begun:
+            there.by_hand = False
+        opened(self, facts, decision, by_hand)
+
+    return patch.object(Scalings, "open", open_anyway)
+
+
+def heed_late_answers_of_policies() -> AbstractContextManager[Any]:
+    return patch.object(PolicyRounds, "_notice_late", lambda _self, _facts: None)
+
+
+def end_decisions_without_a_word() -> AbstractContextManager[Any]:
+    return patch.object(Scalings, "_end", lambda self, _facts, scaling, _event, _why: self._close(scaling))
+
+
+def tell_what_was_not_carried_out_as_done() -> AbstractContextManager[Any]:
+    def told_as_done(self: Scalings, facts: Any, scaling: Any, instances: int) -> None:
+        change = self._end_change(facts, scaling, instances)
+        self._close(scaling)
+        self._tell_done(facts, scaling, change)
+
+    return patch.object(Scalings, "_note_over", told_as_done)
+
+
+def open_a_second_decision_on_an_operator() -> AbstractContextManager[Any]:
+    def open_beside(self: Scalings, facts: Any, decision: Any, by_hand: bool = False) -> None:
+        before = facts.query.instances(decision.operator)
+        key = decision.operator if decision.operator not in self._open else f"{decision.operator} again"
+        self._open[key] = Scaling(decision, facts.at, before, by_hand)
+
+    return patch.object(Scalings, "open", open_beside)
+
+
+def want_nodes_for_what_is_over() -> AbstractContextManager[Any]:
+    return patch.object(VMNeeds, "forget", lambda _self, _operator: None)
+
+
+def wait_for_ever_for_what_was_refused_once() -> AbstractContextManager[Any]:
+    announced = Migrations._on_announced
+
+    def not_again(self: Migrations, migration: Any, parts: Any, facts: Any, answer: object) -> None:
+        announced(self, migration, parts, facts, answer)
+        if isinstance(answer, Refused) and migration.again:
+            migration.again = float("inf")
+
+    return patch.object(Migrations, "_on_announced", not_again)
+
+
+def merge_whoever_has_little_to_do_whatever_it_leads_to() -> AbstractContextManager[Any]:
+    return patch.object(scale_in, "_has_room", lambda *_: True)
+
+
+def lose_sight_of_vms_that_did_not_start() -> AbstractContextManager[Any]:
+    def failed(self: Pool, name: str, reason: str, again: bool, now: float) -> None:
+        del name, reason
+        self._starts.failed(now, again=again)
+
+    return patch.object(Pool, "start_failed", failed)
+
+
 ALL: tuple[What, ...] = ()
 REPLICAS = (What.REPLICATE, What.KILL, What.CHECKPOINT, What.JOIN)
 
@@ -179,6 +287,23 @@ BROKEN: dict[Callable[[], AbstractContextManager[Any]], tuple[tuple[What, ...], 
     count_a_backup_as_soon_as_one_replica_has_it: (REPLICAS, 1_000),
     count_what_replicas_had_of_an_earlier_incarnation: ((What.REPLICATE, What.KILL_CONCERNED, What.MOVE), 1_000),
     give_a_new_life_the_incarnations_of_the_last: ((What.RESTART, What.KILL), 100),
+}
+
+#: The same for the rules of steward and pool.
+BROKEN |= {
+    try_for_ever_to_split_what_is_in_storage: ((What.SCALE,), 150),
+    never_give_a_scaling_up: (ALL, 50),
+    never_give_a_drain_up: ((What.DRAIN, What.LEAVE), 50),
+    never_give_a_wish_for_balance_up: ((What.BALANCE,), 50),
+    let_policies_change_what_was_asked_for_by_hand: ((What.SCALE,), 50),
+    heed_late_answers_of_policies: (ALL, 200),
+    end_decisions_without_a_word: (ALL, 10),
+    tell_what_was_not_carried_out_as_done: (ALL, 100),
+    open_a_second_decision_on_an_operator: (ALL, 20),
+    want_nodes_for_what_is_over: (ALL, 20),
+    wait_for_ever_for_what_was_refused_once: (ALL, 200),
+    merge_whoever_has_little_to_do_whatever_it_leads_to: (ALL, 200),
+    lose_sight_of_vms_that_did_not_start: (ALL, 20),
 }
 
 #: The same for rules that take longer runs to be broken: several cuts and restarts in each, or many moves.

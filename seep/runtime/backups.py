@@ -74,7 +74,8 @@ class StoredBackups:
                 return [(MANAGER, self._find(owner))]
             case DeleteBackup(owner, up_to):
                 self._delete(owner, up_to)
-        return []
+                return []
+        raise InternalError(f"backups in storage have no use for a letter of {asker}: {message!r:.200}")
 
     def _keep(self, asker: str, checkpoint: Checkpoint) -> tuple[str, Any]:
         owner = Incarnation(checkpoint.owner, checkpoint.incarnation)

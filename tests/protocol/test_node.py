@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from primitives.checkpoint import Checkpoint
@@ -44,8 +46,10 @@ from seep.protocol.source import SourceInstance
 from seep.protocol.stateful import StatefulInstance
 from seep.protocol.stateless import StatelessInstance
 from seep.protocol.view import MANAGER, Incarnation, Seat
+from seep.runtime.backups import StoredBackups
 from seep.runtime.wire import decode, encode
 from seep.simulator.operators import Rows
+from seep.storage.local import LocalStore
 from tests.protocol.staging import (
     ALL,
     BATCHES,
@@ -289,3 +293,9 @@ def test_state_that_stands_ready_for_an_instance_that_was_stopped_is_let_go() ->
     tell(late, StopInstance(life(SUM, 1)))
     late.receive("here", 2, letter(late.receive("here", 2, Retrieve(life(SUM, 1), SUM)), Retrieved))
     assert (node.receive("here", 2, answer), len(node.holder.handed), len(late.holder.handed)) == ([], 0, 0)
+
+
+def test_backups_in_storage_name_a_letter_that_they_have_no_use_for(tmp_path: Path) -> None:
+    stored = StoredBackups(LocalStore(tmp_path), "backups")
+    with pytest.raises(InternalError, match="backups in storage have no use for a letter of n1: StandBy"):
+        stored.answer("n1", StandBy(SUM))

@@ -42,6 +42,9 @@ def test_a_scale_out_and_a_kill_are_told_with_their_causes(
             assert step in words
         assert f"lost node {lost} with counter[1]" in words
         assert "counter[1] recovered in" in words
+        machines = run.manager_process.machine_story()
+        assert any(line.startswith("→ MoveSlots(") for line in machines["steward"])
+        assert any("accepted, plan" in line for line in machines["steward"])
         live = CliRunner().invoke(app, ["story", run.id, "--instance", "counter[1]", "--messages"])
         assert live.exit_code == 0, live.output
         assert f"lost node {lost} with counter[1]" in live.stdout
@@ -64,6 +67,6 @@ def test_a_failure_of_seep_leaves_in_the_report_what_machines_did_last(host: Hos
     assert isinstance(run.failure, InternalError)
     assert "no use for a letter of manager" in str(run.failure)
     assert "The report has under 'story' what the machines did last" in str(run.failure)
-    assert report["story"].keys() == {"manager", f"node {node}"}
+    assert report["story"].keys() == {"manager", "steward", f"node {node}"}
     assert any("Committed(out[0]#0, 1" in line for line in report["story"][f"node {node}"])
     assert any(line.startswith("← ") for line in report["story"]["manager"])

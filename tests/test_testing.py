@@ -11,6 +11,10 @@ import pyarrow as pa
 import pytest
 
 import seep
+from policies.balance.settings import BalanceSettings
+from policies.decision import Decision
+from policies.observation import History
+from policies.settings import DetectorSettings, ScalingSettings
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
 from seep.query.query import Query
@@ -283,6 +287,11 @@ def test_a_killed_counter_comes_back_from_its_backup() -> None:
         (lambda p: p.move("counter", {1: [1000]}), "it names an operator, instance or slot that does not exist"),
         (lambda p: p.checkpoint("countre"), "there is no operator 'countre'"),
         (lambda p: p.notice("countre"), "there is no instance 0 of operator 'countre' whose node could leave"),
+        (lambda p: p.scale("countre", 2), "there is no operator 'countre' to scale"),
+        (lambda p: p.migrate("countre", 2), "there is no operator 'countre'"),
+        (lambda p: p.balance("counter"), "counter has one instance"),
+        (lambda p: p.drain("nowhere"), "there is no node 'nowhere'"),
+        (lambda p: p.progress(7), "there is no migration 7"),
         (lambda p: p.restart({"countre": 2}), "there is no operator 'countre' to have 2 instances"),
         (lambda p: (p.run(), p.savepoint()), "query 'test' ends before a savepoint of it could be complete"),
     ],
@@ -323,6 +332,92 @@ def test_the_rows_of_an_epoch_can_be_limited() -> None:
         assert process.tables["out"].num_rows == 7
         process.run()
         assert process.tables["out"].num_rows == EPOCHS * 20
+
+
+# -- the steward -------------------------------------------------------------------------------------------------------
+
+
+class AsManyAsRows:
+    """A policy of a test: one instance of the counter more, while one of them gets more than ten rows a second."""
+
+    def decide(self, history: History) -> list[Decision]:
+        reports = history.observations[-1].of("counter")
+        if history.is_changing("counter") or not any(report.rows_in > 10 for report in reports):
+            return []
+        return [Decision("counter", len(reports) + 1, "too many rows")]
+
+
+class Broken:
+    def decide(self, history: History) -> list[Decision]:
+        raise ZeroDivisionError(f"at {history.now}")
+
+
+def kinds_of(process: InProcess) -> list[str]:
+    return [event.kind for event in process.events]
+
+
+def test_a_policy_of_a_test_scales_its_query() -> None:
+    settings = ScalingSettings(
+        policy="tests.test_testing:AsManyAsRows", detector=DetectorSettings(report=1.0), cooldown=1.0
+    )
+    with InProcess(query_of(totals), scaling=settings) as process:
+        process.run()
+        assert len(process.instances("counter")) > 1
+        assert {"scaling out", "scaled out"} <= {*kinds_of(process)}
+        assert rows(process.tables["out"]) == rows(run(query_of(totals))["out"])
+
+
+def test_a_shipped_policy_scales_by_the_rows_that_an_instance_has_the_capacity_for() -> None:
+    settings = ScalingSettings(policy="cpu-threshold", detector=DetectorSettings(report=1.0), cooldown=1.0)
+
+    def instances(capacity: float) -> int:
+        with InProcess(query_of(totals), scaling=settings, capacity=capacity) as process:
+            process.run()
+            return len(process.instances("counter"))
+
+    assert instances(capacity=1_000) == 1
+    assert instances(capacity=15) > 1
+
+
+def test_a_policy_that_raises_costs_the_query_nothing() -> None:
+    with InProcess(query_of(totals), scaling=Broken()) as process:
+        process.run()
+        assert "scaling failed" in kinds_of(process)
+        assert rows(process.tables["out"]) == rows(run(query_of(totals))["out"])
+
+
+def test_an_operator_is_scaled_and_its_slots_migrate_as_the_steward_is_asked() -> None:
+    with InProcess(query_of(totals), nodes=4) as process:
+        pulsed(process, 2)
+        process.scale("counter", 3)
+        pulsed(process, 10)
+        assert process.instances("counter") == [0, 1, 2]
+        number = process.migrate("counter", 2, strategy="batched", batch=50)
+        process.run()
+        assert process.progress(number).state == "done"
+        assert process.progress(number).steps > 1
+        assert rows(process.tables["out"]) == rows(run(query_of(totals))["out"])
+
+
+def test_a_balancer_moves_hot_slots() -> None:
+    hot = [
+        pa.record_batch({"key": [key % 5 for key in range(20)], "value": [1] * 20, "at": [10 * e] * 20})
+        for e in range(40)
+    ]
+    settings = BalanceSettings(enabled=True, window=2.0)
+    with InProcess(query_of(totals, hot), parallelism={"counter": 2}, balance=settings, nodes=4) as process:
+        process.run()
+        assert "balancing" in kinds_of(process)
+
+
+def test_a_node_is_drained_by_its_name() -> None:
+    with InProcess(query_of(totals), nodes=3) as process:
+        pulsed(process, 2)
+        node = process.manager.placement[InstanceId("counter", 0)].node
+        process.drain(node)
+        process.run()
+        assert node not in process.nodes
+        assert "drained" in kinds_of(process)
 
 
 # -- scripts -----------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, assert_never
 
 from policies.balance.loads import SlotLoads
@@ -39,7 +39,7 @@ _IN_A_ROW = 64
 class WarmNodes(Protocol):
     """What the steward needs of the VMs."""
 
-    def available(self) -> list[str]: ...
+    def available(self) -> Sequence[str]: ...
 
     def want(self, count: int) -> None: ...
 

@@ -8,6 +8,10 @@ from copy import copy
 
 import pyarrow as pa
 
+from policies.balance.loads import Balancer
+from policies.balance.settings import BalanceSettings
+from policies.decision import Policy
+from policies.settings import ScalingSettings
 from seep import sinks
 from seep.query.program import Program
 from seep.query.query import Query
@@ -44,8 +48,11 @@ def run(
     rows_per_epoch: int = 1_000,
     seed: int | None = None,
     epochs: int = 100_000,
+    scaling: ScalingSettings | Policy | None = None,
+    balance: BalanceSettings | Balancer | None = None,
+    capacity: float | None = None,
 ) -> dict[str, pa.Table]:
-    """Runs a query to the end of its input and returns what each sink got, whatever its kind."""
+    """Runs a query to the end of its input and returns what each sink got, whatever its kind; see `InProcess`."""
     with InProcess(
         query,
         nodes=nodes,
@@ -53,6 +60,9 @@ def run(
         checkpoint_every=checkpoint_every,
         rows_per_epoch=rows_per_epoch,
         seed=seed,
+        scaling=scaling,
+        balance=balance,
+        capacity=capacity,
     ) as process:
         process.run(epochs)
         return process.tables

@@ -11,12 +11,21 @@ from typing import NamedTuple, Self, assert_never
 
 import pyarrow as pa
 
+from policies.balance.loads import Balancer
+from policies.balance.settings import BalanceSettings
+from policies.decision import Policy
+from policies.migration.settings import MigrationSettings
+from policies.settings import ScalingSettings
 from primitives.errors import EnvironmentFault, InternalError, UserError
 from primitives.event import Event
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet, split_evenly
+from seep.control.migration import MigrationProgress
+from seep.control.requests import MigrationRequests
+from seep.control.targets import Target
 from seep.kernel.kernel import Kernel, Told
 from seep.kernel.mail import Drawn, InOrder, Mail, OwnWork
+from seep.kernel.steering import KernelSteering
 from seep.operators.errors import UserCodeFailed
 from seep.protocol.checkpointing import CheckpointSettings
 from seep.protocol.core import ManagerSettings
@@ -31,6 +40,7 @@ from seep.query.program import Program
 from seep.query.query import Query
 from seep.sources.definition import SourceDefinition
 from seep.testing.scripted import Checkpoint, Cue, Kill, Notice, Restart, Savepoint, Scale, Script
+from seep.testing.steering import PULSE, FreeNodes, RowCounts, StewardPlan
 from seep.testing.stores import Stores
 
 
@@ -43,10 +53,14 @@ class _ScriptCue(NamedTuple):
 
 
 class _ProgramNode(Node[pa.RecordBatch]):
-    """A node that says which instance it was whose user code failed."""
+    """A node that says which instance it was whose user code failed, and counts rows."""
+
+    count: Callable[[Data], None]
 
     def receive_stream(self, message: Data | StateMoved) -> list[Effect]:
         """See `Node`."""
+        if isinstance(message, Data) and message.receiver in self.instances:
+            self.count(message)
         try:
             return super().receive_stream(message)
         except UserCodeFailed as failure:
@@ -65,6 +79,8 @@ class _ProgramSetting:
         self._manager = ManagerSettings(window=8 + roll)
         #: of the run that begins next
         self.parallelism = program.parallelism
+        #: told of rows that come to an instance
+        self.count: Callable[[Data], None] = lambda _: None
 
     def mail(self) -> Mail:
         """See `KernelSetting`."""
@@ -72,7 +88,9 @@ class _ProgramSetting:
 
     def node(self, name: str, own: Callable[[OwnWork], None]) -> _ProgramNode:  # noqa: ARG002  (it puts nothing off)
         """See `KernelSetting`."""
-        return _ProgramNode(name, self._program, self._program.batches(), self._checkpoints)
+        node = _ProgramNode(name, self._program, self._program.batches(), self._checkpoints)
+        node.count = lambda message: self.count(message)
+        return node
 
     def manager(self, beginning: Beginning | None) -> Manager:
         """See `KernelSetting`."""
@@ -112,8 +130,17 @@ class InProcess:
         checkpoint_every: int = 4,
         rows_per_epoch: int = 1_000,
         seed: int | None = None,
+        scaling: ScalingSettings | Policy | None = None,
+        balance: BalanceSettings | Balancer | None = None,
+        migration: MigrationSettings | None = None,
+        capacity: float | None = None,
     ) -> None:
-        """With at least two nodes there is a place for backups. A source reads at most `rows_per_epoch` at a time."""
+        """With at least two nodes there is a place for backups. A source reads at most `rows_per_epoch` at a time.
+
+        `scaling` and `balance` are settings as of a real run, or a policy and a balancer of your own; `migration` says
+        how slots move. To them a second passes with each pulse, and an instance that gets `capacity` rows in an epoch
+        is fully used.
+        """
         program = query if isinstance(query, Program) else query.compile(parallelism=parallelism)
         self.program = _untimed(program, rows_per_epoch)
         self.events: list[Event] = []  #: what happened that is worth telling
@@ -132,13 +159,30 @@ class InProcess:
         self._joined, self._nodes = 0, nodes
         self._stores = Stores(self.program.sinks)
         self._setting = _ProgramSetting(self.program, checkpoint_every, seed)
+        self._plan = StewardPlan(self.program, scaling, balance, migration)
+        self._requests = MigrationRequests(self.program.graph, self._plan.migration)
+        self._pulses = 0
         self._kernel = Kernel(self._setting, self._stores, self._take)
+        self._counts = RowCounts(
+            self._kernel, self.program, self._plan.scaling.detector.report, capacity, self._seconds
+        )
+        self._setting.count = self._counts.count
         self._launch()
 
     def _launch(self) -> None:
+        vms = FreeNodes(self._kernel, self.join, self._let_go)
+        steward = self._plan.steward()
+        self._steering = KernelSteering(self._kernel, steward, vms, self._counts, self._seconds, self.events.append)
         for _ in range(self._nodes):
             self.join()
         self._perform(self.manager.launch())
+
+    def _seconds(self) -> float:
+        return self._pulses * PULSE
+
+    def _let_go(self, node: str) -> None:
+        if node not in self._going:
+            self._going.append(node)
 
     def _perform(self, effects: list[Effect]) -> None:
         self._kernel.perform(MANAGER, effects)
@@ -170,6 +214,8 @@ class InProcess:
     def pulse(self) -> bool:
         """Has the manager open the next epoch, if the query keeps up; nothing is delivered yet."""
         before = self.manager.ticked
+        self._pulses += 1
+        self._steering.step()
         self._perform(self.manager.pulse())
         return self.manager.ticked > before
 
@@ -237,9 +283,43 @@ class InProcess:
         """
         leaving = self._node_of(operator, index, "whose node could leave")
         self.join()
-        self._perform(self.manager.node_leaving(leaving))
-        if leaving not in self._going:
-            self._going.append(leaving)
+        self.drain(leaving)
+
+    # -- what the steward is asked for --------------------------------------------------------------------------------
+
+    def scale(self, operator: str, parallelism: int) -> None:
+        """The operator is to have so many instances, as if a policy had decided it; `events` tell what comes of it."""
+        if operator not in self.program.graph.operators:
+            raise UserError(f"there is no operator {operator!r} to scale")
+        self._steering.steward.scale(self._steering.facts(), operator, parallelism)
+
+    def migrate(self, operator: str, target: Target, **settings: object) -> int:
+        """Slots of an operator go where the target says, step by step; returns the number of the migration.
+
+        The target is a number of instances, an assignment, or slots by instance; settings are those of
+        `MigrationSettings`, such as `strategy="fluid"`.
+        """
+        opened = self._requests.migrate(self._seconds(), {operator: target}, settings)
+        return self._steering.steward.migrate(self._steering.facts(), opened)[0]
+
+    def progress(self, migration: int) -> MigrationProgress:
+        """How far a migration has come."""
+        found = self._steering.steward.progress(self._steering.facts(), migration)
+        if not found:
+            raise UserError(f"there is no migration {migration}, or none that is still known")
+        return found[0]
+
+    def balance(self, operator: str) -> None:
+        """Slots of the operator move as soon as its balancer finds some."""
+        self._steering.steward.balance(self._steering.facts(), operator)
+
+    def drain(self, node: str) -> None:
+        """All that lives on a node moves elsewhere; then the node ends."""
+        if node not in self.manager.nodes:
+            raise UserError(f"there is no node {node!r}; there are {', '.join(self.manager.nodes)}")
+        self._steering.steward.drain(self._steering.facts(), node)
+
+    # -- what befalls it, in full -------------------------------------------------------------------------------------
 
     def join(self) -> None:
         """One more node registers."""
@@ -336,8 +416,10 @@ class InProcess:
                 self._release_script(cut)
             case Event():
                 self.events.append(told)
+                self._steering.hear(told)
             case Finished():
                 self.finished = True
+                self._steering.end()
             case StateLost():
                 raise EnvironmentFault(str(told))
             case CutAbandoned() | BackupCounted():
@@ -359,7 +441,7 @@ class InProcess:
         if self._saving is not None and self.manager.cuts.underway is None:
             self._cut = self._announce_cut()
         for node in list(self._going):
-            self._empty(node)
+            self._end_if_empty(node)
 
     def _waits(self, cue: Cue) -> bool:
         """An operator is scaled when what was begun before is complete; what comes after a savepoint waits for it."""
@@ -389,19 +471,12 @@ class InProcess:
             self._scripts[self._saving.source].release(self._saving.position)
             self._saving = self._cut = None
 
-    def _empty(self, node: str) -> None:
-        """Moves what is on a node that is to go, as far as other plans allow; the node ends when nothing is left."""
-        if node not in self.manager.nodes:
-            self._going.remove(node)
-        elif node not in self.manager.used_nodes():
+    def _end_if_empty(self, node: str) -> None:
+        """A node that is to go ends when nothing is left on it."""
+        if node not in self.manager.used_nodes():
             self._going.remove(node)
             self._kernel.end(node)
             self._kernel.give_up(node)
-        for instance in [i for i, seat in self.manager.placement.items() if seat.node == node]:
-            slots = self.manager.topology.history[instance.operator][-1].assignment.slots_of(instance.index)
-            if slots:
-                fresh = self.manager.fresh_index(instance.operator)
-                self._perform(self.manager.move(instance.operator, {fresh: slots})[1])
 
 
 def _untimed(program: Program, rows_per_epoch: int) -> Program:

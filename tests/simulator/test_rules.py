@@ -38,7 +38,7 @@ from seep.simulator.world import Limits
 from vmpool.pool import Pool
 
 #: A schedule that cannot end shows it early enough: runs that follow all rules stay far below this.
-LIMITS = Limits(steps=20_000)
+LIMITS = Limits(steps=30_000)
 
 
 def skip_the_duplicate_drop() -> AbstractContextManager[Any]:
@@ -301,8 +301,6 @@ BROKEN |= {
     tell_what_was_not_carried_out_as_done: (ALL, 100),
     open_a_second_decision_on_an_operator: (ALL, 20),
     want_nodes_for_what_is_over: (ALL, 20),
-    wait_for_ever_for_what_was_refused_once: (ALL, 200),
-    merge_whoever_has_little_to_do_whatever_it_leads_to: (ALL, 200),
     lose_sight_of_vms_that_did_not_start: (ALL, 20),
 }
 
@@ -310,19 +308,28 @@ BROKEN |= {
 CUTS = Plan(
     most_faults=25,
     over_steps=2500,
-    limits=Limits(rows=24, steps=40_000),
+    limits=Limits(rows=24, steps=100_000),
     only=(What.PERSIST, What.RESTART, What.CHECKPOINT, What.MOVE),
 )
 MOVES = Plan(
     most_faults=25,
     over_steps=2500,
-    limits=Limits(rows=40, steps=30_000),
+    limits=Limits(rows=40, steps=100_000),
     only=(What.PREPARED_MOVE, What.KILL_CONCERNED, What.MIGRATE),
+)
+CALM = Plan(most_faults=2, over_steps=300, limits=Limits(rows=30, steps=100_000), only=(What.CHECKPOINT, What.SCALE))
+REFUSALS = Plan(
+    most_faults=12,
+    over_steps=1500,
+    limits=Limits(rows=50, steps=100_000),
+    only=(What.MIGRATE, What.MOVE, What.SPLIT, What.STREAM),
 )
 BROKEN_IN_LONG_RUNS: dict[Callable[[], AbstractContextManager[Any]], tuple[Plan, int]] = {
     complete_a_cut_before_the_sinks_have_committed_it: (CUTS, 400),
     forget_what_changed_since_the_last_cut: (CUTS, 200),
     forget_that_what_was_restored_ahead_is_new: (MOVES, 300),
+    wait_for_ever_for_what_was_refused_once: (REFUSALS, 60),
+    merge_whoever_has_little_to_do_whatever_it_leads_to: (CALM, 60),
 }
 
 

@@ -7,10 +7,11 @@ import sys
 
 import pytest
 
+from policies.migration.settings import Strategy
 from seep.simulator.__main__ import main
 from seep.simulator.faults import Fault, What
 from seep.simulator.schedule import Outcome, Plan, Verdict, run_schedule
-from seep.simulator.soak import Summary, report, soak
+from seep.simulator.soak import DECISIONS, ENDINGS, Summary, missing, report, soak
 from seep.simulator.world import Limits
 
 SCHEDULES = 300
@@ -41,6 +42,31 @@ def test_every_kind_of_fault_strikes_often(summary: Summary, what: What) -> None
 )
 def test_every_kind_of_plan_is_carried_out(summary: Summary, kind: str) -> None:
     assert summary.events[kind] >= SCHEDULES / 100
+
+
+@pytest.mark.parametrize("kind", ENDINGS)
+def test_decisions_end_in_every_way(summary: Summary, kind: str) -> None:
+    assert summary.events[kind] > 0
+
+
+@pytest.mark.parametrize("strategy", [*Strategy, "stream"])
+def test_slots_move_by_every_strategy(summary: Summary, strategy: str) -> None:
+    assert summary.events[f"strategy {strategy}"] >= SCHEDULES / 50
+
+
+@pytest.mark.parametrize("what", list(What))
+def test_every_kind_of_fault_strikes_while_something_is_decided(summary: Summary, what: What) -> None:
+    assert sum(summary.pairs[what, decision] for decision in DECISIONS) > 0
+
+
+def test_a_soak_says_what_has_never_happened() -> None:
+    few = soak(range(1), Plan(most_faults=1), jobs=1)
+    assert "never: " in report(few)
+    assert missing(few)
+    many = Summary()
+    many.events.update([*What, *ENDINGS, *(f"strategy {each}" for each in (*Strategy, "stream"))])
+    many.pairs.update((what, decision) for what in What for decision in DECISIONS)
+    assert missing(many) == []
 
 
 def test_a_seed_replays_exactly_in_another_process() -> None:

@@ -118,7 +118,7 @@ def _scale(world: World, rng: random.Random, _: int) -> None:
     """To more or fewer instances, sometimes to what cannot be."""
     operator = _any_operator(world, rng)
     wanted = rng.choice((1, 2, 3, 4, 1 << world.query.graph.operators[operator].slot_bits, 0, 100))
-    world.control.ask(lambda facts: world.control.steward.scale(facts, operator, wanted))
+    world.control.put(lambda facts: world.control.steward.scale(facts, operator, wanted))
 
 
 def _migrate(world: World, rng: random.Random, _: int) -> None:
@@ -157,19 +157,19 @@ def _stream(world: World, rng: random.Random, _: int) -> None:
 
 def _open(world: World, requested: Callable[[Facts], list[Migration]]) -> None:
     steward = world.control.steward
-    world.control.ask(lambda facts: steward.migrate(facts, requested(facts)))
+    world.control.put(lambda facts: steward.migrate(facts, requested(facts)))
 
 
 def _cancel(world: World, rng: random.Random, _: int) -> None:
     steward = world.control.steward
     if those := [each for each in steward.migrations.under_way() if each.is_told]:
         number = rng.choice(those).id
-        world.control.ask(lambda facts: steward.cancel(facts, number))
+        world.control.put(lambda facts: steward.cancel(facts, number))
 
 
 def _balance(world: World, rng: random.Random, _: int) -> None:
     operator = _any_operator(world, rng)
-    world.control.ask(lambda facts: world.control.steward.balance(facts, operator))
+    world.control.put(lambda facts: world.control.steward.balance(facts, operator))
 
 
 def _drain(world: World, rng: random.Random, _: int) -> None:
@@ -187,7 +187,7 @@ def _leave(world: World, rng: random.Random, delay: int) -> None:
 
 
 def _ask_to_drain(world: World, node: str) -> None:
-    world.control.ask(lambda facts: world.control.steward.drain(facts, node))
+    world.control.put(lambda facts: world.control.steward.drain(facts, node))
 
 
 # -- VMs ---------------------------------------------------------------------------------------------------------------

@@ -186,7 +186,7 @@ class ScheduleControl:
             case ScalingOut() | ScalingIn():
                 self._world.tally.count(f"strategy {self.settings.migration.strategy}")
 
-    def ask(self, request: Callable[[Facts], object]) -> bool:
+    def put(self, request: Callable[[Facts], object]) -> bool:
         """Somebody asks the steward for something; whether that makes sense to it."""
         if self._is_over:
             return False

@@ -180,7 +180,7 @@ class Migrations:
     def _begin_if_possible(self, facts: Facts, migration: Migration) -> None:
         """Many slots take a while to be cut into steps, so that is done elsewhere."""
         outset = self._look(facts, migration)
-        if outset is not None and not outset.is_due:
+        if outset is not None and not outset.is_due and not _needs_no_vm(migration):
             self.vm_needs.expect(migration.operator, outset.fresh)
         if outset is None or not (outset.is_due and self._has_room(facts, migration, outset.fresh)):
             return
@@ -194,8 +194,7 @@ class Migrations:
         )
 
     def _has_room(self, facts: Facts, migration: Migration, fresh: int) -> bool:
-        at_once = migration.is_urgent or migration.settings.vertical
-        return at_once or self.vm_needs.is_there(facts, migration.operator, fresh, migration.why)
+        return _needs_no_vm(migration) or self.vm_needs.is_there(facts, migration.operator, fresh, migration.why)
 
     def _look(self, facts: Facts, migration: Migration) -> _Outset | None:
         """None if it cannot begin soon."""
@@ -386,6 +385,11 @@ class Migrations:
             raise InternalError(f"two migrations move slots of one operator step by step: {moving}")
         if any(each.is_over for each in self._open) or not all(each.is_over for each in self._over):
             raise InternalError("a migration is open and over, or neither")
+
+
+def _needs_no_vm(migration: Migration) -> bool:
+    """Whether it takes nodes that are in use, or what there is."""
+    return migration.is_urgent or migration.settings.vertical
 
 
 def _goes_by_turns(migration: Migration) -> bool:

@@ -94,6 +94,7 @@ class ManagerCore:
         self.backups: dict[InstanceId, BackupCopy] = {}
         self.replication = Replication()
         self.version = 0
+        self._loss_told = 0  #: the version of the view that tells the last loss of a node that had hosted anything
         self.ticked = self.beginning.epoch
         self.final: int | None = None
         #: the input is to end, or has ended by itself
@@ -492,7 +493,9 @@ class ManagerCore:
 
     def _on_view_acknowledged(self, node: str, message: ViewAcknowledged) -> None:
         self.roster.acknowledged(node, message.version)
-        self.cuts.view_acknowledged(self.roster.known_to_all())
+        underway = self.cuts.underway
+        if underway is not None and self.roster.is_known_to_all(underway.version):
+            self.cuts.view_acknowledged(underway.version)
 
     def _placed(self, kind: Kind) -> list[InstanceId]:
         return [i for i in self.placement if self.graph.kind(i.operator) is kind and self.roster.is_live(i)]

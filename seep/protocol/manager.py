@@ -186,9 +186,12 @@ class Manager(RecoveringManager):
         self._seal_moves()
 
     def _seal_moves(self) -> None:
-        """Once every live node has the newest view: each knows the plan, and listens to nobody who may not know it."""
-        if self.roster.known_to_all() >= self.version:
-            for move in [move for move in self.moves.values() if not move.sealed]:
+        """Once every live node knows the plan, and the last loss: so it listens to nobody who may not know it.
+
+        Other views may still be on their way: else VMs that come and go unused would hold up every move.
+        """
+        for move in [move for move in self.moves.values() if not move.sealed]:
+            if self.roster.is_known_to_all(max(move.version, self._loss_told)):
                 move.sealed = True
                 self._effects.append(MoveSealed(operator=move.operator, plan=move.plan, view=self.version))
 
@@ -299,6 +302,7 @@ class Manager(RecoveringManager):
         assert node is not None
         identity = self.roster.next_incarnation(instance)
         split.standby[instance] = (identity, node)
+        self.roster.hosted.add(node)
         trimmed = self.safe.trimmed[instance] if instance == split.origin else split.epoch
         self._post(node, StartInstance(identity, FromBackup(split.holder, split.plan), trimmed))
 

@@ -41,7 +41,7 @@ class RecoveringManager(ManagerCore):
 
     def node_joined(self, node: str, vm: str | None = None) -> list[Effect]:
         """A fresh node is there; nodes of the same VM may be lost together."""
-        self.roster.join(node, vm)
+        self.roster.join(node, vm, self.version + 1)
         self._view_is_old = True
         homeless, self._homeless = self._homeless, []
         for instance in homeless:
@@ -50,8 +50,11 @@ class RecoveringManager(ManagerCore):
 
     def node_lost(self, node: str) -> list[Effect]:
         """The shell has given a node up; for the protocol it is gone for good, dead or not."""
+        has_hosted = node in self.roster.hosted
         if self.roster.lose(node):
             self._view_is_old = True
+            if has_hosted:
+                self._loss_told = self.version + 1
             self._effects.append(NodeLost(node=node))
             self._lose_backups(node)
             self._recover_from(node)

@@ -16,6 +16,10 @@ class Roster:
         self._first_incarnation = first_incarnation
         #: live nodes, and the last view that each has acknowledged
         self.nodes: dict[str, int] = {}
+        #: live nodes on which an instance ever began
+        self.hosted: set[str] = set()
+        #: of each live node, the version of the first view that it gets
+        self._first_views: dict[str, int] = {}
         #: where live nodes run, as far as that is known
         self.vms: dict[str, str] = {}
         #: live nodes that will go: nothing is put there any more
@@ -29,8 +33,10 @@ class Roster:
 
     # -- nodes --------------------------------------------------------------------------------------------------------
 
-    def join(self, node: str, vm: str | None) -> None:
+    def join(self, node: str, vm: str | None, first_view: int) -> None:
+        """`first_view` is the version of the first view that it gets; before that it does nothing."""
         self.nodes[node] = 0
+        self._first_views[node] = first_view
         if vm is not None:
             self.vms[node] = vm
 
@@ -38,14 +44,16 @@ class Roster:
         """Whether the node was live until now."""
         self.vms.pop(node, None)
         self.leaving.discard(node)
+        self._first_views.pop(node, None)
+        self.hosted.discard(node)
         return self.nodes.pop(node, None) is not None
 
     def acknowledged(self, node: str, version: int) -> None:
         self.nodes[node] = version
 
-    def known_to_all(self) -> int:
-        """The last view that every live node has acknowledged."""
-        return min(self.nodes.values(), default=0)
+    def is_known_to_all(self, version: int) -> bool:
+        """Whether every live node has acknowledged a view, or begins with it or a later one."""
+        return all(seen >= version or self._first_views[node] >= version for node, seen in self.nodes.items())
 
     def least_loaded(
         self, reserved: Iterable[str], avoid: Collection[str], near: Collection[str] = (), first: bool = False
@@ -68,6 +76,7 @@ class Roster:
     def seat(self, identity: Incarnation, node: str) -> None:
         """From now on this incarnation is the current one."""
         self.placement[identity.instance] = Seat(node, identity.number)
+        self.hosted.add(node)
 
     def remove(self, instance: InstanceId) -> None:
         """It lives no more; its index stays taken."""

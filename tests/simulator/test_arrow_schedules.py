@@ -67,13 +67,13 @@ def compared() -> Iterator[None]:
     serve, take_in = Departures._serve, KeyedInstance._take_in
 
     def checkpoint(state: Containers, outbox: Any, **facts: Any) -> Checkpoint:
-        kept[facts["owner"], facts["incarnation"], facts["epoch"]] = content(state.snapshot(facts["slots"]))
+        kept[facts["owner"], facts["incarnation"], facts["serial"]] = content(state.snapshot(facts["slots"]))
         return checkpoint_state(state, outbox, **facts)
 
     def merge(base: Checkpoint, deltas: Sequence[Checkpoint]) -> Checkpoint:
         merged = merge_checkpoints(base, deltas)
         if deltas:
-            whole = kept[merged.owner, merged.incarnation, merged.epoch]
+            whole = kept[merged.owner, merged.incarnation, merged.serial]
             assert content(merged.state) == whole, f"merged checkpoint {merged.epoch} of {merged.owner}"
         return merged
 

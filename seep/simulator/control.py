@@ -84,7 +84,7 @@ class ScheduleControl:
             size=1,
             reserve=rng.choice((0, 1)),
             nodes_per_vm=rng.choice((1, 1, 2)),
-            max_vms=rng.choice((None, 6, 6, 8)),
+            max_vms=rng.choice((6, 6, 8)),
             idle=rng.choice((5.0, 20.0)),
             retry=0.2,
             retry_most=1.0,

@@ -125,8 +125,9 @@ class Shell:
         manager = self.desk.manager
         match command:
             case MoveSlots(number, operator, parts, first, prepare, vertical):
-                self.answer(number, self.change(lambda m: m.move(operator, parts, first, prepare=prepare)))
-                assert not vertical
+                self.answer(
+                    number, self.change(lambda m: m.move(operator, parts, first, prepare=prepare, vertical=vertical))
+                )
             case SplitBackup(number, origin, parts):
                 self.answer(number, self.change(lambda m: m.split(origin, parts)))
             case TakeCheckpoints(instances):

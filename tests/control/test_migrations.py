@@ -66,6 +66,16 @@ def test_one_that_is_to_begin_later_is_not_given_up_before() -> None:
     assert progress(shell, number).state is MigrationState.MOVING
 
 
+def test_one_that_needs_no_vms_has_none_got_ready_for_its_time() -> None:
+    shell = Shell(free=0, lead=0)
+    shell.steward.migrate(shell.facts(), REQUESTS.migrate(shell.clock, {"sum": 2}, {"vertical": True}, at=2.0))
+    shell.rounds(1)
+    assert shell.wanted == 0
+    shell.rounds(2)
+    assert shell.wanted == 0
+    assert "migration begun" in shell.told()
+
+
 def test_one_whose_step_never_takes_effect_is_given_up_after_the_timeout() -> None:
     shell = Shell(scaling=ScalingSettings(timeout=30.0))
     number = migrate(shell)

@@ -72,8 +72,8 @@ def test_a_log_has_each_event_once_and_no_more_than_a_status_a_second(monkeypatc
 def test_details_are_for_those_who_ask(verbose: bool, shown: list[str]) -> None:
     out, written = console(terminal=False)
     view = Lines(out, verbose)
-    for happening in (KILLED, RESTORED, FAILED):
-        view.happen(happening)
+    for event in (KILLED, RESTORED, FAILED):
+        view.happen(event)
     view.flush()
     assert [line.split()[2] for line in written.getvalue().splitlines()] == shown
 

@@ -145,7 +145,8 @@ class Fleet:
         def over() -> None:
             if outcome.failure:
                 del self.there[name]
-                self.pool.start_failed(name, outcome.failure, outcome.again, self._clock())
+                again = outcome.again or not any(self.there.values())  # else the query would be without VMs for good
+                self.pool.start_failed(name, outcome.failure, again, self._clock())
             else:
                 self.there[name] = True
                 self.pool.started(Machine(name, f"id-{name}"), self._clock())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from policies.decision import Decision
 from policies.observation import History, InstanceReport
-from policies.recent import last_settled, load, mean, steady_reports
+from policies.recent import last_settled, load, steady_reports
 from policies.settings import DetectorSettings, ScaleInSettings
 from policies.words import in_reports, percent
 from primitives.graph import Kind
@@ -15,9 +17,9 @@ def one_fewer(
 ) -> Decision | None:
     """One instance fewer, if in each of the last settled reports the merged load was low; else None.
 
-    Law: what is merged is no bottleneck. The mean load afterwards is at most `below`; the hottest instance, with its
-    part of what the leaving one did, is at most half-way from there to the detector's threshold; and memory is under
-    its own threshold.
+    Law: what is merged is no bottleneck. The mean load afterwards is at most `below`; the hottest instance, with the
+    largest part of what the leaving one did that it can get, is at most half-way from there to the detector's
+    threshold; and memory is under its own threshold.
     """
     rounds = steady_reports(last_settled(history, [operator], settings.consecutive), operator)
     kind = history.graph.kind(operator)
@@ -43,14 +45,24 @@ def instances_for_memory(reports: tuple[InstanceReport, ...], most: float) -> fl
     return sum(report.memory for report in reports) / most
 
 
+def _hottest_after(reports: tuple[InstanceReport, ...], kind: Kind) -> float:
+    """The load of the hottest instance with the largest part that it can get of what the leaving one did.
+
+    The one with the fewest slots leaves, of equals the last; a slot goes to one of the others as a whole.
+    """
+    leaving = min(reversed(reports), key=lambda report: report.slots)
+    slots = max(leaving.slots, 1)
+    largest_part = math.ceil(slots / (len(reports) - 1)) / slots
+    hottest = max(load(report, kind) for report in reports if report is not leaving)
+    return hottest + load(leaving, kind) * largest_part
+
+
 def _has_room(
     reports: tuple[InstanceReport, ...], kind: Kind, settings: ScaleInSettings, detector: DetectorSettings
 ) -> bool:
     left = len(reports) - 1
-    loads = [load(report, kind) for report in reports]
-    hottest = max(loads) + mean(loads) / left
     return (
         merged_load(reports, kind) <= settings.below
-        and hottest <= (settings.below + detector.cpu) / 2
+        and _hottest_after(reports, kind) <= (settings.below + detector.cpu) / 2
         and instances_for_memory(reports, detector.memory) < left
     )

@@ -45,6 +45,7 @@ def test_two_instances_with_little_to_do_become_one() -> None:
         repeated(4, *counters(0.1, 0.1), changes=[changed("counter", 1, 2, begun=3.0, done=4.0)]),
         repeated(4, *counters(0.1, 0.1, memory=0.45)),
         repeated(4, *counters(0.54, 0.05, 0.05, 0.05)),
+        repeated(4, *counters(0.12, 0.12, 0.38, 0.38, slots=1)),
     ],
     ids=[
         "it is the only one",
@@ -55,6 +56,7 @@ def test_two_instances_with_little_to_do_become_one() -> None:
         "it has changed in between",
         "the memory of one is not enough",
         "the hottest would get more",
+        "the only slot of the one that leaves would go to the hottest as a whole",
     ],
 )
 def test_no_instance_is_merged_if(seen: History) -> None:

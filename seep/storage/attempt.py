@@ -144,12 +144,32 @@ class Attempt(Generic[M]):
             raise InternalError(f"the manifest for checkpoint {self.id} is that of checkpoint {info.id}")
         missing = set(info.blobs).difference(self._allowed, self._records.blobs(self.id))
         if missing:
-            if not self._records.parts(self.id).open:
+            if self._is_over():
                 raise self._fenced()  # and whoever cleans may have removed blobs
             raise EnvironmentFault(
                 f"checkpoint {self.id} of {self._records.query} cannot become complete: {self._records.store.name} has "
                 f"no {min(missing)}, or it is of a checkpoint that this one does not build on"
             )
+
+    def _is_over(self) -> bool:
+        """Whether it is sealed, or was, and is cleaned away: then its claim goes before its seal.
+
+        Asked of each by itself, as a listing may have any part of what is removed meanwhile.
+        """
+        try:
+            self._records.manifest(self.id)
+        except NotThere:
+            return not self._has_claim()
+        except Damaged:
+            return True
+        return True
+
+    def _has_claim(self) -> bool:
+        try:
+            self._records.claim_of(self.id)
+        except NotThere:
+            return False
+        return True
 
     def _fenced(self) -> Fenced:
         found: bytes | Seal = Seal("it was given up and cleaned away")

@@ -433,6 +433,7 @@ class NodeProcess:
                 memory=None if memory is None else int(memory),
                 resources=resources(),
                 instances=tuple(hosted.figures() for hosted in self._hosted()),
+                transfers=self._peers.transfers(),
             )
 
     def _leave_if_alone(self) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from seep.protocol.courier import Courier, Frame
+from seep.protocol.messages import Retrieved, StoreBackup
 from seep.protocol.view import Incarnation
+from seep.record.reports import Transfer
 from seep.runtime.links import Link
 from seep.runtime.port import Address
 from seep.runtime.recent import Recent
@@ -101,6 +104,18 @@ class Peers:
         for name, peer in list(self._peers.items()):
             self._acknowledge(name, peer, 1)
 
+    def transfers(self) -> tuple[Transfer, ...]:
+        """State that is being sent, by peer and kind."""
+        found = Counter[tuple[str, str]]()
+        for name, peer in list(self._peers.items()):
+            with peer.outgoing:
+                letters = peer.courier.under_way()
+            for letter in letters:
+                kind, nbytes = _bulk(letter)
+                found[name, kind] += nbytes
+            found[name, "handover"] += peer.link.state_under_way() if peer.link is not None else 0
+        return tuple(Transfer(peer, kind, nbytes) for (peer, kind), nbytes in sorted(found.items()) if nbytes)
+
     def forget(self, name: str) -> None:
         """The peer is gone for good: nothing more is sent to it or taken from it."""
         with self._lock:
@@ -171,3 +186,13 @@ class Peers:
             frame = peer.courier.acknowledgement(at_least)
             if frame is not None:
                 link.send(frame)
+
+
+def _bulk(letter: object) -> tuple[str, int]:
+    """What kind of state a letter carries, and how much."""
+    match letter:
+        case StoreBackup(checkpoint):
+            return "backup", checkpoint.nbytes
+        case Retrieved(checkpoint=checkpoint) if checkpoint is not None:
+            return "restore", checkpoint.nbytes
+    return "", 0

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 import pyarrow as pa
 
 from primitives.errors import InternalError, SeepError
+from primitives.outbox import nbytes_of
 from seep.protocol.messages import Data, StateMoved
 from seep.protocol.view import Incarnation
 from seep.runtime.dial import FAILURES, Exchange, Way, delays
@@ -101,6 +102,12 @@ class Stream:
             self._busy = False
             self._cut = self._cut or broken
             self._change.notify()
+
+    def under_way(self) -> int:
+        """Bytes of state that it holds, or is sending."""
+        with self._change:
+            moved = [message for message in self._waiting if isinstance(message, StateMoved)]
+        return sum(nbytes_of(chunk) for message in moved for chunk in message.chunks)
 
     def has_room(self) -> bool:
         """Whether `offer` would take a message; if not, `on_room` is called once it would."""

@@ -28,7 +28,7 @@ from seep.protocol.courier import Frame
 from seep.protocol.cuts import Cut, Part
 from seep.protocol.view import Incarnation, Seat, View
 from seep.record import events as run_events
-from seep.record.reports import HandedPart, InstanceFigures, NodeReport, Resources, SlotRows
+from seep.record.reports import HandedPart, InstanceFigures, NodeReport, Resources, SlotRows, Transfer
 from seep.runtime import letters
 
 
@@ -235,7 +235,7 @@ TYPES: list[WireType] = [
     *(_record(kind) for kind in vars(messages).values() if getattr(kind, "__module__", "") == messages.__name__),
     WireType(Cause, lambda cause: [cause.value], lambda items: Cause(*items)),
     WireType(Event, _event_fields, _event_made),
-    *map(_record, (HandedPart, SlotRows, InstanceFigures, Resources, NodeReport)),
+    *map(_record, (HandedPart, SlotRows, InstanceFigures, Resources, Transfer, NodeReport)),
     *map(_record, (*get_args(letters.FromNode), *get_args(letters.ToNode))),
 ]
 TAG_OF: dict[type, int] = {kind.type: code for code, kind in enumerate(TYPES)}

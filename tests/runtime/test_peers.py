@@ -7,12 +7,18 @@ import threading
 import time
 from typing import Any
 
+import pyarrow as pa
+
+from primitives.checkpoint import Checkpoint
+from primitives.chunk import Chunk
 from primitives.graph import InstanceId
+from primitives.slots import SlotSet
 from seep.protocol.courier import Frame
-from seep.protocol.messages import Tick
+from seep.protocol.messages import StoreBackup, Tick
 from seep.protocol.view import Incarnation
+from seep.record.reports import Transfer
 from seep.runtime.peers import Peers
-from seep.runtime.port import Port
+from seep.runtime.port import Address, Port
 from seep.runtime.security import Security
 from seep.runtime.sockets import cut_connections
 
@@ -119,3 +125,24 @@ def test_of_thousands_of_peers_that_are_gone_little_is_kept() -> None:
     assert len(process.peers._peers) == 0
     assert len(process.peers._gone) == 1_000
     process.close()
+
+
+def test_a_backup_is_told_as_under_way_until_the_peer_has_it() -> None:
+    security = Security.open()
+    here, there = Process("here", security), Process("there", security)
+    rows = pa.record_batch({"key": [1, 2], "total": [3, 4]})
+    chunk = Chunk("totals", 1, 3, SlotSet.full(3), ("key",), ("key",), rows, rows.select(["key"]).slice(0, 0))
+    backup = Checkpoint(SOURCE.instance, 0, 1, 7, None, SlotSet.full(3), (chunk,), (), 0)
+    nobody = Address("127.0.0.1", 1)
+    try:
+        here.peers.know("there", nobody)
+        here.peers.post("there", 1, Tick(SOURCE, 1, False))
+        assert here.peers.transfers() == (), "a letter without state is none"
+        here.peers.post("there", 1, StoreBackup(backup))
+        assert here.peers.transfers() == (Transfer("there", "backup", backup.nbytes),)
+        assert backup.nbytes > 0
+        here.peers.arrived("there", Frame(1, 2, 1, Tick(SOURCE, 2, False)))  # which acknowledges both
+        assert here.peers.transfers() == ()
+    finally:
+        here.close()
+        there.close()

@@ -92,6 +92,7 @@ class Balancing:
     _open: dict[str, Rebalancing] = field(default_factory=dict)
     _hot: dict[str, set[int]] = field(default_factory=dict)  #: slots that were too hot in the last window
     _wishes: dict[str, _Wish] = field(default_factory=dict)
+    _slow: int = 0  #: decisions in a row that took longer than a window
     _complaints: set[Hashable] = field(default_factory=set)  #: what was told once
 
     def __post_init__(self) -> None:
@@ -208,6 +209,7 @@ class Balancing:
         counted = self._counted.get(operator)
         is_late = counted is not None and counted.is_slow
         if counted is not None:
+            self._note_duration(operator, facts.at - counted.asked)
             counted.asks, counted.is_slow = None, False
         if not isinstance(answer, Rebalance):
             self._complain(operator, str(answer), (type(answer), str(answer)[:200]))
@@ -216,12 +218,21 @@ class Balancing:
         elif counted is not None and not is_late:
             self._decide(facts, operator, window, answer)
 
+    def _note_duration(self, operator: str, seconds: float) -> None:
+        """It may be slow once: the first time there may be something to compile."""
+        self._slow = self._slow + 1 if seconds > self.settings.window else 0
+        if self._slow == 2:
+            self._tell_slow(operator)
+
     def _notice_slow(self, facts: Facts, operator: str, counted: _Counted) -> None:
-        """What it decides too late is about loads of long ago. The first time there may be something to compile."""
+        """What it decides after two windows is about loads of long ago, and is thrown away."""
         if counted.asks is not None and not counted.is_slow and facts.at > counted.asked + 2 * self.settings.window:
             counted.is_slow = True
-            text = f"{self._name} takes longer than two windows of {self.settings.window:g} s to decide"
-            self._complain(operator, text, "slow")
+            self._tell_slow(operator)
+
+    def _tell_slow(self, operator: str) -> None:
+        text = f"{self._name} takes longer than a window of {self.settings.window:g} s to decide"
+        self._complain(operator, text, "slow")
 
     @property
     def _name(self) -> str:

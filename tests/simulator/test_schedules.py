@@ -101,7 +101,7 @@ def test_the_loss_of_two_nodes_at_once_hardly_ever_hits_all_replicas() -> None:
 
     def lost(replicas: int) -> int:
         plan = Plan(limits=Limits(rows=30, replicas=replicas))
-        outcomes = [run_schedule(seed, plan, faults) for seed in range(60)]
+        outcomes = [run_schedule(seed, plan, faults) for seed in range(160)]
         assert not [outcome for outcome in outcomes if outcome.verdict is Verdict.VIOLATION]
         return sum(outcome.verdict is Verdict.STATE_LOST for outcome in outcomes)
 

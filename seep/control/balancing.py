@@ -8,7 +8,7 @@ own. And in the first one, nodes begin to count when they hear of it, each at an
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -114,7 +114,7 @@ class Balancing:
             raise UserError(f"{operator} has one instance, so there is nobody to give slots to; scale it out")
         self._wishes.setdefault(operator, _Wish(facts.at, self.settings.history))
 
-    def step(self, facts: Facts, changes: Iterable[Change]) -> None:
+    def step(self, facts: Facts, changes: Callable[[], tuple[Change, ...]]) -> None:
         """Ends the windows for which it is time."""
         if not (self.settings.enabled or self._wishes or self._counted or self._open):
             return
@@ -124,7 +124,7 @@ class Balancing:
         for operator, counted in self._counted.items():
             self._notice_slow(facts, operator, counted)
             if counted.ends is None and facts.at >= max(counted.again, counted.begun + self.settings.window):
-                self._end_window(facts, operator, counted, tuple(changes))
+                self._end_window(facts, operator, counted, changes())
 
     def end(self) -> None:
         """The run is over."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -53,11 +54,11 @@ class PolicyRounds:
     def is_asking(self) -> bool:
         return self._asks is not None
 
-    def step(self, facts: Facts, changes: tuple[Change, ...]) -> None:
+    def step(self, facts: Facts, changes: Callable[[], tuple[Change, ...]]) -> None:
         observation = facts.observation
         if observation is not None and (not self._observations or observation.at > self._observations[-1].at):
             self._observations.append(observation)
-            self._round(facts, self.history(changes))
+            self._round(facts, self.history(changes()))
         self._notice_late(facts)
 
     def _notice_late(self, facts: Facts) -> None:

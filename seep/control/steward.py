@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from policies.backup import BackupSection
@@ -125,10 +126,10 @@ class Steward:
         if self._is_over:
             return []
         self._vm_needs.begin_step()
-        self._tolerate(lambda: self._orders.answered(facts.answers, facts))
+        self._tolerate(partial(self._orders.answered, facts.answers, facts))
         if facts.query.phase is Phase.RUNNING:
             for part in self._parts:
-                self._tolerate(lambda part=part: part(facts))  # type: ignore[misc]
+                self._tolerate(partial(part, facts))
         return self._taken(facts)
 
     def _taken(self, facts: Facts) -> list[Command]:
@@ -143,11 +144,11 @@ class Steward:
     def _parts(self) -> tuple[Callable[[Facts], None], ...]:
         return (
             self._replicas.step,
-            lambda facts: self._rounds.step(facts, self._changes(facts)),
+            lambda facts: self._rounds.step(facts, partial(self._changes, facts)),
             self._scalings.step,
             self._drains.step,
             self.migrations.step,
-            lambda facts: self._balancing.step(facts, self._changes(facts)),
+            lambda facts: self._balancing.step(facts, partial(self._changes, facts)),
             self._take_checkpoints,
         )
 

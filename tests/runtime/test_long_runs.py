@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import pytest
 
@@ -16,6 +13,7 @@ from seep.record.ring import Ring
 from seep.runtime import node_register
 from seep.runtime.letters import NodeReady
 from tests.control.staging import Shell
+from tests.record.test_log import switching_often
 from tests.runtime.driver_kit import managing, register
 from tests.waiting import eventually
 
@@ -48,19 +46,8 @@ def test_of_thousands_of_scalings_the_newest_are_kept_and_all_are_counted() -> N
 # -- nodes ------------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _switching_often() -> Iterator[None]:
-    """Threads take turns far more often, so that what is not safe fails soon."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
-
-
 def test_nodes_register_on_many_threads_while_others_go_through_those_that_are_there() -> None:
-    with managing() as process, _switching_often(), ThreadPoolExecutor(6) as threads:
+    with managing() as process, switching_often(), ThreadPoolExecutor(6) as threads:
         over = threading.Event()
 
         def look() -> int:

@@ -424,7 +424,7 @@ class ManagerCore:
         match self.graph.kind(instance.operator):
             case Kind.SOURCE:
                 epoch = self.safe.trimmed[instance]
-                return FromLog(epoch, *self.log.after(instance, epoch), self.ticked, self.final)
+                return FromLog(epoch, *self.log.after(instance, epoch), self.ticked, self.ticked == self.final)
             case Kind.SINK:
                 return FromCommits(self.safe.of(instance))
             case Kind.STATELESS:

@@ -129,7 +129,7 @@ class FromLog(NamedTuple):
     positions: Positions
     records: Mapping[int, Positions]
     ticked: int
-    final: int | None
+    final: bool  #: whether there is no more input after `ticked`
 
 
 class FromCommits(NamedTuple):

@@ -121,9 +121,10 @@ class RecoveringManager(ManagerCore):
         self._wait_no_more(instance)
 
     def _wait_no_more(self, instance: InstanceId) -> None:
-        """It does not need a node any more, if it did."""
+        """It needs neither a node nor a backup any more, if it did."""
         if instance in self._homeless:
             self._homeless.remove(instance)
+        self._searches.pop(instance, None)
 
     def _on_restored(self, _: str, message: Restored) -> None:
         owner = message.instance.instance

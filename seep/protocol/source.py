@@ -40,7 +40,7 @@ class SourceInstance(KeyedInstance[Batch]):
     def start(self, origin: FromLog, trimmed: int = 0) -> list[Effect]:
         self._trimmed = trimmed
         self.outbox.trim(trimmed)
-        self._ticked, self._final = origin.ticked, origin.final
+        self._ticked, self._final = origin.ticked, origin.ticked if origin.final else None
         self._records = dict(origin.records)
         self._logged = self._left = origin.epoch
         self._logic.seek(origin.positions)

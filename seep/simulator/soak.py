@@ -56,6 +56,8 @@ def soak(seeds: Iterable[int], plan: Plan | None = None, jobs: int | None = None
     summary, began, shown = Summary(), time.monotonic(), 0.0
     for outcome in _outcomes(list(seeds), plan or Plan(), jobs or os.cpu_count() or 1):
         summary.add(outcome)
+        if progress and outcome.verdict is Verdict.VIOLATION:
+            _say(f"VIOLATION with seed {outcome.seed}: {outcome.note:.300}")
         summary.seconds = time.monotonic() - began
         if progress and summary.seconds - shown > 5:
             shown = summary.seconds
@@ -83,6 +85,10 @@ def _tell(summary: Summary) -> None:
     line = (
         f"{summary.schedules} schedules in {summary.seconds:.0f} s ({rate:.0f}/s), {len(summary.violations)} violations"
     )
+    _say(line)
+
+
+def _say(line: str) -> None:
     sys.stderr.write(line + "\n")
     sys.stderr.flush()
 

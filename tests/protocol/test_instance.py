@@ -804,7 +804,7 @@ def test_what_comes_too_late_to_warm_up_is_not_used() -> None:
 
 def test_a_tick_opens_an_epoch_and_nothing_leaves_a_source_before_it_is_logged() -> None:
     source = reading()
-    source.start(FromLog(0, {}, {}, 0, None))
+    source.start(FromLog(0, {}, {}, 0, False))
     attach(source, life(PASS))
     effects = source.handle(Tick(life(NUMBERS), 1, False))
     assert letters(effects, OffsetsRead) == [OffsetsRead(life(NUMBERS), 1, {0: 1, 1: 1}, False)]
@@ -820,7 +820,7 @@ def test_a_source_is_told_how_far_the_query_has_come_before_it_reads_on(monkeypa
     read = logic.read
     monkeypatch.setattr(logic, "committed", lambda epoch: told.append(("committed", epoch)))
     monkeypatch.setattr(logic, "read", lambda epoch, slots: (told.append(("read", epoch)), read(epoch, slots))[1])
-    source.start(FromLog(0, {}, {}, 0, None))
+    source.start(FromLog(0, {}, {}, 0, False))
     source.handle(Tick(life(NUMBERS), 1, False))
     source.handle(Tick(life(NUMBERS), 2, False, committed=1))
     assert told == [("committed", 0), ("read", 1), ("committed", 1), ("read", 2)]
@@ -828,7 +828,7 @@ def test_a_source_is_told_how_far_the_query_has_come_before_it_reads_on(monkeypa
 
 def test_epochs_leave_in_order_up_to_the_one_that_is_logged() -> None:
     source = reading()
-    source.start(FromLog(0, {}, {}, 0, None))
+    source.start(FromLog(0, {}, {}, 0, False))
     attach(source, life(PASS))
     for epoch in (1, 2, 3):
         source.handle(Tick(life(NUMBERS), epoch, False))
@@ -838,21 +838,21 @@ def test_epochs_leave_in_order_up_to_the_one_that_is_logged() -> None:
 
 def test_a_tick_that_a_source_missed_is_made_up_for_by_the_next() -> None:
     source = reading()
-    source.start(FromLog(0, {}, {}, 0, None))
+    source.start(FromLog(0, {}, {}, 0, False))
     effects = source.handle(Tick(life(NUMBERS), 2, False))
     assert [message.epoch for message in letters(effects, OffsetsRead)] == [1, 2]
 
 
 def test_a_source_says_when_nothing_is_left() -> None:
     source = reading(rows=2)
-    source.start(FromLog(0, {}, {}, 0, None))
+    source.start(FromLog(0, {}, {}, 0, False))
     effects = source.handle(Tick(life(NUMBERS), 3, False))
     assert [message.exhausted for message in letters(effects, OffsetsRead)] == [False, True, True]
 
 
 def test_the_final_tick_ends_event_time() -> None:
     source = reading()
-    source.start(FromLog(0, {}, {}, 0, None))
+    source.start(FromLog(0, {}, {}, 0, False))
     attach(source, life(PASS))
     source.handle(Tick(life(NUMBERS), 1, False))
     source.handle(Tick(life(NUMBERS), 2, True))
@@ -863,7 +863,7 @@ def test_the_final_tick_ends_event_time() -> None:
 
 def test_a_source_that_is_healed_reads_logged_epochs_again_as_they_were_read() -> None:
     source = reading(me=life(NUMBERS, 0))
-    effects = source.start(FromLog(2, {0: 1, 1: 2}, {3: {0: 4, 1: 2}}, ticked=4, final=None))
+    effects = source.start(FromLog(2, {0: 1, 1: 2}, {3: {0: 4, 1: 2}}, ticked=4, final=False))
     attach(source, life(PASS), first=3)
     recorded, fresh = [(KEYS[0], number, number) for number in (1, 2, 3)], letter(effects, OffsetsRead)
     assert pull_rows(source, life(PASS)) == {3: recorded}  # it was logged, so it leaves at once
@@ -873,7 +873,7 @@ def test_a_source_that_is_healed_reads_logged_epochs_again_as_they_were_read() -
 def test_a_source_need_not_replay_what_all_its_receivers_have() -> None:
     source = reading(TWO_SOURCES)
     records = {1: {0: 1}, 2: {0: 5}, 3: {0: 6}}
-    source.start(FromLog(0, {}, records, ticked=0, final=None))
+    source.start(FromLog(0, {}, records, ticked=0, final=False))
     attach(source, life(PASS))
     source.handle(Trim(life(NUMBERS), 2))
     assert source.processed == 2
@@ -887,8 +887,8 @@ SHARED = ALONE.amended("numbers", Version(3, Assignment([0, 1])))
 
 def test_a_partition_is_handed_over_with_its_position() -> None:
     old, new = reading(SHARED), reading(SHARED, life(NUMBERS1))
-    old.start(FromLog(0, {}, {}, 0, None))
-    request = letter(new.start(FromLog(2, {}, {}, 2, None)), Attach)
+    old.start(FromLog(0, {}, {}, 0, False))
+    request = letter(new.start(FromLog(2, {}, {}, 2, False)), Attach)
     assert request == Attach(life(NUMBERS), life(NUMBERS1), 3)
     old.handle(request)
     effects = old.handle(Tick(life(NUMBERS), 3, False))
@@ -902,7 +902,7 @@ def test_a_partition_is_handed_over_with_its_position() -> None:
 def test_positions_leave_a_source_no_sooner_than_they_are_logged() -> None:
     """Another incarnation might read the epochs before the handover in bites of another size."""
     source = reading(SHARED)
-    source.start(FromLog(0, {}, {}, 0, None))
+    source.start(FromLog(0, {}, {}, 0, False))
     attach(source, life(NUMBERS1), first=3)
     source.handle(Tick(life(NUMBERS), 4, False))
     source.handle(Logged(life(NUMBERS), 1))
@@ -981,7 +981,7 @@ def test_a_healed_source_keeps_the_position_of_a_partition_that_left_and_came_ba
     )
     source = reading(there)
     slots = range(2 * len(halves))
-    source.start(FromLog(6, dict.fromkeys(slots, 6), {}, 6, None), 6)
+    source.start(FromLog(6, dict.fromkeys(slots, 6), {}, 6, False), 6)
     source.handle(Tick(life(NUMBERS), 7, False))
     source.handle(Logged(life(NUMBERS), 7))
     read = letters(source.handle(Tick(life(NUMBERS), 8, False)), OffsetsRead)

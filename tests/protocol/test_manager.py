@@ -151,7 +151,7 @@ def test_a_query_without_nodes_is_not_launched() -> None:
 def test_every_instance_begins_empty_on_the_node_it_was_given() -> None:
     begun = {start.identity: (node, start.origin) for node, each in starts(Desk().launched).items() for start in each}
     assert begun == {
-        life(NUMBERS): (HOME[NUMBERS], FromLog(0, {}, {}, 0, None)),
+        life(NUMBERS): (HOME[NUMBERS], FromLog(0, {}, {}, 0, False)),
         life(PASS): (HOME[PASS], FromNothing(0)),
         life(SUM): (HOME[SUM], FromNothing(0)),
         life(OUT): (HOME[OUT], FromCommits(0)),
@@ -275,6 +275,19 @@ def test_a_last_cut_that_fails_before_its_epoch_is_open_may_be_tried_again_and_l
     assert desk.manager.persist(last=True)[0] is None
 
 
+def test_a_source_that_is_healed_is_told_of_the_final_epoch_only_when_that_is_certain() -> None:
+    desk = Desk(last_cut=True, spare=[SPARE])
+    desk.manager.finish()
+    cut = last_cut_of(desk)
+    begun = started(desk.manager.node_lost(HOME[NUMBERS]))
+    assert begun.origin == FromLog(0, {}, {}, 0, final=False), "another epoch is the final one if this cut is abandoned"
+    desk.acknowledge()
+    desk.tick(9)
+    assert desk.manager.ticked == cut.epoch
+    desk.manager.node_joined("another")
+    assert started(desk.manager.node_lost(SPARE)).origin == FromLog(0, {}, {}, cut.epoch, final=True)
+
+
 def test_a_cut_may_be_abandoned_from_outside_and_the_next_one_announced() -> None:
     desk = Desk()
     cut, _ = desk.manager.persist()
@@ -381,7 +394,7 @@ def test_a_lost_source_reads_again_what_was_logged_and_may_still_be_asked_for() 
     desk.settle(3)
     effects = desk.manager.node_lost(HOME[NUMBERS])
     records = {4: {0: 4, 1: 4}, 5: {0: 5, 1: 5}}
-    origin = FromLog(3, {0: 3, 1: 3}, records, desk.manager.ticked, None)
+    origin = FromLog(3, {0: 3, 1: 3}, records, desk.manager.ticked, False)
     assert starts(effects) == {SPARE: [StartInstance(life(NUMBERS, 1), origin, 3)]}
 
 
@@ -630,6 +643,24 @@ def test_an_instance_that_lost_all_its_slots_is_retired_when_nobody_needs_it_any
     assert letters(effects, DeleteBackup) == [DeleteBackup(SUM, (0, 0))]
     assert "retired" in events(effects)
     assert SUM not in desk.manager.placement
+
+
+def test_the_backup_of_an_instance_that_is_not_needed_any_more_need_not_be_found() -> None:
+    desk = Desk(spare=[SPARE, "another"], lead=0)
+    announced(desk, parts={1: ALL})
+    desk.acknowledge()
+    desk.tick(3)
+    desk.back_up(SUM, 2)
+    desk.commit(3)
+    desk.manager.node_lost(KEEPER)
+    effects = desk.manager.node_lost(HOME[SUM])
+    searched = addressees(effects, FindBackup)
+    assert SUM in desk.manager.pending
+    desk.back_up(SUM1, 2, holder="another")
+    assert "retired" in events(desk.tick(4))
+    assert SUM not in desk.manager.pending
+    effects = [e for node in searched for e in desk.hear(node, BackupFound(life(SUM), None, (-1, -1)))]
+    assert of_kind(effects, StateLost) == []
 
 
 def test_slots_of_other_operators_and_other_slots_can_move_at_the_same_time() -> None:

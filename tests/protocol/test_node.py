@@ -71,7 +71,7 @@ from tests.protocol.test_holder import checkpoint
 
 TOPOLOGY = Topology.initial(GRAPH)
 ORIGINS: dict[InstanceId, FromLog | FromNothing | FromCommits] = {
-    NUMBERS: FromLog(0, {}, {}, 0, None),
+    NUMBERS: FromLog(0, {}, {}, 0, False),
     PASS: FromNothing(0),
     SUM: FromNothing(0),
     OUT: FromCommits(0),

@@ -7,27 +7,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, TypeVar, assert_never
+from typing import Any, TypeVar
 
 from policies.observation import Observation
 from primitives.errors import UserError
-from seep.control.commands import (
-    Command,
-    Consult,
-    EndWindow,
-    LeaveNode,
-    MigrationEnded,
-    MoveSlots,
-    PlaceBackups,
-    SplitBackup,
-    TakeCheckpoints,
-    Tell,
-    WantNodes,
-    WatchSlots,
-)
+from primitives.event import Event
+from seep.control.commands import Consult, EndWindow
 from seep.control.migration import Migration, MigrationProgress
+from seep.control.shell import StewardShell, VMs
 from seep.control.steward import Steward
 from seep.protocol.core import Phase
+from seep.protocol.effects import Effect
+from seep.protocol.manager import Manager
 from seep.record.facts import Answer, Facts, query_facts
 from seep.record.status import Status
 from seep.runtime.consultants import Consultants, Consultation, Question
@@ -38,24 +29,6 @@ T = TypeVar("T")
 
 #: Seconds between two steps, if nothing else calls for one.
 _ROUND = 0.05
-#: Steps in a row, as long as there are answers; then everything else has its turn.
-_IN_A_ROW = 64
-
-
-class VMs(Protocol):
-    """What the steward's shell needs of the pool."""
-
-    def available(self) -> list[str]:
-        """Warm nodes that new instances may take."""
-        ...
-
-    def want(self, count: int) -> None:
-        """So many are needed now."""
-        ...
-
-    def leaving(self, node: str) -> None:
-        """The VM of a node will go; it is to be ended when nothing is left on it."""
-        ...
 
 
 @dataclass(slots=True)
@@ -67,25 +40,119 @@ class Awaited:
     last: MigrationProgress | None = None  #: how far it had come, when it was over
 
 
-class Steering(RunListener):
-    """Between the steward and the manager, the pool, the record and those who answer its questions."""
+class DriverShell(StewardShell, RunListener):
+    """Between the steward and the driver: the manager, the pool, the record. All of it is on the event loop."""
 
     def __init__(self, process: ManagerProcess, steward: Steward, vms: VMs) -> None:
-        self._process, self._steward, self._vms = process, steward, vms
+        super().__init__(steward, vms)
+        self._process = process
         process.subscribe(self)
         process.rings["steward"] = steward.ring
-        self._answers: list[Answer] = []
         self._awaited: dict[int, Awaited] = {}
-        self._consultants = Consultants(self._answered)
+        self.consultants = Consultants(self._answered)
         self._next_look = 0.0
         self._observation: Observation | None = None
-        self._is_stepping = False
 
-    # -- any thread ---------------------------------------------------------------------------------------------------
+    # -- when it has a turn -------------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        if not self._process.is_concluding:
+            super().step()
+
+    def round(self) -> None:
+        self._look(time.monotonic())
+        self.step()
+
+    def _look(self, now: float) -> None:
+        """Makes an observation when a report interval is over."""
+        if now < self._next_look or self.manager.phase is not Phase.RUNNING:
+            return
+        self._next_look = max(self._next_look + self.steward.settings.scaling.detector.report, now)
+        query, warm = query_facts(self.manager), len(self.vms.available())
+        self._observation = self._process.record.observe(query, warm) or self._observation
+
+    def committed(self, epoch: int) -> None:  # noqa: ARG002
+        """A migration of many steps is as quick as the epochs are."""
+        if self.steward.is_busy:
+            self.step()
+
+    def notice(self, node: str, seconds: float) -> None:  # noqa: ARG002
+        """A node whose VM will be taken away is drained, however soon that is."""
+        self.do(partial(self.steward.drain, node=node))
+
+    def do(self, request: Callable[[Facts], T]) -> T:
+        """Has the steward do something for somebody, and what follows from it."""
+        answer = request(self.facts())
+        self.step()
+        return answer
+
+    def open(self, facts: Facts, migrations: Sequence[Migration]) -> tuple[Awaited, ...]:
+        awaited = tuple(Awaited(number) for number in self.steward.migrate(facts, migrations))
+        self._awaited |= {each.number: each for each in awaited}
+        return awaited
+
+    def _answered(self, number: int, result: object) -> None:
+        """On the thread of a consultant, or on that which asks."""
+        self._process.put_on_loop(partial(self._take_answer, number, result))
+
+    def _take_answer(self, number: int, result: object) -> None:
+        self.answer(number, result)
+        self.step()
+
+    # -- as every shell -----------------------------------------------------------------------------------------------
+
+    @property
+    def manager(self) -> Manager:
+        return self._process.manager
+
+    def facts(self, answers: tuple[Answer, ...] = ()) -> Facts:
+        record = self._process.record
+        return Facts(
+            at=self._process.events.now,
+            query=query_facts(self.manager),
+            free=tuple(self.vms.available()),
+            answers=answers,
+            observation=self._observation,
+            recoveries=record.recoveries,
+            reported=record.reported,
+            state_bytes=record.state_bytes,
+            handed=record.handed,
+            latencies=record.latencies,
+            status=record.latest,
+        )
+
+    def perform(self, effects: list[Effect]) -> None:
+        self._process.perform(effects)
+
+    def watch_slots(self, operators: frozenset[str]) -> None:
+        self._process.count_slots(operators)
+
+    def window(self, command: EndWindow) -> object:
+        return self._process.record.end_window(command.operator, command.seconds, command.assignment, command.moving)
+
+    def consult(self, question: Consult) -> None:
+        self.consultants.ask(question.number, Consultation(question.kind), Question(question.name, question.work))
+
+    def migration_ended(self, number: int) -> None:
+        awaited = self._awaited.pop(number, None)
+        if awaited is not None:
+            awaited.last = next(iter(self.steward.progress(self.facts(), number)), None)
+            awaited.over.set()
+
+    def tell(self, event: Event) -> None:
+        self._process.events.add(event)
+
+
+class Steering:
+    """What anybody, on any thread, may ask of the steward of a run."""
+
+    def __init__(self, process: ManagerProcess, steward: Steward, vms: VMs) -> None:
+        self._process, self._steward = process, steward
+        self._shell = DriverShell(process, steward, vms)
 
     def begin(self) -> None:
         """The query has been launched: from now on the steward decides what changes."""
-        self._process.every(_ROUND, self._round)
+        self._process.every(_ROUND, self._shell.round)
 
     def scale(self, operator: str, parallelism: int) -> None:
         """As if a policy had decided it; policies that decide otherwise wait until it is done."""
@@ -103,7 +170,7 @@ class Steering(RunListener):
         """They begin together; UserError if one cannot."""
         if self._process.ended.is_set():
             raise UserError("the run is over; nothing can be migrated any more")
-        return self._ask(partial(self._open, migrations=migrations))
+        return self._ask(partial(self._shell.open, migrations=migrations))
 
     def cancel(self, number: int) -> None:
         """No further step of a migration is announced."""
@@ -119,7 +186,7 @@ class Steering(RunListener):
 
     def facts(self) -> Facts:
         """What is known of the run now, as one value that does not change."""
-        return self._process.on_loop(self._facts)
+        return self._process.on_loop(self._shell.facts)
 
     def status(self, vms: Mapping[str, int], vm_seconds: float) -> Status:
         """How the run is now; of the pool its owner tells."""
@@ -127,142 +194,23 @@ class Steering(RunListener):
 
     def end(self) -> None:
         """The run is over, and with it whatever is open."""
-        self._process.on_loop(self._end)
+        self._process.on_loop(self._shell.end)
 
     def close(self) -> None:
         self.end()
-        self._consultants.close()
+        self._shell.consultants.close()
 
     def _ask(self, request: Callable[[Facts], T]) -> T:
-        """Has the steward do something for somebody, and what follows from it."""
-
-        return self._process.on_loop(partial(self._do, request))
-
-    def _answered(self, number: int, result: object) -> None:
-        self._process.put_on_loop(partial(self._take_answer, Answer(number, result)))
+        return self._process.on_loop(partial(self._shell.do, request))
 
     # -- on the event loop --------------------------------------------------------------------------------------------
 
-    def _do(self, request: Callable[[Facts], T]) -> T:
-        answer = request(self._facts())
-        self._step()
-        return answer
-
     def _progress(self, *numbers: int) -> tuple[MigrationProgress, ...]:
-        return self._steward.progress(self._facts(), *numbers)
+        return self._steward.progress(self._shell.facts(), *numbers)
+
+    def _report(self) -> Mapping[str, Any]:
+        return self._steward.report(self._shell.facts())
 
     def _status(self, vms: Mapping[str, int], vm_seconds: float) -> Status:
         query, decisions = query_facts(self._process.manager), self._steward.decisions()
         return self._process.record.status(query, vms, self._process.counted, decisions, vm_seconds)
-
-    def _report(self) -> Mapping[str, Any]:
-        return self._steward.report(self._facts())
-
-    def committed(self, epoch: int) -> None:  # noqa: ARG002
-        """A migration of many steps is as quick as the epochs are."""
-        if self._steward.is_busy:
-            self._step()
-
-    def notice(self, node: str, seconds: float) -> None:  # noqa: ARG002
-        """A node whose VM will be taken away is drained, however soon that is."""
-        self.drain(node)
-
-    def _round(self) -> None:
-        self._look(time.monotonic())
-        self._step()
-
-    def _look(self, now: float) -> None:
-        """Makes an observation when a report interval is over."""
-        if now < self._next_look or self._process.manager.phase is not Phase.RUNNING:
-            return
-        self._next_look = max(self._next_look + self._steward.settings.scaling.detector.report, now)
-        query, warm = query_facts(self._process.manager), len(self._vms.available())
-        self._observation = self._process.record.observe(query, warm) or self._observation
-
-    def _open(self, facts: Facts, migrations: Sequence[Migration]) -> tuple[Awaited, ...]:
-        awaited = tuple(Awaited(number) for number in self._steward.migrate(facts, migrations))
-        self._awaited |= {each.number: each for each in awaited}
-        return awaited
-
-    def _take_answer(self, answer: Answer) -> None:
-        self._answers.append(answer)
-        self._step()
-
-    def _step(self) -> None:
-        """Has the steward decide until it has nothing more to say for now."""
-        if self._is_stepping or self._process.is_concluding:
-            return
-        self._is_stepping = True
-        try:
-            for _ in range(_IN_A_ROW):
-                answers, self._answers = tuple(self._answers), []
-                for command in self._steward.step(self._facts(answers)):
-                    self._carry_out(command)
-                if not self._answers:
-                    return
-        finally:
-            self._is_stepping = False
-
-    def _end(self) -> None:
-        for command in self._steward.end(self._facts()):
-            self._carry_out(command)
-
-    def _facts(self, answers: tuple[Answer, ...] = ()) -> Facts:
-        """How things are."""
-        record = self._process.record
-        return Facts(
-            at=self._process.events.now,
-            query=query_facts(self._process.manager),
-            free=tuple(self._vms.available()),
-            answers=answers,
-            observation=self._observation,
-            recoveries=record.recoveries,
-            reported=record.reported,
-            state_bytes=record.state_bytes,
-            handed=record.handed,
-            latencies=record.latencies,
-            status=record.latest,
-        )
-
-    def _carry_out(self, command: Command) -> None:
-        process, manager = self._process, self._process.manager
-        match command:
-            case MoveSlots(number, operator, parts, first, prepare, vertical):
-                answer, effects = manager.move(operator, parts, first, prepare=prepare, vertical=vertical)
-                process.perform(effects)
-                self._answers.append(Answer(number, answer))
-            case SplitBackup(number, origin, parts):
-                answer, effects = manager.split(origin, parts)
-                process.perform(effects)
-                self._answers.append(Answer(number, answer))
-            case TakeCheckpoints(instances):
-                process.perform(manager.checkpoint(only=instances))
-            case PlaceBackups(groups):
-                process.perform(manager.replicate(groups))
-            case LeaveNode(node):
-                process.perform(manager.node_leaving(node))
-                self._vms.leaving(node)
-            case WantNodes(count):
-                self._vms.want(count)
-            case WatchSlots(operators):
-                process.count_slots(operators)
-            case EndWindow():
-                self._answers.append(Answer(command.number, self._window(command)))
-            case Consult(number, kind, name, work):
-                self._consultants.ask(number, Consultation(kind), Question(name, work))
-            case MigrationEnded(number):
-                self._tell_waiting(number)
-            case Tell(event):
-                process.events.add(event)
-            case _:
-                assert_never(command)
-
-    def _window(self, command: EndWindow) -> object:
-        """None while there are instances that have told nothing."""
-        return self._process.record.end_window(command.operator, command.seconds, command.assignment, command.moving)
-
-    def _tell_waiting(self, number: int) -> None:
-        awaited = self._awaited.pop(number, None)
-        if awaited is not None:
-            awaited.last = next(iter(self._steward.progress(self._facts(), number)), None)
-            awaited.over.set()

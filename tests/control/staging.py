@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, assert_never
+from typing import Any
 
 from policies.balance.loads import Balancer, SlotLoads
 from policies.balance.settings import BalanceSettings
@@ -13,22 +13,11 @@ from policies.manual import Manual
 from policies.migration.settings import MigrationSettings
 from policies.observation import Observation
 from policies.settings import Mechanism, ScalingSettings
+from primitives.event import Event
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
-from seep.control.commands import (
-    Command,
-    Consult,
-    EndWindow,
-    LeaveNode,
-    MigrationEnded,
-    MoveSlots,
-    PlaceBackups,
-    SplitBackup,
-    TakeCheckpoints,
-    Tell,
-    WantNodes,
-    WatchSlots,
-)
+from seep.control.commands import Consult, EndWindow
+from seep.control.shell import StewardShell
 from seep.control.steward import Steward, StewardSettings
 from seep.protocol.effects import Effect
 from seep.protocol.manager import Manager
@@ -39,7 +28,7 @@ from tests.protocol.staging import SUM, letters
 from tests.protocol.test_manager import Desk
 
 
-class Shell:
+class Shell(StewardShell):
     """What the driver is for a steward."""
 
     def __init__(
@@ -64,12 +53,11 @@ class Shell:
         self.held: list[Consult] | None = None  #: questions that are not answered, once it is a list
         self.loads: Callable[[EndWindow], SlotLoads | None] = lambda _: None
         self.observation: Observation | None = None
-        self._answers: list[Answer] = []
         self.desk.tick(6)
         chosen = scaling or ScalingSettings(mechanism=Mechanism.BACKUP, timeout=timeout)
         graph = self.desk.manager.graph
         most = {name: 1 << operator.slot_bits for name, operator in graph.operators.items()}
-        self.steward = Steward(
+        steward = Steward(
             graph,
             Governor(policy or Manual(), chosen, most),
             StewardSettings(
@@ -80,6 +68,7 @@ class Shell:
             ),
             balancer,
         )
+        super().__init__(steward, self)
 
     # -- asked for ----------------------------------------------------------------------------------------------------
 
@@ -99,60 +88,41 @@ class Shell:
             self.step()
 
     def step(self) -> None:
-        for _ in range(100):
-            for command in self.steward.step(self.facts()):
-                self.carry_out(command)
-            self.steward.validate()
-            if not self._answers:
-                return
-        raise AssertionError("the steward does not come to rest")
+        super().step()
+        self.steward.validate()
+        assert not self._answers, "the steward does not come to rest"
 
-    def end(self) -> None:
-        for command in self.steward.end(self.facts()):
-            self.carry_out(command)
+    # -- as every shell -----------------------------------------------------------------------------------------------
 
-    def facts(self) -> Facts:
-        answers, self._answers = tuple(self._answers), []
+    @property
+    def manager(self) -> Manager:
+        return self.desk.manager
+
+    def facts(self, answers: tuple[Answer, ...] = ()) -> Facts:
         return Facts(
             at=self.clock,
-            query=query_facts(self.desk.manager),
-            free=tuple(f"free-{number}" for number in range(self.free)),
+            query=query_facts(self.manager),
+            free=tuple(self.available()),
             answers=answers,
             observation=self.observation,
         )
 
-    def carry_out(self, command: Command) -> None:
-        manager = self.desk.manager
-        match command:
-            case MoveSlots(number, operator, parts, first, prepare, vertical):
-                self.answer(
-                    number, self.change(lambda m: m.move(operator, parts, first, prepare=prepare, vertical=vertical))
-                )
-            case SplitBackup(number, origin, parts):
-                self.answer(number, self.change(lambda m: m.split(origin, parts)))
-            case TakeCheckpoints(instances):
-                self.effects += manager.checkpoint(only=instances)
-            case PlaceBackups(groups):
-                self.effects += manager.replicate(groups)
-            case LeaveNode(node):
-                self.effects += manager.node_leaving(node)
-                self.left.append(node)
-            case WantNodes(nodes):
-                self.wanted = nodes
-            case WatchSlots(operators):
-                self.counted = operators
-            case EndWindow():
-                self.answer(command.number, self.loads(command))
-            case Consult():
-                self._consult(command)
-            case MigrationEnded(number):
-                self.over.append(number)
-            case Tell(event):
-                self.events.add(event)
-            case _:
-                assert_never(command)
+    def perform(self, effects: list[Effect]) -> None:
+        self.effects += effects
 
-    def _consult(self, question: Consult) -> None:
+    def watch_slots(self, operators: frozenset[str]) -> None:
+        self.counted = operators
+
+    def window(self, command: EndWindow) -> SlotLoads | None:
+        return self.loads(command)
+
+    def migration_ended(self, number: int) -> None:
+        self.over.append(number)
+
+    def tell(self, event: Event) -> None:
+        self.events.add(event)
+
+    def consult(self, question: Consult) -> None:
         if self.held is not None and question.kind != "steps":
             self.held.append(question)
         else:
@@ -165,8 +135,16 @@ class Shell:
         except Exception as reason:
             self.answer(question.number, reason)
 
-    def answer(self, number: int, value: object) -> None:
-        self._answers.append(Answer(number, value))
+    # -- its VMs ------------------------------------------------------------------------------------------------------
+
+    def available(self) -> list[str]:
+        return [f"free-{number}" for number in range(self.free)]
+
+    def want(self, count: int) -> None:
+        self.wanted = count
+
+    def leaving(self, node: str) -> None:
+        self.left.append(node)
 
     # -- the manager --------------------------------------------------------------------------------------------------
 

@@ -247,7 +247,8 @@ class Balancing:
 
     def _decide(self, facts: Facts, operator: str, window: SlotLoads, rebalance: Rebalance) -> None:
         self._tell_hot(operator, rebalance.hot)
-        if operator in self._open or not (operator in self._wishes or self._is_balanced(operator)):
+        is_wanted = operator in self._wishes or self._is_balanced(operator)
+        if operator in self._open or facts.query.ending or not is_wanted:
             return
         if rebalance.moves:
             self._begin(facts, operator, window, rebalance)
@@ -272,6 +273,8 @@ class Balancing:
         for operator, wish in tuple(self._wishes.items()):
             if facts.query.instances(operator) < 2:
                 self._end_wish(operator, "it has one instance")
+            elif facts.query.ending:
+                self._end_wish(operator, "the query is about to end")
             elif facts.at > wish.since + self.timeout:
                 why = f"for {self.timeout:g} s there was no undisturbed window, or no word of {self._name}"
                 self._end_wish(operator, why)

@@ -128,8 +128,9 @@ class RecoveringManager(ManagerCore):
 
     def _on_restored(self, _: str, message: Restored) -> None:
         owner = message.instance.instance
-        if self.roster.is_current(message.instance) and is_there(message.holder, self.nodes):
-            if len(self._holders(owner)) < 2:  # else others have no more than what is recorded
+        if self.roster.is_current(message.instance):
+            # if there are several holders, they have no more than what is recorded
+            if len(self._holders(owner)) < 2 and is_there(message.holder, self.nodes):
                 copy = BackupCopy((message.holder,), (message.instance.number, -1))
                 self._record_backup(owner, message.epoch, copy)
             self._tell(self.cuts.restored(owner, message.epoch, self.topology))

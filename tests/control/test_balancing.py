@@ -156,3 +156,18 @@ def test_windows_in_which_an_operator_was_scaled_are_thrown_away() -> None:
     staged.scale(3)
     staged.rounds(3)
     assert len(balancer.shown) == before
+
+
+@pytest.mark.parametrize("is_ending", [False, True])
+def test_nothing_is_balanced_any_more_while_the_query_ends(is_ending: bool) -> None:
+    balancer = Scripted(ONE_SLOT)
+    staged = Shell(lead=0, last_cut=True, balance=ON, scaling=BY_HAND, balancer=balancer)
+    staged.moved({1: HALF}, SUM, SUM1)
+    staged.loads = even
+    staged.steward.balance(staged.facts(), "sum")
+    if is_ending:
+        staged.desk.manager.finish()
+    staged.rounds(2.2)
+    assert balancer.shown, "it is asked all the same, as it tells of hot slots"
+    assert ("balancing" in staged.told()) == (not is_ending)
+    assert (staged.events.of("nothing to balance") != []) == is_ending

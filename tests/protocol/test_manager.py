@@ -451,6 +451,21 @@ def test_what_a_successor_was_restored_from_is_its_backup() -> None:
     assert desk.manager.safe.of(SUM) == 6
 
 
+def test_a_cut_that_a_successor_will_not_write_is_abandoned_also_if_its_holder_has_been_lost_meanwhile() -> None:
+    desk = Desk(spare=[SPARE])
+    cut, _ = desk.manager.persist()
+    assert cut is not None
+    desk.acknowledge()
+    desk.tick(8)
+    desk.back_up(SUM, cut.epoch)
+    desk.manager.node_lost(HOME[SUM])
+    desk.manager.node_lost(KEEPER)
+    effects = desk.hear(SPARE, Restored(life(SUM, 1), cut.epoch, KEEPER, None))
+    assert [abandoned.cut for abandoned in of_kind(effects, CutAbandoned)] == [cut]
+    assert "restored" in events(effects)
+    assert SUM not in desk.manager.backups
+
+
 def test_a_successor_that_is_lost_while_it_restores_is_followed_by_another() -> None:
     desk = Desk(spare=[SPARE, "another"])
     desk.back_up(SUM, 4)

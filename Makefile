@@ -92,7 +92,7 @@ $(STAMP): requirements.lock setup.py | $(BIN)/python
 
 $(COMPILED): $(STAMP)
 	@echo 'compiling what Numba compiles, once'
-	@$(BIN)/python -c 'from seep.runtime.node import prepare_process; prepare_process()'
+	@$(BIN)/python -c 'from seep.node.node import prepare_process; prepare_process()'
 	@touch $@
 
 # Before VMs that are allowed a few per cent of a core have to do it.

@@ -60,7 +60,10 @@ setup(
     package_data={name: ["py.typed"] for name in PACKAGES}
     | {f"seep.shipped.{folder}": files for folder, files in SHIPPED.items()},
     install_requires=RUNTIME,
-    entry_points={"console_scripts": ["seep = seep.cli:main"]},
+    entry_points={
+        "console_scripts": ["seep = seep.cli:main"],
+        "seep.commands": ["lrb = lrb.cli:app", "nexmark = nexmark.cli:app"],
+    },
     extras_require=EXTRAS,
     zip_safe=False,
 )

@@ -23,8 +23,8 @@ from primitives.state.frame import Frame
 from seep.operators.definition import Input
 from seep.protocol.messages import MAX_WATERMARK
 from seep.protocol.view import Incarnation
+from seep.rows.position import rows_up_to
 from seep.sinks.definition import SinkDefinition, SinkStore
-from seep.sources.position import rows_up_to
 
 EPOCH = 0.02
 #: Seconds until all state is there, or anything else that is waited for has happened.

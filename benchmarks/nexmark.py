@@ -27,7 +27,7 @@ from nexmark.queries import QUERIES
 from nexmark.schema import KINDS
 from nexmark.source import Made
 from seep import sinks
-from seep.sources.position import rows_up_to
+from seep.rows.position import rows_up_to
 from seep.spark.session import open_session
 
 #: Millions of events a second that are wanted of two cores.

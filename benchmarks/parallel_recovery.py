@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import seep
 from benchmarks.script import parser_of, tell_json
-from seep.sources.position import Position
+from seep.rows.position import Position
 from seep.spark.session import Host, open_session
 from seep.workloads.wordcount import Fragments, recount, split
 from vmpool.settings import PoolSettings, VMSettings

@@ -10,7 +10,7 @@ import seep
 from benchmarks.keys import KEYS, Columns, Numbers
 from benchmarks.notes import Noting
 from primitives.graph import InstanceId
-from seep.sources.position import rows_up_to
+from seep.rows.position import rows_up_to
 
 #: Seconds that a run may take to finish what it has read.
 _PATIENCE = 120.0

@@ -36,10 +36,10 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent)
 import seep
 from benchmarks.script import parser_of, tell_json
 from benchmarks.spark_push import Speed, pushed
-from seep.runtime.run import Run
+from seep.channels.process import children
+from seep.runs.run import Run
 from seep.sources.definition import SourceDefinition
 from seep.spark.inlet.mapped import map_in_arrow
-from seep.spark.process import children
 
 COLUMNS = ("id as a", "id % 1000 as b", "cast(id as int) as c", "id * 7 as d", "id + 1 as e")
 ROWS, PARTITIONS = 24_000_000, 48

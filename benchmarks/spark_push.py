@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from seep.channels.peers import Peers
+from seep.channels.port import Port
+from seep.channels.security import Security
 from seep.protocol.view import MANAGER
-from seep.runtime.peers import Peers
-from seep.runtime.port import Port
-from seep.runtime.security import Security
 from seep.spark.inlet.intake import Intake
 from seep.spark.inlet.pieces import Directory
 from seep.spark.inlet.push import Push, PushSettings

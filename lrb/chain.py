@@ -14,9 +14,9 @@ from primitives.graph import Edge
 from primitives.slots import SlotSet
 from seep import sinks, sources
 from seep.operators.base import Base
-from seep.operators.batches import empty
 from seep.protocol.logic import Piece
 from seep.query.program import Program
+from seep.rows.batches import empty
 
 OPERATORS = ("forwarder", "toll_calculator", "toll_assessment", "toll_collector", "balance_account")
 _ALL = SlotSet.full(8)

@@ -19,7 +19,8 @@ from lrb.history import write_history
 from lrb.reading import DeadLetters
 from lrb.schema import INPUT
 from lrb.validator import Finding, validate
-from seep.cli import failures, figures
+from seep.cli import failures
+from seep.reports import figures
 
 #: Lines of each kind that are shown of what is wrong.
 _SHOWN = 5

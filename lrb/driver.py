@@ -26,12 +26,14 @@ from lrb.schema import INPUT, Kind
 from lrb.writing import OUTPUTS, write_outputs
 from primitives.errors import UserError
 from seep import sinks, sources, testing
-from seep.cli import failures, figures
+from seep.cli import failures
 from seep.cli.flags import Flags
-from seep.cli.session import session, summary_lines
+from seep.cli.session import session
 from seep.cli.settings import settings_of
 from seep.cli.view import View, view_for
 from seep.query.query import Query
+from seep.reports import figures
+from seep.reports.summary import summary_lines
 
 #: In the folder of a run beside its four outputs: what the sink has written, and tuples that are not well.
 _ANSWERS, _DEAD_LETTERS = "answers", "dead-letters.csv"

@@ -11,7 +11,7 @@ from lrb.reading import DeadLetters, read
 from lrb.schema import INPUT
 from primitives.errors import UserError
 from seep import sources
-from seep.operators.batches import concat
+from seep.rows.batches import concat
 from seep.sources.definition import SourceDefinition
 from seep.sources.reader import Block, SourceReader
 

@@ -16,12 +16,12 @@ from lrb.generator import Recording, Settings, traffic
 from lrb.query.columns import DUE
 from lrb.schema import INPUT
 from primitives.slots import SlotSet
-from seep.operators.batches import concat, empty
 from seep.protocol.logic import Reading
+from seep.rows.batches import concat, empty
+from seep.rows.rate import Rate
 from seep.sources.base import ReaderDefinition
 from seep.sources.definition import SourceSetting
 from seep.sources.logic import Clock, PartitionedLogic, Rows
-from seep.sources.rate import Rate
 from seep.sources.reader import Block, SourceReader
 
 #: Seconds of traffic that are played at once, at most; and how many times as many tuples as are read now.

@@ -97,7 +97,7 @@ def _conclude(rating: Rating, *, as_json: bool) -> None:
 
 def trial_line(trial: Trial) -> str:
     """A trial in words."""
-    from seep.cli import figures
+    from seep.reports import figures
 
     found = trial.responses
     times = (("p50", found.p50), ("p95", found.p95), ("p99", found.p99), ("max", found.max))

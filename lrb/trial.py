@@ -16,8 +16,8 @@ from lrb.query.linear_road import linear_road
 from lrb.responses import Figures, Responses
 from seep import sinks
 from seep.cli.settings import Settings
-from seep.runtime.options import RunOptions
-from seep.runtime.run import Run
+from seep.driver.options import RunOptions
+from seep.runs.run import Run
 
 #: Seconds between two looks at a run.
 _LOOK = 0.1

@@ -48,7 +48,7 @@ def generate(
     """Make a log of events: the reference model, equal for equal options."""
     with told_in_one_line(verbose=verbose):
         from nexmark.commands import generate_log, generate_records, sizes_of
-        from seep.sources.rate import Profile
+        from seep.rows.rate import Profile
 
         profile = {"profile": Profile(rate_profile.value), "period": rate_period}
         texts = {"text": text, "filler": filler, **sizes_of(sizes)}

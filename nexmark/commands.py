@@ -18,7 +18,7 @@ from nexmark.queries import QUERIES
 from nexmark.rhino import write_records
 from nexmark.schema import LOG
 from primitives.errors import EnvironmentFault, UserError
-from seep.cli import figures
+from seep.reports import figures
 
 
 def generate_log(settings: Settings, count: int, out: Path, *, quiet: bool) -> None:

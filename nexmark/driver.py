@@ -17,11 +17,12 @@ from nexmark.results import write_result
 from nexmark.source import EventSource, Logged, Made, Wanted
 from primitives.errors import UserError
 from seep import sinks, testing
-from seep.cli import figures
 from seep.cli.flags import Flags
-from seep.cli.session import session, summary_lines
+from seep.cli.session import session
 from seep.cli.settings import Settings, settings_of
 from seep.cli.view import View, view_for
+from seep.reports import figures
+from seep.reports.summary import summary_lines
 from seep.sinks.definition import SinkDefinition
 
 #: Events a second, where nothing is said.

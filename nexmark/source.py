@@ -17,7 +17,7 @@ from nexmark.generator.model import Ints
 from nexmark.schema import KINDS, LOG, log_name
 from primitives.errors import UserError
 from primitives.state.fixed import to_numbers
-from seep.operators.batches import empty
+from seep.rows.batches import empty
 from seep.sources.base import ReaderDefinition
 from seep.sources.parquet_files import Parquet, parquet
 from seep.sources.reader import Block, SourceReader

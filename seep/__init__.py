@@ -5,11 +5,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from seep.query import launcher
+
 if TYPE_CHECKING:
     from primitives.errors import EnvironmentFault, InternalError, SeepError, UserError
     from primitives.evolution import column
     from seep import sinks, sources, testing
-    from seep.operators.agg import count, first, last, max, mean, min, sum
+    from seep.operators.aggregation.agg import count, first, last, max, mean, min, sum
     from seep.operators.context import Context, Inputs
     from seep.operators.custom import Operator, StatelessOperator
     from seep.operators.errors import UserCodeFailed
@@ -18,14 +20,14 @@ if TYPE_CHECKING:
     from seep.operators.windows import Tumbling as tumbling
     from seep.query.query import Query
     from seep.query.stream import Stream
-    from seep.runtime.falling_back import launch
-    from seep.runtime.live_runs import runs
-    from seep.runtime.run import Run
-    from seep.sources.rate import Profile, Rate
+    from seep.rows.rate import Profile, Rate
+    from seep.runs.falling_back import launch
+    from seep.runs.live_runs import runs
+    from seep.runs.run import Run
+    from seep.runs.stateful import stateful
     from seep.spark.inlet.source import from_spark
     from seep.spark.out.registering import register
     from seep.spark.processors.operator import from_processor
-    from seep.spark.stateful import stateful
 
 __all__ = [
     "Context",
@@ -67,18 +69,18 @@ __all__ = [
 #: Where each public name is, imported when it is first asked for, so that `import seep` itself takes no time.
 _HOMES = {
     **dict.fromkeys(("EnvironmentFault", "InternalError", "SeepError", "UserError"), "primitives.errors"),
-    **dict.fromkeys(("count", "first", "last", "max", "mean", "min", "sum"), "seep.operators.agg"),
-    "Run": "seep.runtime.run",
-    "launch": "seep.runtime.falling_back",
-    "runs": "seep.runtime.live_runs",
+    **dict.fromkeys(("count", "first", "last", "max", "mean", "min", "sum"), "seep.operators.aggregation.agg"),
+    "Run": "seep.runs.run",
+    "launch": "seep.runs.falling_back",
+    "runs": "seep.runs.live_runs",
     "column": "primitives.evolution",
-    **dict.fromkeys(("Profile", "Rate"), "seep.sources.rate"),
+    **dict.fromkeys(("Profile", "Rate"), "seep.rows.rate"),
     **dict.fromkeys(("Operator", "StatelessOperator"), "seep.operators.custom"),
     **dict.fromkeys(("Context", "Inputs"), "seep.operators.context"),
     "Query": "seep.query.query",
     "from_processor": "seep.spark.processors.operator",
     "from_spark": "seep.spark.inlet.source",
-    "stateful": "seep.spark.stateful",
+    "stateful": "seep.runs.stateful",
     "Stream": "seep.query.stream",
     "UserCodeFailed": "seep.operators.errors",
     "register": "seep.spark.out.registering",
@@ -100,3 +102,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+launcher.provide(lambda: __getattr__("launch"))

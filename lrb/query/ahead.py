@@ -8,9 +8,9 @@ import pyarrow as pa
 from primitives.slots import SlotSet
 from primitives.state.fixed import to_numbers
 from primitives.state.timers import Timers
-from seep.operators.batches import concat
 from seep.operators.definition import Input
 from seep.operators.keyed import key_columns, key_types
+from seep.rows.batches import concat
 
 #: Rows go in and come out whole, so their columns are kept as one.
 _ROW = "row"

@@ -17,9 +17,9 @@ from lrb.query.toll_assessment import TollAssessment
 from lrb.query.toll_calculator import TollCalculator
 from lrb.query.toll_collector import collected
 from seep.query.query import Query
+from seep.rows.rate import Rate
 from seep.sinks.definition import SinkDefinition
 from seep.sources.definition import SourceDefinition
-from seep.sources.rate import Rate
 
 
 def linear_road(

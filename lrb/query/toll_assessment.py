@@ -23,9 +23,9 @@ from primitives.graph import Kind as OperatorKind
 from primitives.state.fixed import to_numbers
 from primitives.state.frame import Frame
 from seep.operators.base import Base
-from seep.operators.batches import concat
 from seep.operators.definition import Definition, Input, Setting
 from seep.protocol.logic import Piece
+from seep.rows.batches import concat
 
 #: Ports.
 QUERIES, CHARGES = range(2)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from nexmark.generator.skew import Skew
 from primitives.errors import UserError
-from seep.sources.rate import Profile, Rate
+from seep.rows.rate import Profile, Rate
 
 #: 2015-07-15T00:00:00Z, for runs that are to be the same again.
 BASE = 1_436_918_400_000

@@ -14,8 +14,8 @@ from nexmark.schema import KINDS
 from nexmark.source import ARRIVAL, TIME, EventSource, Wanted, kinds_in_words
 from seep.query.query import Query
 from seep.query.stream import Stream
+from seep.rows.rate import Rate
 from seep.sinks.definition import SinkDefinition
-from seep.sources.rate import Rate
 
 #: By their names, in the order of their definition.
 QUERIES: dict[str, Nexmark] = {}

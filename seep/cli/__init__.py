@@ -16,7 +16,7 @@ def main() -> None:
 
 def _because_of_namesakes(reason: ImportError) -> str:
     """Why an import of ours failed, as far as packages of others are in the way; raises it again if they are not."""
-    from seep.namesakes import foreign
+    from seep.spark.namesakes import foreign
 
     found = foreign()
     if not found:

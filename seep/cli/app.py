@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
 from primitives.distribution import DISTRIBUTION
-from seep.cli import config, deploy, report_commands, state
+from seep.cli import config, deploy, extensions, report_commands, state
 from seep.cli.failures import told_in_one_line
 from seep.cli.flags import Flags
 from seep.cli.options import Verbose, takes_options
@@ -27,8 +26,7 @@ app.add_typer(config.app)
 app.add_typer(deploy.app)
 app.add_typer(state.app)
 app.add_typer(report_commands.app)
-for benchmark in ("lrb", "nexmark"):  # packages above this one, whose commands it knows by name only
-    app.add_typer(import_module(f"{benchmark}.cli").app)
+extensions.add_to(app)
 
 
 def _say_version(asked: bool) -> None:

@@ -9,10 +9,11 @@ from seep.cli import failures
 from seep.cli.flags import Flags
 from seep.cli.loading import load_query
 from seep.cli.results import collected, show_collected
-from seep.cli.session import session, summary_lines
+from seep.cli.session import session
 from seep.cli.settings import settings_of
 from seep.cli.view import View, view_for
-from seep.sources.position import Position
+from seep.reports.summary import summary_lines
+from seep.rows.position import Position
 from seep.workloads.wordcount import ROWS_PER_SECOND, differences, recount, wordcount
 
 #: Wrong counts that are shown.

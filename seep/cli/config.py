@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from primitives.errors import UserError
-from seep.cli import failures, figures
+from seep.cli import failures
 from seep.cli.failures import told_in_one_line
 from seep.config.kinds import Kind
+from seep.reports import figures
 
 app = typer.Typer(
     name="config",

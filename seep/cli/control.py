@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from primitives.errors import UserError
-from seep.cli import figures
 from seep.control.migration import OVER
-from seep.runtime.control import find, listed
+from seep.reports import figures
+from seep.runs.remote_control import find, listed
 
 #: Seconds between two looks at a migration.
 _LOOK = 0.2

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seep.cli import figures
 from seep.cli.failures import told_in_one_line
 from seep.cli.options import Verbose, Yes
+from seep.reports import figures
 
 if TYPE_CHECKING:
     from seep.deploy.cluster import CloudCluster

@@ -38,7 +38,7 @@ def plot(
 
 def write_page(report: Path, out: Path, notes: tuple[str, ...] = ()) -> Path:
     """Draws a report that is in a file."""
-    from seep.plots.page import page
+    from seep.reports.page import page
 
     drawn = page(read(report), notes)
     try:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 from rich.console import Console
 
-from seep.cli import figures
 from seep.cli.tables import Sheet, show
-from seep.runtime.run import Run
+from seep.reports import figures
+from seep.runs.run import Run
 from seep.sinks.in_driver import Collect
 
 #: Rows that are shown of each sink, and letters of each value.

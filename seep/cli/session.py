@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from primitives.errors import EnvironmentFault
-from seep.cli import figures
 from seep.cli.settings import Settings
 from seep.cli.view import View
-from seep.runtime.chaos import Chaos, check_chaos
-from seep.runtime.interrupts import ENDING, Interrupts
+from seep.runs.chaos import Chaos, check_chaos
+from seep.runs.interrupts import ENDING, Interrupts
 
 if TYPE_CHECKING:
     from seep.query.program import Program
     from seep.query.query import Query
-    from seep.runtime.run import Run
+    from seep.runs.run import Run
 
 #: Seconds between two looks at a run.
 _LOOK = 0.2
@@ -27,7 +26,7 @@ _LOOK = 0.2
 
 def compiled(query: Query, settings: Settings) -> Program:
     """The query as the settings want it; all that can be wrong with them is found here, before anything starts."""
-    from seep.runtime.resume import resume_of
+    from seep.runs.resume import resume_of
 
     program = query.compile(
         parallelism=settings.parallelism,
@@ -88,36 +87,3 @@ def write_report(run: Run, path: Path | None) -> None:
         path.write_text(json.dumps(run.report(), indent=1) + "\n", encoding="utf-8")
     except OSError as reason:
         raise EnvironmentFault(f"the report {path} cannot be written: {reason.strerror}") from reason
-
-
-def summary_lines(report: Mapping[str, Any]) -> Iterator[str]:
-    """A report's summary, for people."""
-    summary = report["summary"]
-    yield (
-        f"{figures.of(summary['rows'], 'row')} in {figures.time(summary['seconds'])}: "
-        f"{summary['rows_per_second']:,.0f} rows/s on average, {figures.of(summary['epochs'], 'epoch')}"
-    )
-    yield f"latency: {figures.latency(summary['latency'])}"
-    yield f"longest time between two commits: {figures.time(summary['largest_gap'])}"
-    for recovery in summary["recoveries"]:
-        yield f"recovered {recovery['instance']} in {figures.time(recovery['seconds'])}{_breakdown(recovery)}"
-    for scaling in summary["scalings"]:
-        yield (
-            f"scaled {scaling['operator']} from {scaling['before']} to {figures.of(scaling['after'], 'instance')} "
-            f"at {scaling['at']:.1f} s in {figures.time(scaling['seconds'])}, "
-            f"latency up to {figures.time(scaling['latency_peak'])}"
-        )
-    yield f"{figures.of(len(summary['vms']), 'VM')} for {summary['vm_seconds']:,.0f} s together"
-    yield from (f"{name}: {_bound(summary)}{count:,}" for name, count in summary["counters"].items() if count)
-
-
-def _bound(summary: Mapping[str, Any]) -> str:
-    """Reports of earlier releases do not say what their counters are."""
-    return "" if summary.get("counters_exact", True) else "at least "
-
-
-def _breakdown(recovery: Mapping[str, Any]) -> str:
-    parts = [
-        f"{part} {figures.time(recovery[part])}" for part in ("detected", "restored", "replayed") if part in recovery
-    ]
-    return f" ({', '.join(parts)})" if parts else ""

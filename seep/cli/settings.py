@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,11 +13,12 @@ from primitives.errors import UserError
 from primitives.settings import checked
 from seep.cli.flags import Flags
 from seep.config.files import read_policy
+from seep.config.launching import launch_settings, sections_of
 from seep.config.policy import PolicyFile
 from seep.config.units import rows_per_second
-from seep.runtime.chaos import Strike, parse_chaos
-from seep.runtime.options import RunOptions
-from seep.sources.rate import Profile, Rate
+from seep.driver.options import RunOptions
+from seep.rows.rate import Profile, Rate
+from seep.runs.chaos import Strike, parse_chaos
 from seep.storage.settings import StorageSettings
 from vmpool.settings import VMSettings
 
@@ -41,15 +42,15 @@ class Settings:
 def settings_of(flags: Flags, **defaults: Any) -> Settings:
     """`defaults` are fields of `RunSection`; UserError names the flag, or the field in the file, that is wrong."""
     policy = read_policy(flags.policy) if flags.policy else PolicyFile()
-    said = defaults | policy.run.given() | _said(flags)
-    said |= {"vm": _vm(policy.vm, flags), "pool": policy.pool, "scaling": policy.scaling, "backup": policy.backup}
-    said |= {"storage": _storage(policy.storage, flags), "migration": policy.migration}
-    said |= {"balance": _balance(policy.balance, flags)}
+    sections = sections_of(policy)
+    sections |= {"vm": _vm(policy.vm, flags), "storage": _storage(policy.storage, flags)}
+    sections |= {"balance": _balance(policy.balance, flags)}
+    launch = launch_settings(defaults | policy.run.given() | _said(flags) | sections)
     return Settings(
         master=flags.master,
-        options=RunOptions(**{each.name: said[each.name] for each in fields(RunOptions) if each.name in said}),
-        parallelism={**said.get("parallelism", {}), **_parallelism(flags.parallelism)},
-        rate=_rate(said),
+        options=launch.options,
+        parallelism={**launch.parallelism, **_parallelism(flags.parallelism)},
+        rate=launch.rate,
         strikes=parse_chaos(flags.chaos) if flags.chaos else (),
         report=_writable(flags.report),
         verbose=flags.verbose,
@@ -107,14 +108,6 @@ def _parallelism(given: list[str]) -> dict[str, int]:
             raise UserError(f"--parallelism {text!r}: write an operator and its instances, such as counter=2")
         found[operator] = int(instances)
     return found
-
-
-def _rate(said: Mapping[str, Any]) -> Rate | None:
-    if said.get("rate") is None:
-        if said.get("rate_profile", Profile.STEADY) is not Profile.STEADY:
-            raise UserError(f"a rate profile ({said['rate_profile']}) needs a rate, at its highest; see --rate")
-        return None
-    return Rate(said["rate"], said.get("rate_profile", Profile.STEADY), said.get("rate_period", 60.0))
 
 
 def _writable(report: Path | None) -> Path | None:

@@ -16,7 +16,6 @@ from primitives.errors import UserError
 from primitives.import_paths import imported
 from primitives.manifest import Manifest
 from primitives.slots import SlotSet
-from seep.cli import figures
 from seep.cli.tables import Sheet, show
 from seep.config.files import read_policy
 from seep.inspection.comparing import Difference, diff
@@ -28,6 +27,7 @@ from seep.inspection.live import LIVE, Live
 from seep.inspection.readable import plain_rows
 from seep.inspection.rewriting import rewrite
 from seep.inspection.stored import Stored
+from seep.reports import figures
 from seep.storage.settings import StorageSettings
 
 if TYPE_CHECKING:

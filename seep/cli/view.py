@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from primitives.event import Event
-from seep.cli import figures
 from seep.record.status import Status
+from seep.reports import figures
 
 #: Events that explain others, for those who ask for all; and the failure, which is told by itself.
 _DETAILS = {"node joined", "rebound", "restored", "retired", "finished", "move announced", "move complete"} | {

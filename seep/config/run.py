@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, ByteSize, Field, PositiveFloat, PositiveIn
 
 from primitives.settings import OptionalSeconds, Seconds, Section
 from seep.config.units import rows_per_second
-from seep.sources.rate import Profile
+from seep.rows.rate import Profile
 
 
 class Certificate(Section):

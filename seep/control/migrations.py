@@ -26,7 +26,7 @@ from seep.control.orders import Orders
 from seep.control.pacing import ByTheClock, Now, StepByStep
 from seep.control.targets import Parts
 from seep.control.vm_needs import VMNeeds
-from seep.protocol.plans import Accepted, Refusal, Refused
+from seep.protocol.manager.plans import Accepted, Refusal, Refused
 from seep.record.events import Migrated, MigrationBegun, MigrationCancelled, MigrationOver, MigrationRefused
 from seep.record.facts import Facts, Handover, QueryFacts
 from seep.record.ring import Ring

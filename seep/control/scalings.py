@@ -27,7 +27,7 @@ from seep.control.orders import Orders
 from seep.control.pacing import StepByStep
 from seep.control.targets import Parts
 from seep.control.vm_needs import VMNeeds
-from seep.protocol.plans import Accepted, Refusal, Refused
+from seep.protocol.manager.plans import Accepted, Refusal, Refused
 from seep.record.events import (
     NothingToScale,
     ScaledIn,

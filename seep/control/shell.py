@@ -23,8 +23,8 @@ from seep.control.commands import (
 )
 from seep.control.steward import Steward
 from seep.protocol.effects import Effect
-from seep.protocol.manager import Manager
-from seep.protocol.plans import Accepted, Refused
+from seep.protocol.manager.manager import Manager
+from seep.protocol.manager.plans import Accepted, Refused
 from seep.record.facts import Answer, Facts
 
 #: Steps in a row, as long as there are answers; then everything else has its turn.

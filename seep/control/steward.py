@@ -34,9 +34,9 @@ from seep.control.policy_rounds import PolicyRounds
 from seep.control.replica_groups import ReplicaGroups
 from seep.control.scalings import Scalings, at_once_unless_said
 from seep.control.vm_needs import VMNeeds
-from seep.protocol.core import Phase
+from seep.protocol.manager.core import Phase
+from seep.protocol.manager.plans import Accepted, Refused
 from seep.protocol.message_ring import MessageRing
-from seep.protocol.plans import Accepted, Refused
 from seep.record.facts import Facts
 from seep.record.status import OpenDecision
 

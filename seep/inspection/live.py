@@ -12,7 +12,7 @@ from primitives.errors import UserError
 from primitives.manifest import Component, Manifest, component_of
 from primitives.persist import persist_state
 from seep.inspection.stored import Stored
-from seep.runtime.control import Listed, find
+from seep.runs.remote_control import Listed, find
 from seep.storage.memory import MemoryStore
 
 #: Said instead of the number of a checkpoint.

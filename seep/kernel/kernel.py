@@ -14,7 +14,8 @@ from seep.protocol.courier import Courier, Frame
 from seep.protocol.cuts import Beginning, CutAbandoned, CutComplete, Persist, Recall
 from seep.protocol.effects import Commit, Effect, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
 from seep.protocol.holder import Holder
-from seep.protocol.manager import Manager
+from seep.protocol.instances.sink import CommitAccepted, CommitRefused, SinkOpened
+from seep.protocol.manager.manager import Manager
 from seep.protocol.messages import (
     BackupCounted,
     Data,
@@ -26,7 +27,6 @@ from seep.protocol.messages import (
     StoreBackup,
 )
 from seep.protocol.node import Node
-from seep.protocol.sink import CommitAccepted, CommitRefused, SinkOpened
 from seep.protocol.view import MANAGER, STORAGE, Incarnation
 
 #: The external stores of all sinks, as a process.

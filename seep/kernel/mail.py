@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Protocol
 
 from seep.protocol.courier import Frame
 from seep.protocol.effects import Commit, Effect, OpenSink
+from seep.protocol.instances.sink import CommitAccepted, CommitRefused, SinkOpened
 from seep.protocol.messages import Data, StateMoved
-from seep.protocol.sink import CommitAccepted, CommitRefused, SinkOpened
 from seep.protocol.view import Incarnation
 
 Stream = tuple[Incarnation, Incarnation]

@@ -15,7 +15,7 @@ from seep.control.steward import Steward
 from seep.kernel.kernel import Kernel
 from seep.protocol.effects import Effect
 from seep.protocol.events import Rebound
-from seep.protocol.manager import Manager
+from seep.protocol.manager.manager import Manager
 from seep.protocol.view import MANAGER
 from seep.record.events import InstanceRecovered
 from seep.record.facts import Answer, Facts, query_facts

@@ -10,10 +10,10 @@ import pyarrow as pa
 from primitives.graph import Edge
 from primitives.state.container import State
 from primitives.state.processing import Containers
-from seep.operators.batches import concat, conform, in_sequence
 from seep.operators.definition import Setting
 from seep.operators.errors import Guard
 from seep.protocol.logic import Piece
+from seep.rows.batches import concat, conform, in_sequence
 
 
 class Base:

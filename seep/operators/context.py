@@ -22,12 +22,12 @@ from primitives.state.spilling_frame import SpillingFrame
 from primitives.state.spilling_values import SpillingValues
 from primitives.state.timers import Timers
 from primitives.state.values import Values
-from seep.operators.batches import in_sequence
 from seep.operators.definition import Input, Setting
 from seep.operators.keyed import key_types
 from seep.operators.room import Room
 from seep.protocol.logic import Piece
 from seep.protocol.messages import MAX_WATERMARK
+from seep.rows.batches import in_sequence
 
 Container = TypeVar("Container", bound=State)
 

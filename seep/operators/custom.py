@@ -23,13 +23,13 @@ from primitives.state.owned_keys import OwnedKeys
 from primitives.state.processing import Containers
 from primitives.state.timers import Timers
 from seep.operators.base import Base
-from seep.operators.batches import as_batch, concat, conform
 from seep.operators.context import Context, Inputs
 from seep.operators.definition import Definition, Input, Setting
 from seep.operators.errors import UserCodeFailed, describe, naming
 from seep.operators.keyed import check_keyed
 from seep.operators.strictness import Strictness
 from seep.protocol.logic import Logic, Piece
+from seep.rows.batches import as_batch, concat, conform
 
 #: What an operator may put out: a RecordBatch, a Table, a mapping of columns; or None.
 Output = Any

@@ -10,7 +10,7 @@ import pyarrow.acero as acero
 import pyarrow.compute as pc
 
 from primitives.errors import UserError
-from seep.operators.batches import empty
+from seep.rows.batches import empty
 
 _MISSING = re.compile(r"No match for FieldRef\.(?:Name\((.*?)\)|\S+)")
 

@@ -25,7 +25,7 @@ from seep.operators.progress import Progress
 from seep.operators.room import Room
 from seep.operators.windows import Tumbling, grid_of
 from seep.protocol.logic import Logic, Piece
-from seep.query.times import Duration, event_times, length
+from seep.rows.times import Duration, event_times, length
 
 Times = NDArray[np.int64]
 

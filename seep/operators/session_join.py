@@ -12,19 +12,19 @@ import pyarrow as pa
 from primitives.errors import UserError
 from primitives.graph import Edge
 from primitives.state.rows import Rows
-from seep.operators.agg import count
+from seep.operators.aggregation.agg import count
+from seep.operators.aggregation.folding import Aggregates
+from seep.operators.aggregation.sessions import SessionWindows
 from seep.operators.base import Base
 from seep.operators.definition import Input, Setting
 from seep.operators.errors import naming
-from seep.operators.folding import Aggregates
 from seep.operators.joins import LEFT, RIGHT, Join, Meeting, Side, Times, columns_of, time_types, with_keys
 from seep.operators.keyed import plain_type
 from seep.operators.keys import Keys
 from seep.operators.progress import Progress
-from seep.operators.sessions import SessionWindows
 from seep.operators.windows import Session, gap_of
 from seep.protocol.logic import Logic, Piece
-from seep.query.times import event_times, times_column
+from seep.rows.times import event_times, times_column
 
 _TIME, _START, _END = "session.time", "window_start", "window_end"
 

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 from primitives.errors import UserError
 from primitives.graph import Kind
 from seep.operators.base import Base
-from seep.operators.batches import as_batch, conform, empty
 from seep.operators.definition import Definition, Input, Setting
 from seep.operators.expressions import evaluate, no_column, type_of
 from seep.protocol.logic import Piece
+from seep.rows.batches import as_batch, conform, empty
 
 Columns: TypeAlias = "pa.RecordBatch | pa.Table | Mapping[str, Any]"
 Row: TypeAlias = Mapping[str, Any]

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from primitives.errors import UserError
-from seep.query.times import Duration, length
+from seep.rows.times import Duration, length
 
 Times = NDArray[np.int64]
 

@@ -9,10 +9,14 @@ from primitives.emission import Batches, Emission
 from primitives.errors import InternalError
 from primitives.graph import Kind
 from primitives.outbox import Outbox
-from seep.protocol.checkpointing import CheckpointSettings
 from seep.protocol.effects import Effect, Post
 from seep.protocol.holder import Holder, HolderLetter
-from seep.protocol.instance import Instance, Phase, Surroundings
+from seep.protocol.instances.checkpointing import CheckpointSettings
+from seep.protocol.instances.instance import Instance, Phase, Surroundings
+from seep.protocol.instances.sink import SinkInstance
+from seep.protocol.instances.source import SourceInstance
+from seep.protocol.instances.stateful import StatefulInstance
+from seep.protocol.instances.stateless import StatelessInstance
 from seep.protocol.logic import Logic, SourceLogic
 from seep.protocol.message_ring import MessageRing
 from seep.protocol.messages import (
@@ -33,11 +37,7 @@ from seep.protocol.messages import (
     ViewChanged,
     WarmUp,
 )
-from seep.protocol.sink import SinkInstance
-from seep.protocol.source import SourceInstance
 from seep.protocol.standing import HandedStates
-from seep.protocol.stateful import StatefulInstance
-from seep.protocol.stateless import StatelessInstance
 from seep.protocol.view import MANAGER, Incarnation, View
 
 Batch = TypeVar("Batch")

@@ -12,7 +12,7 @@ from primitives.errors import UserError
 from primitives.graph import Kind
 from primitives.hashing import hash_keys
 from seep.operators.definition import Definition
-from seep.query.times import is_event_time
+from seep.rows.times import is_event_time
 
 if TYPE_CHECKING:
     from seep.query.stream import Stream

@@ -10,7 +10,6 @@ import pyarrow as pa
 from primitives.errors import UserError
 from primitives.graph import Edge, Kind, Operator, QueryGraph
 from primitives.renaming import check_aliases
-from seep import sinks
 from seep.operators.definition import Definition, Setting
 from seep.operators.errors import DEAD_LETTERS
 from seep.query.checks import can_be_key, check_travels
@@ -27,9 +26,10 @@ from seep.query.vertex import (
     as_rate,
     streams_into,
 )
+from seep.rows.rate import Rate
+from seep.sinks import collect
 from seep.sinks.definition import SinkDefinition
 from seep.sources.definition import SourceDefinition, SourceSetting
-from seep.sources.rate import Rate
 
 
 class Compiler:
@@ -159,7 +159,7 @@ class Compiler:
     def _sink_definitions(self) -> dict[str, tuple[SinkDefinition, pa.Schema]]:
         found = {vertex.name: (self._resumed(vertex), vertex.inputs[0].schema) for vertex in self._sinks}
         if self._failing:
-            found[DEAD_LETTERS_SINK] = (self._query.dead_letters or sinks.collect(), DEAD_LETTERS)
+            found[DEAD_LETTERS_SINK] = (self._query.dead_letters or collect(), DEAD_LETTERS)
         return found
 
     def _resumed(self, vertex: SinkVertex) -> SinkDefinition:

@@ -21,7 +21,6 @@ from seep.query.checks import (
     common_clock,
 )
 from seep.query.stream import Stream
-from seep.query.times import is_event_time
 from seep.query.vertex import (
     DEAD_LETTERS_SINK,
     CodeOptions,
@@ -37,14 +36,16 @@ from seep.query.vertex import (
     check_options,
     streams_into,
 )
+from seep.rows.rate import Rate
+from seep.rows.times import is_event_time
 from seep.sinks.definition import SinkDefinition
 from seep.sources.definition import SourceDefinition
-from seep.sources.rate import Rate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from seep.query.program import Program, Resume
+    from seep.query.launcher import launch
+from seep.query.program import Program, Resume
 
 
 class Query:
@@ -140,11 +141,9 @@ class Query:
 
         It runs until its input ends, or the program does; who wants to have the run in hand calls these two.
         """
-        from seep.runtime.falling_back import launch
-
         run = launch(self, spark, **options)
         try:
-            frame = run.to_spark(spark)
+            frame: DataFrame = run.to_spark(spark)
         except BaseException:
             run.stop()
             raise
@@ -153,10 +152,9 @@ class Query:
 
     def to_batch_df(self, spark: SparkSession, **options: Any) -> DataFrame:
         """Runs the query to its end, and gives what it has put out as a DataFrame: see `launch`, `Run.to_batch_df`."""
-        from seep.runtime.falling_back import launch
-
         with launch(self, spark, **options) as run:
-            return run.to_batch_df(spark)
+            frame: DataFrame = run.to_batch_df(spark)
+            return frame
 
     # -- for streams --------------------------------------------------------------------------------------------------
 

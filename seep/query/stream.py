@@ -10,20 +10,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from primitives.errors import UserError
-from seep.operators.agg import Agg
-from seep.operators.aggregates import Aggregate
+from seep.operators.aggregation.agg import Agg
+from seep.operators.aggregation.aggregates import Aggregate
+from seep.operators.aggregation.highest import HighestKeys, HighestRows
 from seep.operators.custom import Custom, Operator
 from seep.operators.definition import Definition, Input
 from seep.operators.errors import naming
-from seep.operators.highest import HighestKeys, HighestRows
 from seep.operators.joins import IntervalJoin, UnboundedJoin, WindowJoin
 from seep.operators.session_join import SessionJoin
 from seep.operators.state_machine import Reduce, StateMachine
 from seep.operators.stateless import EachRow, Filter, FlatMap, Map, Project
 from seep.operators.windows import Session, Sliding, Tumbling, Window
 from seep.query.checks import Clock, check_keys, check_name, check_same_query, check_time, clock_of, common_clock
-from seep.query.times import Duration
 from seep.query.vertex import CodeOptions, OperatorOptions, Options, SinkVertex, check_aliases, check_options
+from seep.rows.times import Duration
 from seep.sinks.definition import SinkDefinition
 
 if TYPE_CHECKING:

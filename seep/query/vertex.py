@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from primitives.errors import UserError
 from seep.operators.definition import Definition
+from seep.rows.rate import Rate
 from seep.sinks.definition import SinkDefinition
 from seep.sources.definition import SourceDefinition
-from seep.sources.rate import Rate
 
 if TYPE_CHECKING:
     from seep.query.stream import Stream

@@ -11,8 +11,8 @@ from primitives.graph import InstanceId
 from seep.record.comparison import compared
 from seep.record.latencies import percentiles
 from seep.record.reports import NodeReport
-from seep.sources.position import Position
-from seep.sources.rate import Rate
+from seep.rows.position import Position
+from seep.rows.rate import Rate
 
 #: source operator -> partition -> position
 Positions = Mapping[str, Mapping[int, Any]]

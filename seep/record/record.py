@@ -51,7 +51,7 @@ from seep.record.status import (
     operator_status,
 )
 from seep.record.tally import Tally
-from seep.sources.position import MIN_WATERMARK
+from seep.rows.position import MIN_WATERMARK
 
 #: Seconds that the percentiles of "now" are taken from; or so many latencies, if there is none in that time.
 _RECENT, _FEW = 5.0, 10

@@ -8,7 +8,7 @@ from typing import Any
 from seep.kernel.mail import OwnWork
 from seep.protocol.effects import Effect
 from seep.protocol.holder import Holder, HolderLetter
-from seep.protocol.instance import Instance
+from seep.protocol.instances.instance import Instance
 from seep.protocol.view import View
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from primitives.errors import InternalError
 from primitives.graph import InstanceId
 from seep.protocol.effects import Commit
-from seep.protocol.sink import CommitAccepted, CommitRefused, SinkOpened
+from seep.protocol.instances.sink import CommitAccepted, CommitRefused, SinkOpened
 from seep.protocol.view import Incarnation
 from seep.simulator.operators import Row, Rows
 

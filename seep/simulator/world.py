@@ -11,12 +11,12 @@ from primitives.event import Event
 from primitives.graph import Kind
 from seep.kernel.kernel import Kernel, Told, Trace
 from seep.kernel.mail import OwnWork
-from seep.protocol.checkpointing import CheckpointSettings
-from seep.protocol.core import ManagerSettings
 from seep.protocol.cuts import Beginning, CutAbandoned, CutComplete
 from seep.protocol.effects import Finished, LogOffsets, StateLost
+from seep.protocol.instances.checkpointing import CheckpointSettings
 from seep.protocol.logic import Logic, SourceLogic
-from seep.protocol.manager import Manager
+from seep.protocol.manager.core import ManagerSettings
+from seep.protocol.manager.manager import Manager
 from seep.protocol.messages import BackupCounted
 from seep.protocol.node import Node
 from seep.protocol.view import MANAGER

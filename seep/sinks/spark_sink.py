@@ -62,7 +62,7 @@ class SparkSink(FileSink):
         return self._run
 
     def check(self, operator: str, schema: pa.Schema) -> None:
-        from seep.spark.types import spark_schema
+        from seep.rows.spark_types import spark_schema
 
         try:
             spark_schema(schema)

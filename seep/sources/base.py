@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from primitives.errors import UserError
-from seep.query.times import Duration, is_event_time, length
+from seep.rows.times import Duration, is_event_time, length
 from seep.sources.definition import SourceDefinition, SourceSetting
 from seep.sources.logic import Clock, PartitionedLogic, Rows
 from seep.sources.reader import SourceReader

@@ -9,8 +9,8 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from primitives.errors import UserError
-from seep.operators.batches import concat
-from seep.query.times import Duration
+from seep.rows.batches import concat
+from seep.rows.times import Duration
 from seep.sources.base import ReaderDefinition, check_partitions
 from seep.sources.reader import Block, SourceReader
 

@@ -12,7 +12,7 @@ import pyarrow.csv as arrow
 from numpy.typing import NDArray
 
 from primitives.errors import UserError
-from seep.query.times import Duration
+from seep.rows.times import Duration
 from seep.sources.dialect import Dialect
 from seep.sources.files import PARTITIONS
 from seep.sources.text_files import TextFiles

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from seep.query.times import Duration
+from seep.rows.times import Duration
 from seep.sources.base import ReaderDefinition, check_partitions
 from seep.sources.reader import SourceReader
 

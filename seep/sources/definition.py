@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from primitives.graph import Edge
 from seep.protocol.logic import SourceLogic
-from seep.sources.rate import Rate
+from seep.rows.rate import Rate
 
 #: Rows that a source reads in one epoch, at most, and bytes, by what its rows were like before.
 MAX_ROWS, MAX_BYTES = 1 << 19, 32 << 20

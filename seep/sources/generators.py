@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from primitives.errors import UserError
-from seep.operators.batches import as_batch, empty
-from seep.query.times import Duration
+from seep.rows.batches import as_batch, empty
+from seep.rows.times import Duration
 from seep.sources.base import ReaderDefinition, check_partitions
 from seep.sources.reader import Block, SourceReader
 

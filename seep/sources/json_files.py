@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.json as arrow
 from numpy.typing import NDArray
 
-from seep.query.times import Duration
+from seep.rows.times import Duration
 from seep.sources.dialect import Dialect
 from seep.sources.files import PARTITIONS
 from seep.sources.text_files import TextFiles

@@ -16,14 +16,14 @@ from primitives.errors import EnvironmentFault, SeepError, UserError
 from primitives.slots import SlotSet
 from primitives.state.own import OwnState
 from primitives.state.processing import Containers
-from seep.operators.batches import as_batch, concat, conform
 from seep.protocol.logic import Reading
 from seep.protocol.messages import Positions
-from seep.query.times import event_times, times_column
+from seep.rows.batches import as_batch, concat, conform
+from seep.rows.position import MIN_WATERMARK, Position, watermark_of
+from seep.rows.rate import Rate
+from seep.rows.times import event_times, times_column
 from seep.sources.definition import MAX_BYTES, SourceSetting
 from seep.sources.pace import Adaptive, Pace, Paced, Portion, Whole
-from seep.sources.position import MIN_WATERMARK, Position, watermark_of
-from seep.sources.rate import Rate
 from seep.sources.reader import SourceReader
 from seep.sources.time_order import Taken, take_in_time_order
 

@@ -10,8 +10,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from seep.sources.position import Position
-from seep.sources.rate import Rate
+from seep.rows.position import Position
+from seep.rows.rate import Rate
 
 #: Rows of an epoch, at least; and of the first ones, until a commit has shown how fast the query is.
 _LEAST, _FIRST = 256, 1024

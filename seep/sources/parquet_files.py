@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from primitives.errors import EnvironmentFault, UserError
-from seep.operators.batches import concat
-from seep.query.times import Duration, event_times, is_event_time
+from seep.rows.batches import concat
+from seep.rows.times import Duration, event_times, is_event_time
 from seep.sources.base import ReaderDefinition, check_partitions
 from seep.sources.files import PARTITIONS, Parts, absolute, content_of, resolve
 from seep.sources.reader import Block, SourceReader

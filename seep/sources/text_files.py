@@ -10,8 +10,8 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from primitives.errors import UserError
-from seep.operators.batches import concat
-from seep.query.times import Duration
+from seep.rows.batches import concat
+from seep.rows.times import Duration
 from seep.sources.base import ReaderDefinition, check_partitions
 from seep.sources.dialect import Dialect
 from seep.sources.files import InputFile, Parts, absolute, content_of, resolve

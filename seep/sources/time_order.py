@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from seep.sources.position import MIN_WATERMARK, Position
+from seep.rows.position import MIN_WATERMARK, Position
 
 #: An epoch's rows are read in about so many slices, each of at least so many rows: a partition gets ahead of the others
 #: by a slice at most.

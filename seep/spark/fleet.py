@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 from pyspark import InheritableThread, SparkContext
 
 from primitives.errors import EnvironmentFault
+from seep.channels.process import Process
 from seep.spark.bootstrap import node_task
 from seep.spark.order import NodeOrder, carry_out
-from seep.spark.process import Process
 from seep.spark.reason import CANCELLED, reason_of, reason_of_exception
 from seep.spark.shipping import is_local, loose_modules, packed, ship, travel_by_value
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark import TaskContext
 
-from seep.spark.process import Process
+from seep.channels.process import Process
 
 
 @dataclass(frozen=True, slots=True)

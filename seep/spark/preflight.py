@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyspark
 
 from primitives.errors import EnvironmentFault, SeepError, UserError
-from seep import namesakes
+from seep.spark import namesakes
 from seep.spark.address import driver_interface
 from seep.spark.capacity import Capacity, await_capacity
 from seep.spark.java import check_java

@@ -52,7 +52,7 @@ _SETTINGS = {
 _LOCAL_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 #: The daemon that forks nodes imports this very `seep` before it hears of any shipment.
 _READY_DAEMON = {
-    "spark.python.daemon.module": "seep.spark.daemon",
+    "spark.python.daemon.module": "seep.node.daemon",
     "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2]),
 }
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from seep.namesakes import PACKAGES
 from seep.spark import bootstrap
 from seep.spark.bootstrap import Shipment, digest_of, files_of, root_of
+from seep.spark.namesakes import PACKAGES
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

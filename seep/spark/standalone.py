@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
+from seep.channels.process import children
 from seep.spark.java import check_java
-from seep.spark.process import children
 from vmpool.daemon import Daemon, master_at, worker_at
 
 

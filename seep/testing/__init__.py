@@ -12,11 +12,11 @@ from policies.balance.loads import Balancer
 from policies.balance.settings import BalanceSettings
 from policies.decision import Policy
 from policies.settings import ScalingSettings
-from seep import sinks
 from seep.query.program import Program
 from seep.query.query import Query
 from seep.query.stream import Stream
 from seep.query.vertex import streams_into
+from seep.sinks import collect
 from seep.testing.in_process import InProcess
 from seep.testing.scripted import Checkpoint, Kill, Notice, Pause, Restart, Savepoint, Scale, Script
 
@@ -80,7 +80,7 @@ def preview(stream: Stream) -> pa.Table:
     query.vertices = {name: stream.query.vertices[name] for name in _leading_to(stream)}
     stream_in_copy = copy(stream)
     stream_in_copy.query = query
-    stream_in_copy.sink("preview", sinks.collect())
+    stream_in_copy.sink("preview", collect())
     return run(query)["preview"]
 
 

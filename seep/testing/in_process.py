@@ -27,14 +27,14 @@ from seep.kernel.kernel import Kernel, Told
 from seep.kernel.mail import Drawn, InOrder, Mail, OwnWork
 from seep.kernel.steering import KernelSteering
 from seep.operators.errors import UserCodeFailed
-from seep.protocol.checkpointing import CheckpointSettings
-from seep.protocol.core import ManagerSettings
 from seep.protocol.cuts import Beginning, Cut, CutAbandoned, CutComplete
 from seep.protocol.effects import Effect, Finished, LogOffsets, StateLost
-from seep.protocol.manager import Manager
+from seep.protocol.instances.checkpointing import CheckpointSettings
+from seep.protocol.manager.core import ManagerSettings
+from seep.protocol.manager.manager import Manager
+from seep.protocol.manager.plans import Refused
 from seep.protocol.messages import BackupCounted, Data, StateMoved
 from seep.protocol.node import Node
-from seep.protocol.plans import Refused
 from seep.protocol.view import MANAGER
 from seep.query.program import Program
 from seep.query.query import Query

@@ -16,7 +16,7 @@ from primitives.state.processing import Containers
 from seep.protocol.logic import Reading
 from seep.protocol.messages import MAX_WATERMARK, Positions
 from seep.query.checks import check_time
-from seep.query.times import event_times
+from seep.rows.times import event_times
 from seep.sources.definition import SourceDefinition, SourceSetting
 
 MIN_WATERMARK = -(2**63)

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from primitives.graph import InstanceId
 from seep.protocol.effects import Commit
-from seep.protocol.sink import CommitAccepted, CommitRefused, SinkOpened
+from seep.protocol.instances.sink import CommitAccepted, CommitRefused, SinkOpened
 from seep.protocol.view import Incarnation
 from seep.sinks.definition import Place, SinkDefinition, SinkFenced, SinkStore
 

@@ -16,7 +16,7 @@ from primitives.errors import EnvironmentFault, InternalError, UserError
 from seep.cli import commands
 from seep.cli.app import app
 from seep.cli.flags import Flags
-from seep.runtime.chaos import Act
+from seep.runs.chaos import Act
 
 runner = CliRunner()
 
@@ -146,7 +146,7 @@ class FakeRun:
         return self.found
 
     def positions(self, source: str) -> dict[int, Any]:
-        from seep.sources.position import Position
+        from seep.rows.position import Position
 
         assert source == "lines"
         return {0: list(Position(4, rows=4)), 2: list(Position(4, rows=4))}

@@ -18,14 +18,15 @@ from rich.console import Console
 import seep
 from primitives.errors import EnvironmentFault, UserError
 from seep.cli import session as module
-from seep.cli.session import session, summary_lines
+from seep.cli.session import session
 from seep.cli.settings import Settings
 from seep.cli.view import Lines, View
 from seep.record.events import NodeKilled
 from seep.record.log import EventLog
 from seep.record.report import make_report
 from seep.record.status import Status
-from seep.runtime.chaos import parse_chaos
+from seep.reports.summary import summary_lines
+from seep.runs.chaos import parse_chaos
 
 Act = Callable[["FakeRun"], None]
 
@@ -209,8 +210,8 @@ def test_chaos_against_what_the_query_does_not_have_starts_nothing(monkeypatch: 
 
 
 def test_what_the_settings_say_reaches_compiler_and_launch(monkeypatch: pytest.MonkeyPatch) -> None:
-    from seep.runtime.options import RunOptions
-    from seep.sources.rate import Rate
+    from seep.driver.options import RunOptions
+    from seep.rows.rate import Rate
 
     launched: dict[str, Any] = {}
 

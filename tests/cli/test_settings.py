@@ -12,8 +12,8 @@ from policies.settings import ScalingSettings
 from primitives.errors import UserError
 from seep.cli.flags import Flags, RateProfile
 from seep.cli.settings import settings_of
-from seep.runtime.options import RunOptions
-from seep.sources.rate import Profile, Rate
+from seep.driver.options import RunOptions
+from seep.rows.rate import Profile, Rate
 from vmpool.settings import PoolSettings, VMSettings
 
 

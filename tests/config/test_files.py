@@ -16,7 +16,7 @@ from seep.config.files import in_full, read_policy, read_settings
 from seep.config.kinds import Kind
 from seep.config.policy import PolicyFile
 from seep.config.run import Certificate, RunSection
-from seep.sources.rate import Profile
+from seep.rows.rate import Profile
 from vmpool.settings import PoolSettings, Sizing, VMSettings
 
 

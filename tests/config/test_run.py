@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from primitives.errors import UserError
 from seep.config.policy import PolicyFile
 from seep.config.run import RunSection
-from seep.runtime.options import RunOptions
+from seep.driver.options import RunOptions
 
 OPTIONS = {each.name for each in fields(RunOptions)}
 SECTIONS = PolicyFile.model_fields.keys() & OPTIONS

@@ -15,7 +15,7 @@ from primitives.yaml_text import parsed
 from seep.config.kinds import Kind
 from seep.config.policy import PolicyFile
 from seep.config.schema import json_schema, rows, rows_of, table
-from seep.runtime.options import RunOptions
+from seep.driver.options import RunOptions
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 POLICY = {row.path: row for row in rows(Kind.POLICY)}

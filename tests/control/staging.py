@@ -20,7 +20,7 @@ from seep.control.commands import Consult, EndWindow
 from seep.control.shell import StewardShell
 from seep.control.steward import Steward, StewardSettings
 from seep.protocol.effects import Effect
-from seep.protocol.manager import Manager
+from seep.protocol.manager.manager import Manager
 from seep.protocol.messages import TakeCheckpoint
 from seep.record.facts import Answer, Facts, query_facts
 from seep.record.log import EventLog

@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from primitives.distribution import DISTRIBUTION
-from seep.namesakes import PACKAGES
+from seep.spark.namesakes import PACKAGES
 from tests.distribution.wheels import ROOT, asked_for, locked, lowest, metadata_of
 
 

@@ -17,8 +17,8 @@ from primitives.slots import SlotSet
 from primitives.state.frame import Frame
 from primitives.state.processing import Containers
 from seep.inspection import Stored, dataframe, rewrite
-from seep.sources.position import Position
-from seep.sources.rate import Rate
+from seep.rows.position import Position
+from seep.rows.rate import Rate
 from seep.spark.session import Host, open_session
 from seep.storage.settings import StorageSettings
 from seep.testing import rows

@@ -24,7 +24,7 @@ from lrb.schema import INPUT
 from lrb.validator import compared, expected
 from lrb.writing import write_outputs
 from seep.control.targets import passed_on
-from seep.runtime.run import Run
+from seep.runs.run import Run
 from seep.spark.session import Host
 from seep.storage.settings import StorageSettings
 from tests.lrb.traffic import table, traffic

@@ -19,7 +19,7 @@ from nexmark.schema import LOG
 from primitives.errors import UserError
 from primitives.hashing import hash_key
 from primitives.slots import owner_of_slot, slot_of
-from seep.sources.rate import Profile
+from seep.rows.rate import Profile
 
 PLAIN = {"text": False, "filler": False}
 KINDS = {0: "p_id", 1: "a_id", 2: "b_auction"}

@@ -23,7 +23,7 @@ from nexmark.source import Logged
 from nexmark.spark_source import Options, register
 from primitives.errors import UserError
 from seep import sinks, testing
-from seep.runtime.run import Run
+from seep.runs.run import Run
 from seep.spark.session import Host, open_session
 from seep.storage.settings import StorageSettings
 from tests.nexmark.kit import EVENTS, SHORT, SIZES, Logs, calmly, query_on, roughly, stateful, write_logs

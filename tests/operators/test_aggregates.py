@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from primitives.errors import UserError
 from primitives.graph import Kind
 from primitives.slots import SlotSet
-from seep.operators import aggregates as agg
-from seep.operators.aggregates import Agg, Aggregate
+from seep.operators.aggregation import aggregates as agg
+from seep.operators.aggregation.aggregates import Agg, Aggregate
 from seep.operators.definition import Input
 from tests.operators.instances import NAME, Instances, Row, bag
 

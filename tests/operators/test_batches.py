@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primitives.errors import UserError
-from seep.operators.batches import as_batch, concat, conform, in_sequence
+from seep.rows.batches import as_batch, concat, conform, in_sequence
 
 SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string())])
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from primitives.errors import UserError
 from primitives.slots import SlotSet
-from seep.operators import aggregates as agg
-from seep.operators.agg import Agg, OnOverflow
-from seep.operators.aggregates import Aggregate
+from seep.operators.aggregation import aggregates as agg
+from seep.operators.aggregation.agg import Agg, OnOverflow
+from seep.operators.aggregation.aggregates import Aggregate
+from seep.operators.aggregation.highest import HighestKeys, HighestRows
 from seep.operators.definition import Definition, Input
-from seep.operators.highest import HighestKeys, HighestRows
 from seep.operators.windows import Session, Sliding, Tumbling
 from tests.operators.instances import NAME, Instances, Row, bag
 

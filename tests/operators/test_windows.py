@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from primitives.errors import UserError
 from primitives.hashing import hash_key
 from primitives.slots import SlotSet, slot_of
-from seep.operators import aggregates as agg
-from seep.operators.aggregates import Aggregate
+from seep.operators.aggregation import aggregates as agg
+from seep.operators.aggregation.aggregates import Aggregate
 from seep.operators.definition import Input
 from seep.operators.windows import Session, Sliding, Tumbling, Window
 from seep.protocol.logic import Piece

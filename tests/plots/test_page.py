@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from seep.cli.app import app
-from seep.plots.axis import axis
-from seep.plots.chart import Chart, Mark
-from seep.plots.page import page
+from seep.reports.axis import axis
+from seep.reports.chart import Chart, Mark
+from seep.reports.page import page
 
 
 def instance(utilisation: float) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from primitives.file_chunk import FileChunk
 from primitives.slots import SlotSet, split_evenly
 from primitives.state.disk import Disk
 from primitives.state.row_files import read_pieces
-from seep.runtime.wire import decode, encode, pack
+from seep.channels.wire import decode, encode, pack
 from tests.primitives import test_frame
 from tests.primitives.test_frame import FULL, SLOT_BITS, TYPES, Row, decimals, slot_sets, texts
 

@@ -30,9 +30,9 @@ from primitives.slots import SlotSet, split_evenly
 from primitives.state.disk import Disk
 from primitives.state.frame import Frame
 from primitives.state.processing import Containers
+from seep.channels.wire import decode, encode
 from seep.protocol.cuts import Cut, CutComplete, Part
-from seep.runtime.queryable import StateView
-from seep.runtime.wire import decode, encode
+from seep.runs.queryable import StateView
 
 SLOT_BITS = 3
 ALL = SlotSet.full(SLOT_BITS)

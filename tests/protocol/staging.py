@@ -11,7 +11,7 @@ from primitives.graph import Edge, InstanceId, Kind, Operator, QueryGraph
 from primitives.slots import SlotSet
 from primitives.topology import Topology
 from seep.protocol.effects import Effect, Post
-from seep.protocol.instance import Instance
+from seep.protocol.instances.instance import Instance
 from seep.protocol.logic import Piece
 from seep.protocol.messages import Data, StateMoved
 from seep.protocol.view import Incarnation, Seat, View

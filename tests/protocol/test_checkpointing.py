@@ -8,7 +8,7 @@ import pytest
 
 from primitives.backup import Stored
 from primitives.topology import Topology
-from seep.protocol.checkpointing import Checkpointing, CheckpointSettings, Copy
+from seep.protocol.instances.checkpointing import Checkpointing, CheckpointSettings, Copy
 from seep.protocol.view import Seat, View
 from tests.protocol.staging import GRAPH, PASS, SUM, node_of, view_of
 

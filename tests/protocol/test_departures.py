@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
-from seep.protocol.departures import PARTS, Departures
+from seep.protocol.instances.departures import PARTS, Departures
 from seep.protocol.messages import Attach, StateMoved
 from seep.protocol.view import Incarnation
 from seep.simulator.cells import Cells

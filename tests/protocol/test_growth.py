@@ -9,10 +9,10 @@ import pytest
 
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
-from seep.protocol.manager import Manager
+from seep.protocol.manager.manager import Manager
+from seep.protocol.manager.plans import Accepted, Refusal, Refused
 from seep.protocol.messages import StartInstance, StopInstance, ViewChanged
 from seep.protocol.node import Node
-from seep.protocol.plans import Accepted, Refusal, Refused
 from seep.protocol.view import MANAGER, Incarnation, Seat, View
 from tests.protocol.staging import ALL, BATCHES, SUM, Operators, life, view_of
 from tests.protocol.test_manager import HOME, Desk

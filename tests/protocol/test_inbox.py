@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primitives.graph import InstanceId
-from seep.protocol.inbox import Inbox
+from seep.protocol.instances.inbox import Inbox
 from seep.protocol.messages import Data, StateMoved
 from seep.protocol.view import Incarnation
 

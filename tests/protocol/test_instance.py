@@ -10,9 +10,13 @@ from primitives.graph import InstanceId
 from primitives.outbox import Outbox
 from primitives.slots import SlotSet
 from primitives.topology import Arrival, Assignment, Topology, Version
-from seep.protocol.checkpointing import CheckpointSettings
 from seep.protocol.effects import Commit, Effect, OpenSink, Wake
-from seep.protocol.instance import Instance, Phase, Surroundings
+from seep.protocol.instances.checkpointing import CheckpointSettings
+from seep.protocol.instances.instance import Instance, Phase, Surroundings
+from seep.protocol.instances.sink import CommitAccepted, CommitRefused, SinkInstance, SinkOpened
+from seep.protocol.instances.source import SourceInstance
+from seep.protocol.instances.stateful import StatefulInstance
+from seep.protocol.instances.stateless import StatelessInstance
 from seep.protocol.messages import (
     MAX_WATERMARK,
     Attach,
@@ -37,10 +41,6 @@ from seep.protocol.messages import (
     Trim,
     WarmUp,
 )
-from seep.protocol.sink import CommitAccepted, CommitRefused, SinkInstance, SinkOpened
-from seep.protocol.source import SourceInstance
-from seep.protocol.stateful import StatefulInstance
-from seep.protocol.stateless import StatelessInstance
 from seep.protocol.view import MANAGER, Incarnation, Seat, View
 from seep.simulator.operators import Row, Rows
 from tests.protocol.staging import (

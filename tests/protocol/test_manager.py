@@ -10,10 +10,11 @@ from primitives.errors import InternalError, UserError
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
 from primitives.topology import Arrival, Assignment
-from seep.protocol.core import ManagerSettings, Phase
 from seep.protocol.cuts import Cut, CutAbandoned, Part
 from seep.protocol.effects import Effect, Finished, LogOffsets, Post, StateLost
-from seep.protocol.manager import Manager
+from seep.protocol.manager.core import ManagerSettings, Phase
+from seep.protocol.manager.manager import Manager
+from seep.protocol.manager.plans import Accepted, Refusal, Refused
 from seep.protocol.messages import (
     AdoptParts,
     BackupCounted,
@@ -45,7 +46,6 @@ from seep.protocol.messages import (
     ViewChanged,
     WarmUp,
 )
-from seep.protocol.plans import Accepted, Refusal, Refused
 from seep.protocol.view import STORAGE, Seat
 from tests.protocol.staging import (
     ALL,

@@ -10,9 +10,15 @@ from primitives.checkpoint import Checkpoint
 from primitives.errors import InternalError
 from primitives.graph import InstanceId
 from primitives.topology import Topology
-from seep.protocol.checkpointing import CheckpointSettings
+from seep.channels.wire import decode, encode
+from seep.durable.backups import StoredBackups
 from seep.protocol.effects import Effect, OpenSink, Post
-from seep.protocol.instance import Phase
+from seep.protocol.instances.checkpointing import CheckpointSettings
+from seep.protocol.instances.instance import Phase
+from seep.protocol.instances.sink import SinkInstance
+from seep.protocol.instances.source import SourceInstance
+from seep.protocol.instances.stateful import StatefulInstance
+from seep.protocol.instances.stateless import StatelessInstance
 from seep.protocol.messages import (
     Attach,
     BackupFound,
@@ -41,13 +47,7 @@ from seep.protocol.messages import (
     ViewChanged,
 )
 from seep.protocol.node import Node
-from seep.protocol.sink import SinkInstance
-from seep.protocol.source import SourceInstance
-from seep.protocol.stateful import StatefulInstance
-from seep.protocol.stateless import StatelessInstance
 from seep.protocol.view import MANAGER, Incarnation, Seat
-from seep.runtime.backups import StoredBackups
-from seep.runtime.wire import decode, encode
 from seep.simulator.operators import Rows
 from seep.storage.local import LocalStore
 from tests.protocol.staging import (

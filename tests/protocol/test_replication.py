@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from primitives.backup import Stored, retrieve_backup
 from primitives.slots import SlotSet
 from primitives.topology import Topology
-from seep.protocol.checkpointing import Checkpointing, CheckpointSettings, Copy
 from seep.protocol.effects import Post
 from seep.protocol.holder import Holder
+from seep.protocol.instances.checkpointing import Checkpointing, CheckpointSettings, Copy
+from seep.protocol.manager.replication import Replication
 from seep.protocol.messages import (
     BackupCounted,
     BackupRefused,
@@ -26,7 +27,6 @@ from seep.protocol.messages import (
     ViewChanged,
     WarmUp,
 )
-from seep.protocol.replication import Replication
 from seep.protocol.view import MANAGER, STORAGE, View
 from tests.protocol.staging import GRAPH, OUT, PASS, SUM, SUM1, letter, letters, life, node_of, view_of
 from tests.protocol.test_holder import checkpoint

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from primitives.graph import Edge, InstanceId, Kind, Operator, QueryGraph
 from primitives.topology import Arrival, Assignment, Topology, Version
-from seep.protocol.safety import SafeEpochs, Unneeded
+from seep.protocol.manager.safety import SafeEpochs, Unneeded
 from tests.protocol.staging import GRAPH, NUMBERS, OUT, PASS, SUM, SUM1
 from tests.strategies import LAST_EPOCH, few, topologies
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primitives.graph import InstanceId
-from seep.protocol.source_log import SourceLog
+from seep.protocol.manager.source_log import SourceLog
 
 A, B = InstanceId("in", 0), InstanceId("in", 1)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from primitives.durations import micros
 from primitives.errors import UserError
-from seep.query.times import event_times, is_event_time, length, times_column
+from seep.rows.times import event_times, is_event_time, length, times_column
 
 
 @pytest.mark.parametrize(

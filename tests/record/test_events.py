@@ -13,7 +13,7 @@ import vmpool.events as pool
 from policies.detector import Cause
 from primitives.event import Event, event_kinds
 from primitives.graph import InstanceId
-from seep.runtime.wire import decode, encode
+from seep.channels.wire import decode, encode
 
 COUNTER = InstanceId("counter", 2)
 MOVED: dict[str, Any] = {"operator": "counter", "seconds": 1.5, "steps": 2, "steps_done": 2, "slots_moved": 1024}

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primitives.graph import InstanceId
+from seep.node.meter import Meter
 from seep.protocol.view import Incarnation
 from seep.record.facts import Handover
 from seep.record.reports import HandedPart
-from seep.runtime.meter import Meter
 from tests.record.kit import COUNTER, Recorded, figures
 
 FIRST = Incarnation(COUNTER, 0)

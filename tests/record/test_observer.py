@@ -20,7 +20,7 @@ from seep.record.comparison import compared
 from seep.record.events import InstanceRecovered
 from seep.record.observer import Observer, Sight, SourceDemand
 from seep.record.recoveries import RecoveryChanges
-from seep.sources.position import Position
+from seep.rows.position import Position
 from tests.record.kit import COUNTER, MAP, Recorded, figures, launched, node
 from tests.runtime.test_share import Machine
 

@@ -13,7 +13,7 @@ from seep.protocol.messages import MAX_WATERMARK
 from seep.protocol.view import Incarnation
 from seep.record.reports import InstanceFigures, MalformedReport, Resources, SlotRows
 from seep.record.status import InstanceStatus, OperatorStatus, Status
-from seep.sources.position import MIN_WATERMARK
+from seep.rows.position import MIN_WATERMARK
 from tests.record.kit import Recorded, figures, launched, node
 
 HEAVY = SlotRows.of(np.array([3, 5]), epochs=1)

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import seep
-from seep.runtime.run import Run
-from seep.runtime.sockets import is_refused
+from seep.channels.sockets import is_refused
+from seep.runs.run import Run
 from seep.spark.session import Host
 
 SCHEMA = pa.schema([("n", pa.int64())])

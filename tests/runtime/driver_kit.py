@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from seep.runtime.driver import ManagerProcess
-from seep.runtime.listener import RunListener
-from seep.runtime.options import RunOptions
-from seep.runtime.security import Security
-from seep.spark.process import Process
+from seep.channels.process import Process
+from seep.channels.security import Security
+from seep.driver.driver import ManagerProcess
+from seep.driver.listener import RunListener
+from seep.driver.options import RunOptions
 from tests.runtime.counting import counting
 
 

@@ -11,7 +11,7 @@ import signal
 import sys
 
 import seep
-from seep.spark.process import children
+from seep.channels.process import children
 from seep.spark.standalone import LocalCluster
 from tests.runtime.counting import RATE, awaited, committed, counting, expected, found, idle, recovered
 from vmpool.settings import PoolSettings

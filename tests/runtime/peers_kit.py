@@ -16,12 +16,12 @@ from typing import Any
 import pyarrow as pa
 
 from primitives.errors import EnvironmentFault, InternalError, UserError
+from seep.channels.links import Link
+from seep.channels.port import Address, Port
+from seep.channels.security import Security
 from seep.protocol.courier import Frame
 from seep.protocol.messages import Data, StateMoved
 from seep.protocol.view import Incarnation
-from seep.runtime.links import Link
-from seep.runtime.port import Address, Port
-from seep.runtime.security import Security
 
 #: Seconds after which what a test waits for will not come any more.
 PATIENCE = 20.0

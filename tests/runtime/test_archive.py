@@ -8,10 +8,10 @@ from typing import Any
 
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
+from seep.durable.archive import Archive
 from seep.protocol.cuts import Cut, Persist
 from seep.protocol.messages import Persisted, PersistFailed
 from seep.protocol.view import Incarnation
-from seep.runtime.archive import Archive
 from seep.storage.settings import StorageSettings
 
 OWNER = Incarnation(InstanceId("counter", 0), 3)

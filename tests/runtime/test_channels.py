@@ -17,13 +17,13 @@ from primitives.chunk import Chunk
 from primitives.errors import EnvironmentFault, InternalError, UserError
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
+from seep.channels.links import Link, Stream
+from seep.channels.port import Port
+from seep.channels.security import Security
+from seep.channels.sockets import cut_connections, is_refused
 from seep.protocol.courier import Courier, Frame
 from seep.protocol.messages import Data, StateMoved
 from seep.protocol.view import Incarnation
-from seep.runtime.links import Link, Stream
-from seep.runtime.port import Port
-from seep.runtime.security import Security
-from seep.runtime.sockets import cut_connections, is_refused
 from tests.runtime.peers_kit import ERRORS, SCHEMA, Recorder, link, open_sockets, peer_process, port, wait_until
 from tests.runtime.values import RECEIVER, SENDER
 

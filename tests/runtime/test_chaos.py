@@ -10,7 +10,7 @@ import pytest
 
 from primitives.errors import UserError
 from seep.record.log import EventLog
-from seep.runtime.chaos import Act, Chaos, Strike, check_chaos, parse_chaos
+from seep.runs.chaos import Act, Chaos, Strike, check_chaos, parse_chaos
 
 
 class FakeRun:

@@ -10,7 +10,7 @@ from queue import SimpleQueue
 import pytest
 
 from primitives.errors import EnvironmentFault
-from seep.runtime.consultants import WAITING, Consultants, Consultation, Question
+from seep.driver.consultants import WAITING, Consultants, Consultation, Question
 from tests.waiting import eventually
 
 POLICY, BALANCER, STEPS = Consultation.POLICY, Consultation.BALANCER, Consultation.STEPS

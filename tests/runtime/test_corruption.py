@@ -21,9 +21,9 @@ from primitives.errors import EnvironmentFault
 from primitives.manifest import Manifest, manifests_of
 from primitives.persist import retrieve_state
 from primitives.slots import SlotSet
+from seep.driver.options import RunOptions
 from seep.query.program import Program
-from seep.runtime.options import RunOptions
-from seep.runtime.resume import catalogue_of, resume_before, resume_of
+from seep.runs.resume import catalogue_of, resume_before, resume_of
 from seep.spark.session import Host
 from seep.storage.catalogue import Catalogue
 from seep.storage.layout import Part, part_key

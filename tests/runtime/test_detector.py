@@ -1,6 +1,6 @@
 import pytest
 
-from seep.runtime.detector import Detector
+from seep.driver.detector import Detector
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from primitives.errors import EnvironmentFault, InternalError, SeepError, UserError
-from seep.runtime import queries
-from seep.runtime.driver import ManagerProcess
-from seep.runtime.letters import NodeReady
-from seep.runtime.listener import RunListener
-from seep.runtime.node_register import NodeRecord
+from seep.channels.letters import NodeReady
+from seep.driver import queries
+from seep.driver.driver import ManagerProcess
+from seep.driver.listener import RunListener
+from seep.driver.node_register import NodeRecord
 from tests.runtime.driver_kit import managing, register
 from tests.waiting import eventually
 

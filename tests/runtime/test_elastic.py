@@ -25,7 +25,7 @@ from policies.settings import Bounds, DetectorSettings, Mechanism, ScalingSettin
 from primitives.errors import UserError
 from primitives.event import Event
 from primitives.graph import InstanceId
-from seep.runtime.run import Run
+from seep.runs.run import Run
 from seep.spark.session import Host
 from seep.storage.settings import StorageSettings
 from tests.runtime.counting import (

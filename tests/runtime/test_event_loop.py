@@ -13,7 +13,7 @@ from queue import SimpleQueue
 import pytest
 
 from primitives.errors import EnvironmentFault
-from seep.runtime.event_loop import EventLoop
+from seep.threads.event_loop import EventLoop
 
 HOUR = 3600.0
 

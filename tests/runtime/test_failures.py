@@ -4,9 +4,9 @@ import pytest
 
 from primitives.errors import EnvironmentFault, InternalError, UserError
 from primitives.graph import InstanceId
+from seep.node.failures import failure_from_json, failure_to_json
 from seep.operators.errors import UserCodeFailed
 from seep.protocol.view import Incarnation
-from seep.runtime.failures import failure_from_json, failure_to_json
 
 WHERE = Incarnation(InstanceId("ratio", 1), 2)
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import seep
-from seep.spark.daemon import PREPARED
+from seep.node.daemon import PREPARED
 from seep.spark.session import Host
 from seep.spark.shipping import REQUIRES
 from tests.runtime.counting import SCHEMA, numbers, start

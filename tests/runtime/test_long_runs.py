@@ -9,9 +9,9 @@ import pytest
 
 from policies.decision import Decision
 from policies.settings import Mechanism, ScalingSettings
+from seep.channels.letters import NodeReady
+from seep.driver import node_register
 from seep.record.ring import Ring
-from seep.runtime import node_register
-from seep.runtime.letters import NodeReady
 from tests.control.staging import Shell
 from tests.record.test_log import switching_often
 from tests.runtime.driver_kit import managing, register

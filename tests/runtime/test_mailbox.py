@@ -3,7 +3,7 @@ from threading import Thread
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seep.runtime.mailbox import Mailbox
+from seep.threads.mailbox import Mailbox
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers())))

@@ -13,14 +13,14 @@ from primitives.checkpoint import Checkpoint
 from primitives.chunk import Chunk
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
+from seep.channels.peers import Peers
+from seep.channels.port import Address, Port
+from seep.channels.security import Security
+from seep.channels.sockets import cut_connections
 from seep.protocol.courier import Frame
 from seep.protocol.messages import StoreBackup, Tick
 from seep.protocol.view import Incarnation
 from seep.record.reports import Transfer
-from seep.runtime.peers import Peers
-from seep.runtime.port import Address, Port
-from seep.runtime.security import Security
-from seep.runtime.sockets import cut_connections
 
 SOURCE = Incarnation(InstanceId("numbers", 0), 0)
 LETTERS = 20_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from seep.protocol.manager import Manager
+from seep.driver import queries
+from seep.protocol.manager.manager import Manager
 from seep.protocol.messages import OffsetsRead
-from seep.runtime import queries
 from tests.protocol.staging import ALL, GRAPH, NUMBERS, OUT, SUM, SUM1, life
 from tests.protocol.test_manager import HALF, HOME, KEEPER, SPARE, Desk
 

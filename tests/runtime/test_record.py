@@ -8,10 +8,10 @@ import pytest
 
 import seep
 from primitives.graph import InstanceId
+from seep.channels.letters import InstanceLeft, NodeReady
 from seep.protocol.view import Incarnation
 from seep.record.events import RefusedMessage
 from seep.record.reports import InstanceFigures, NodeReport
-from seep.runtime.letters import InstanceLeft, NodeReady
 from seep.spark.session import Host
 from tests.runtime.counting import RATE, awaited, committed, counting, start
 from tests.runtime.driver_kit import managing, register

@@ -2,8 +2,8 @@ import pyarrow as pa
 import pytest
 
 import seep
+from seep.node import rehearsal
 from seep.query.stream import Stream
-from seep.runtime import rehearsal
 
 SCHEMA = pa.schema([("at", pa.timestamp("us")), ("word", pa.string()), ("n", pa.int64()), ("x", pa.float64())])
 

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from primitives.errors import EnvironmentFault
-from seep.runtime.requests import Requests, answer_of
+from seep.threads.requests import Requests, answer_of
 
 OVER = EnvironmentFault("the run is over")
 

@@ -15,13 +15,13 @@ import pytest
 
 import seep
 from primitives.graph import InstanceId
+from seep.channels.letters import NodeReady
+from seep.channels.sockets import cut_connections
+from seep.driver.driver import ManagerProcess
 from seep.operators.errors import UserCodeFailed
-from seep.protocol.manager import Manager
-from seep.runtime.driver import ManagerProcess
-from seep.runtime.letters import NodeReady
-from seep.runtime.run import Run
-from seep.runtime.sockets import cut_connections
-from seep.sources.position import Position
+from seep.protocol.manager.manager import Manager
+from seep.rows.position import Position
+from seep.runs.run import Run
 from seep.spark.fleet import Fleet
 from seep.spark.session import Host
 from tests.runtime.counting import (

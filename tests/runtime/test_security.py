@@ -15,11 +15,11 @@ import pyarrow.flight as flight
 import pytest
 
 from primitives.errors import EnvironmentFault
+from seep.channels.dial import client_of
+from seep.channels.port import CALL, Port
+from seep.channels.security import Security
+from seep.channels.wire import encode
 from seep.protocol.courier import Frame
-from seep.runtime.dial import client_of
-from seep.runtime.port import CALL, Port
-from seep.runtime.security import Security
-from seep.runtime.wire import encode
 from tests.runtime.peers_kit import Recorder, link, port
 
 DESCRIPTOR = flight.FlightDescriptor.for_command(encode(["letters", "me", 1]).to_pybytes())

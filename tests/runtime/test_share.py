@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seep.runtime.share import CpuShare, NoShare
-from seep.runtime.usage import stolen_seconds
+from seep.node.share import CpuShare, NoShare
+from seep.node.usage import stolen_seconds
 
 
 class Machine:

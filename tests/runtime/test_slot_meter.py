@@ -20,12 +20,12 @@ from primitives.hashing import hash_keys
 from primitives.slots import SlotSet, slots_of
 from primitives.state.processing import Containers
 from primitives.topology import Assignment
+from seep.channels.wire import decode, encode
+from seep.node.slot_meter import Metered, SlotMeter
 from seep.protocol.logic import Piece
 from seep.protocol.view import Incarnation
 from seep.record.reports import SlotRows
 from seep.record.slot_counts import HottestSlot, SlotCounts
-from seep.runtime.slot_meter import Metered, SlotMeter
-from seep.runtime.wire import decode, encode
 from tests.record.kit import Recorded, figures, launched
 
 BITS = 4

@@ -71,4 +71,4 @@ def test_every_name_begins_with_that_of_the_project() -> None:
 
 
 def test_only_what_others_give_a_name_to_starts_threads_without_one() -> None:
-    assert started()["?"] == {"seep/runtime/event_loop.py", "seep/runtime/worker.py"}
+    assert started()["?"] == {"seep/threads/event_loop.py", "seep/threads/worker.py"}

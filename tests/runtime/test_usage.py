@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from seep.node import usage
 from seep.record.reports import Resources
-from seep.runtime import usage
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
 

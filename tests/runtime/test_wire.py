@@ -26,13 +26,13 @@ from primitives.graph import InstanceId
 from primitives.mapped import Shelf
 from primitives.slots import SlotSet
 from primitives.topology import Arrival, Assignment
+from seep.channels.epoch_rows import RowsReader, RowsWriter
+from seep.channels.letters import InstanceLeft, KnowPeers, LastWord, NodeFailed
+from seep.channels.pieces import BYTES, Aligner, Assembly, cut
+from seep.channels.wire import WireError, decode, encode, pack, unpack
+from seep.channels.wire_types import TAG_OF, TYPES
 from seep.protocol.courier import Frame
 from seep.protocol.messages import Data, StoreBackup, Tick, Trim
-from seep.runtime.letters import InstanceLeft, KnowPeers, LastWord, NodeFailed
-from seep.runtime.pieces import BYTES, Aligner, Assembly, cut
-from seep.runtime.rows import RowsReader, RowsWriter
-from seep.runtime.wire import WireError, decode, encode, pack, unpack
-from seep.runtime.wire_types import TAG_OF, TYPES
 from tests.runtime.values import (
     MESSAGES,
     RECEIVER,
@@ -179,7 +179,7 @@ def test_files_that_are_not_as_described_raise_wire_error(fields: list[Any], tex
     right = kind.fields(file_chunk())
     forged = [given if given is not None else field for given, field in zip_longest(fields, right)]
     types = [kind._replace(fields=lambda _: forged) if each is kind else each for each in TYPES]
-    with mock.patch("seep.runtime.wire.TYPES", types):
+    with mock.patch("seep.channels.wire.TYPES", types):
         data = encode(file_chunk())
     with pytest.raises(WireError, match=text):
         decode(data)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-from seep.runtime.worker import Worker
+from seep.threads.worker import Worker
 
 
 def test_work_is_done_in_turn_on_one_thread_also_after_some_that_fails() -> None:

@@ -20,11 +20,11 @@ from primitives.file_chunk import FileChunk
 from primitives.graph import Edge, InstanceId
 from primitives.slots import SlotSet
 from primitives.topology import Topology
+from seep.channels import letters
 from seep.protocol import messages
 from seep.protocol.courier import Frame
 from seep.protocol.messages import Data, StateMoved
 from seep.protocol.view import Incarnation, View
-from seep.runtime import letters
 from tests.strategies import slot_sets, topologies
 
 #: Every type of message there is.

@@ -24,8 +24,8 @@ from primitives.state.frame import Frame
 from primitives.state.processing import Containers
 from primitives.state.timers import Timers
 from primitives.state.values import Values
-from seep.protocol.departures import Departures
-from seep.protocol.keyed import KeyedInstance
+from seep.protocol.instances.departures import Departures
+from seep.protocol.instances.keyed import KeyedInstance
 from seep.protocol.logic import Piece
 from seep.protocol.messages import Attach, StateMoved
 from seep.simulator import operators
@@ -88,7 +88,7 @@ def compared() -> Iterator[None]:
         assert content(self.state.snapshot(slots)) == whole, f"{slots} from {message.sender} before {message.epoch}"
 
     with (
-        patch("seep.protocol.stateful.checkpoint_state", checkpoint),
+        patch("seep.protocol.instances.stateful.checkpoint_state", checkpoint),
         patch("primitives.backup.merge_checkpoints", merge),
         patch.object(Departures, "_serve", depart),
         patch.object(KeyedInstance, "_take_in", arrive),

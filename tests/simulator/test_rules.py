@@ -19,18 +19,18 @@ from seep.control.migrations import Migrations
 from seep.control.policy_rounds import PolicyRounds
 from seep.control.scalings import Scaling, Scalings
 from seep.control.vm_needs import VMNeeds
-from seep.protocol import instance, keyed, safety, source
-from seep.protocol.core import ManagerCore
 from seep.protocol.cuts import Beginning
-from seep.protocol.departures import Departures
-from seep.protocol.inbox import Inbox
-from seep.protocol.instance import Instance
-from seep.protocol.manager import Manager
+from seep.protocol.instances import instance, keyed, source
+from seep.protocol.instances.departures import Departures
+from seep.protocol.instances.inbox import Inbox
+from seep.protocol.instances.instance import Instance
+from seep.protocol.manager.core import ManagerCore
+from seep.protocol.manager.manager import Manager, safety
+from seep.protocol.manager.plans import Refused
+from seep.protocol.manager.recovery import RecoveringManager
+from seep.protocol.manager.replication import BackupCopy, Replication
 from seep.protocol.messages import FromNothing, Logged
 from seep.protocol.node import Node
-from seep.protocol.plans import Refused
-from seep.protocol.recovery import RecoveringManager
-from seep.protocol.replication import BackupCopy, Replication
 from seep.simulator.cells import Cells
 from seep.simulator.faults import What
 from seep.simulator.schedule import Outcome, Plan, Verdict, minimise, run_schedule

@@ -9,14 +9,14 @@ from unittest.mock import patch
 
 import pytest
 
-from seep.protocol.core import ManagerCore
-from seep.protocol.manager import Manager
+from seep.protocol.manager.core import ManagerCore
+from seep.protocol.manager.manager import Manager
+from seep.protocol.manager.recovery import RecoveringManager
+from seep.protocol.manager.replication import Replication
+from seep.protocol.manager.roster import Roster
+from seep.protocol.manager.safety import SafeEpochs
+from seep.protocol.manager.source_log import SourceLog
 from seep.protocol.node import Node
-from seep.protocol.recovery import RecoveringManager
-from seep.protocol.replication import Replication
-from seep.protocol.roster import Roster
-from seep.protocol.safety import SafeEpochs
-from seep.protocol.source_log import SourceLog
 from seep.simulator.faults import What
 from seep.simulator.schedule import Plan, Verdict, run_schedule
 from seep.simulator.world import Limits

@@ -9,10 +9,10 @@ import pyarrow as pa
 from primitives.graph import Edge
 from primitives.slots import SlotSet
 from seep.protocol.logic import Reading
+from seep.rows.rate import Rate
 from seep.sources.base import ReaderDefinition
 from seep.sources.definition import SourceSetting
 from seep.sources.logic import PartitionedLogic
-from seep.sources.rate import Rate
 
 EDGE = Edge("source", "next")
 

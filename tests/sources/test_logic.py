@@ -20,11 +20,11 @@ from primitives.slots import SlotSet
 from primitives.state.codec import pack, unpack
 from seep import sources
 from seep.protocol.messages import MAX_WATERMARK
+from seep.rows.position import MIN_WATERMARK
+from seep.rows.rate import Profile, Rate
 from seep.sinks.formats import JSON_LINES
 from seep.sources import logic as logic_module
 from seep.sources.base import ReaderDefinition
-from seep.sources.position import MIN_WATERMARK
-from seep.sources.rate import Profile, Rate
 from seep.sources.reader import Block, SourceReader
 from tests.sources.stage import EDGE, Clock, Driver, column, rows_of, setting
 

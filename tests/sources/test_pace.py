@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
+from seep.rows.position import Position
+from seep.rows.rate import Profile, Rate
 from seep.sources.pace import Adaptive, Paced, Portion
-from seep.sources.position import Position
-from seep.sources.rate import Profile, Rate
 
 
 def at(rows: int, start: float = 100.0, shed: int = 0) -> Position:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primitives.errors import UserError
-from seep.sources.rate import Profile, Rate
+from seep.rows.rate import Profile, Rate
 
 RATES = st.builds(
     Rate,

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from primitives.slots import SlotSet
 from seep import sources
 from seep.protocol.messages import MAX_WATERMARK
+from seep.rows.position import MIN_WATERMARK, Position
+from seep.rows.rate import Rate
 from seep.sources.base import ReaderDefinition
 from seep.sources.files import deal_out
-from seep.sources.position import MIN_WATERMARK, Position
-from seep.sources.rate import Rate
 from seep.sources.time_order import Taken, take_in_time_order
 from tests.sources.stage import Driver, column, rows_of, setting
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from seep.channels.process import Process
 from seep.spark.order import NodeOrder
-from seep.spark.process import Process
 from tests.waiting import eventually
 
 

@@ -22,8 +22,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import seep
-from seep.runtime.run import Run
-from seep.spark.inlet import feed
+from seep.driver import feed
+from seep.runs.run import Run
 from seep.spark.inlet.push import PushSettings, push
 from seep.spark.session import Host, open_session
 from seep.storage.settings import StorageSettings

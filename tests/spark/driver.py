@@ -9,9 +9,9 @@ import json
 import os
 import sys
 
+from seep.channels.process import children
 from seep.spark.capacity import await_capacity
 from seep.spark.fleet import Fleet
-from seep.spark.process import children
 from seep.spark.session import open_session
 from tests.spark.beacons import beacon
 

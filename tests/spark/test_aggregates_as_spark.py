@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 import seep
 from primitives.errors import UserError
-from seep.spark.types import spark_schema
+from seep.rows.spark_types import spark_schema
 
 FLOATS = [math.nan, math.inf, -math.inf, -0.0, 0.0, 1.5, -2.25, None]
 #: Of one sign for each key: Spark's try_sum is null as well if only a part of the sum is beyond the type.

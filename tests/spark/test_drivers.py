@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from seep.spark.process import Process
+from seep.channels.process import Process
 from seep.spark.standalone import LocalCluster
 from tests.spark.beacons import await_beacon
 from tests.waiting import eventually

@@ -11,7 +11,7 @@ import pytest
 from pyspark import SparkConf
 
 from primitives.errors import EnvironmentFault, UserError
-from seep import namesakes
+from seep.spark import namesakes
 from seep.spark.address import is_loopback, node_host
 from seep.spark.capacity import Capacity, await_capacity
 from seep.spark.java import check_java

@@ -21,13 +21,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import seep
-from seep.runtime.run import Run
-from seep.spark.inlet.keeper import COPIES
+from seep.driver.piece_keeper import COPIES
+from seep.rows.spark_types import arrow_schema
+from seep.runs.run import Run
 from seep.spark.inlet.mapped import map_in_arrow
 from seep.spark.inlet.pieces import PushedBatch
 from seep.spark.inlet.unweighed import unweighed
 from seep.spark.session import Host
-from seep.spark.types import arrow_schema
 from seep.storage.settings import StorageSettings
 from tests.runtime.counting import counting, recovered, told, wait_until
 from tests.spark.processors import Totals

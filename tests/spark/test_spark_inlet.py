@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from primitives.avro_file import Damaged
 from primitives.errors import EnvironmentFault, UserError
+from seep.channels.links import Link, Unheard
+from seep.channels.peers import Peers
+from seep.channels.port import Address, Port
+from seep.channels.security import Security
 from seep.protocol.view import MANAGER, STORAGE
-from seep.runtime.links import Link, Unheard
-from seep.runtime.peers import Peers
-from seep.runtime.port import Address, Port
-from seep.runtime.security import Security
 from seep.spark.inlet.intake import Intake
 from seep.spark.inlet.ledger import Ledger, Verdict
 from seep.spark.inlet.pieces import Directory, Key, Piece, PushedBatch

@@ -19,8 +19,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import seep
 from primitives.errors import UserError
-from seep.runtime.run import Run
-from seep.runtime.spark_publisher import SparkPublisher
+from seep.driver.spark_publisher import SparkPublisher
+from seep.runs.run import Run
 from seep.sinks.definition import SinkDefinition
 from tests.runtime.counting import RATE, SCHEMA, doubled, idle, numbers, recovered, wait_until
 

@@ -18,11 +18,11 @@ from primitives.graph import InstanceId
 from seep import sinks
 from seep.protocol.messages import MAX_WATERMARK
 from seep.protocol.view import Incarnation
+from seep.rows.spark_types import spark_schema
 from seep.sinks.definition import SinkFenced, SinkStore
 from seep.sinks.spark_sink import SparkSink
 from seep.sinks.spool import EVERYTHING
 from seep.spark.out.source import BatchReader, SeepDataSource, StreamReader, _divided, _Sized
-from seep.spark.types import spark_schema
 
 SCHEMA = pa.schema([("epoch", pa.int64()), ("instance", pa.int64())])
 INSTANCES = 2

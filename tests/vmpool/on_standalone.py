@@ -13,8 +13,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from seep.channels.process import Process, children
 from seep.spark.fleet import Fleet
-from seep.spark.process import Process, children
 from seep.spark.session import open_session
 from seep.spark.standalone import LocalCluster
 from tests.spark.beacons import await_beacon, beacon

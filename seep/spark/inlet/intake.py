@@ -14,12 +14,12 @@ import pyarrow.flight as flight
 
 from primitives.errors import EnvironmentFault, InternalError, UserError
 from primitives.mapped import Shelf
-from seep.operators.batches import concat
+from seep.channels.dial import FAILURES, client_of
+from seep.channels.peers import Peers
+from seep.channels.security import Security
+from seep.channels.wire import encode
 from seep.protocol.view import MANAGER, STORAGE
-from seep.runtime.dial import FAILURES, client_of
-from seep.runtime.peers import Peers
-from seep.runtime.security import Security
-from seep.runtime.wire import encode
+from seep.rows.batches import concat
 from seep.spark.inlet.pieces import Directory, Key, Piece
 from seep.spark.inlet.spool import Spool
 from seep.storage.location import store_of

@@ -17,15 +17,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from seep.channels.dial import FAILURES, client_of
+from seep.channels.links import Link, Unheard
+from seep.channels.pieces import Aligner, Label
+from seep.channels.port import Address
+from seep.channels.security import Security
+from seep.channels.wire import encode
 from seep.protocol.view import MANAGER
-from seep.query.times import event_times
-from seep.runtime.dial import FAILURES, client_of
-from seep.runtime.links import Link, Unheard
-from seep.runtime.pieces import Aligner, Label
-from seep.runtime.port import Address
-from seep.runtime.security import Security
-from seep.runtime.wire import encode
-from seep.sources.position import MIN_WATERMARK
+from seep.rows.position import MIN_WATERMARK
+from seep.rows.times import event_times
 from seep.spark.inlet.pieces import Key
 
 #: What a task returns to the driver, in the words of Spark's SQL and of Arrow.

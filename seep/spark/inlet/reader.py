@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from primitives.errors import EnvironmentFault
 from primitives.slots import SlotSet
-from seep.operators.batches import concat
 from seep.protocol.logic import Reading
+from seep.rows.batches import concat
+from seep.rows.position import Position
 from seep.sources.logic import PartitionedLogic
-from seep.sources.position import Position
 from seep.sources.reader import Block, SourceReader
 from seep.sources.time_order import Taken
 from seep.spark.inlet.pieces import Directory, Key, Piece, PushedBatch

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from primitives.errors import InternalError, UserError
-from seep.query.times import Duration
+from seep.rows.times import Duration
 from seep.sources.base import ReaderDefinition, check_partitions, naming
 from seep.sources.definition import SourceSetting
 from seep.sources.logic import Clock, Rows
@@ -69,7 +69,7 @@ class SparkSource(ReaderDefinition):
         ahead: int,
         streaming: Streaming | None,
     ) -> None:
-        from seep.spark.types import arrow_schema
+        from seep.rows.spark_types import arrow_schema
 
         super().__init__(time, out_of_order)
         if ahead < 1:

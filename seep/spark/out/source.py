@@ -19,9 +19,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from primitives.errors import EnvironmentFault, UserError
+from seep.rows.spark_types import spark_schema
 from seep.sinks.layout import Part
 from seep.sinks.spool import Spool
-from seep.spark.types import spark_schema
 
 NAME = "seep"
 #: Bytes of files that one task reads, if there are several.

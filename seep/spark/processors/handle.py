@@ -11,8 +11,8 @@ from pyspark.sql import types as spark
 from primitives.errors import UserError
 from primitives.state.values import Values
 from seep.operators.context import Context
+from seep.rows.spark_types import arrow_schema
 from seep.spark.processors.forms import Form, to_arrow, to_spark
-from seep.spark.types import arrow_schema
 
 #: A schema as Spark's code gives it: its own type, or text in the words of its SQL.
 Schema = spark.StructType | str

@@ -15,10 +15,10 @@ from seep.operators.context import Context, Inputs
 from seep.operators.custom import Operator
 from seep.operators.definition import Input
 from seep.protocol.messages import MAX_WATERMARK
+from seep.rows.spark_types import arrow_schema, spark_schema
 from seep.spark.processors.forms import to_spark
 from seep.spark.processors.handle import Handle, Schema, Schemas
 from seep.spark.processors.shapes import FrameShape, RowShape
-from seep.spark.types import arrow_schema, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor, TimerValues

@@ -10,9 +10,9 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from primitives.errors import UserError
-from seep.operators.batches import concat
+from seep.rows.batches import concat
+from seep.rows.spark_types import arrow_schema
 from seep.spark.processors.forms import to_arrow, to_spark
-from seep.spark.types import arrow_schema
 
 #: What pandas calls the zone of this machine.
 _LOCAL = "tzlocal()"

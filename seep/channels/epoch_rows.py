@@ -1,0 +1,130 @@
+"""Rows on a typed stream: one epoch's data between two instances, as one Flight message in nearly every case."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from primitives.errors import InternalError
+from primitives.spill import pack_batches, unpack_batches
+from seep.channels.pieces import Aligner, Label, Piece
+from seep.channels.wire import WireError
+from seep.protocol.messages import Data
+from seep.protocol.view import Incarnation
+
+_HEADER = struct.Struct("<B?6xqqd")  # label, whether more rows of the epoch follow, epoch, watermark, created
+#: More bytes of rows than this go as several Flight messages, for a single one cannot have 2 GB.
+MOST_AT_ONCE = 256 << 20
+#: Below this, it costs less to copy rows than to see to it that they need not be copied.
+_SMALL = 8 << 10
+
+
+class RowsWriter:
+    """Turns data messages into Flight messages: of the port's own schema, or, with several ports, a column for each."""
+
+    def __init__(self, schemas: Mapping[int, pa.Schema], most_at_once: int = MOST_AT_ONCE) -> None:
+        self._empty = {port: _no_rows(schema) for port, schema in schemas.items()}
+        self._most_at_once = most_at_once
+        self.schema: pa.Schema = self._as_one(dict(self._empty)).schema
+        self._aligner = Aligner(self.schema)
+
+    def pieces(self, message: Data) -> Iterator[Piece]:
+        """The Flight messages for a data message; no row is copied."""
+        rounds = _rounds({port: rows for port, rows in message.batches.items() if rows.num_rows}, self._most_at_once)
+        for at, batches in enumerate(rounds, 1):
+            more = at < len(rounds)
+            header = _HEADER.pack(Label.ROWS, more, message.epoch, message.watermark, message.created)
+            yield self._piece(header, batches)
+
+    def _piece(self, header: bytes, batches: Mapping[int, pa.RecordBatch]) -> Piece:
+        if not batches:
+            return Piece(header, None)
+        rows = self._as_one(batches)
+        nbytes = rows.nbytes
+        return Piece(self._aligner.pad(header, nbytes) if nbytes >= _SMALL else header, rows)
+
+    def _as_one(self, batches: Mapping[int, pa.RecordBatch]) -> pa.RecordBatch:
+        for port, rows in batches.items():
+            if port not in self._empty or not rows.schema.equals(self._empty[port].schema):
+                expected = self._empty[port].schema if port in self._empty else "nothing"
+                raise InternalError(f"port {port} takes {expected}, and was sent {rows.schema}")
+        if len(self._empty) == 1:
+            return next(iter(batches.values()))
+        return pack_batches({str(port): batches.get(port, empty) for port, empty in self._empty.items()}, {})
+
+
+class RowsReader:
+    """Puts data messages together again; their batches are views of what arrived."""
+
+    def __init__(self, sender: Incarnation, receiver: Incarnation, ports: tuple[int, ...]) -> None:
+        self._sender = sender
+        self._receiver = receiver
+        self._ports = ports
+        self._earlier: dict[int, list[pa.RecordBatch]] = {}
+
+    def add(self, metadata: pa.Buffer, rows: pa.RecordBatch | None) -> Data | None:
+        """The data message that a Flight message completes."""
+        header = _header(metadata)
+        for port, batch in self._by_port(rows).items():
+            self._earlier.setdefault(port, []).append(_aligned(batch))
+        if header.more:
+            return None
+        batches = {
+            port: parts[0] if len(parts) == 1 else pa.concat_batches(parts) for port, parts in self._earlier.items()
+        }
+        self._earlier = {}
+        return Data(self._sender, self._receiver, header.epoch, batches, header.watermark, header.created)
+
+    def _by_port(self, rows: pa.RecordBatch | None) -> dict[int, pa.RecordBatch]:
+        if rows is None or not rows.num_rows:
+            return {}
+        if len(self._ports) == 1:
+            return {self._ports[0]: rows}
+        unpacked, _ = unpack_batches(rows)
+        return {int(port): batch for port, batch in unpacked.items() if batch.num_rows}
+
+
+class _Header(NamedTuple):
+    label: int
+    more: bool
+    epoch: int
+    watermark: int
+    created: float
+
+
+def _header(metadata: pa.Buffer) -> _Header:
+    if metadata.size < _HEADER.size:
+        raise WireError(f"the header of rows has {_HEADER.size} bytes, not {metadata.size}")
+    return _Header(*_HEADER.unpack_from(metadata))
+
+
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+
+
+def _rounds(batches: Mapping[int, pa.RecordBatch], most: int) -> list[dict[int, pa.RecordBatch]]:
+    """The batches, in as many rounds as it takes for each slice to have at most about `most` bytes."""
+    rounds: list[dict[int, pa.RecordBatch]] = [{}]
+    for port, rows in batches.items():
+        count = min(rows.nbytes // most + 1, rows.num_rows)
+        length = -(-rows.num_rows // count)
+        for at in range(count):
+            if at == len(rounds):
+                rounds.append({})
+            rounds[at][port] = rows.slice(at * length, length)
+    return rounds
+
+
+def _aligned(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch on buffers that begin at multiples of 8 bytes: arrays elsewhere have NumPy and Numba take slow paths.
+
+    All buffers of a message lie at multiples of 8 from the first one; so one look is enough.
+    """
+    for column in rows.columns:
+        for buffer in column.buffers():
+            if buffer is not None and buffer.size:
+                return rows if buffer.address % 8 == 0 else pa.concat_batches([rows, rows.slice(0, 0)])
+    return rows

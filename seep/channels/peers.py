@@ -1,0 +1,198 @@
+"""Peers: the letters between this process and every other one, each once and in order, over links that come and go."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from seep.channels.links import Link
+from seep.channels.port import Address
+from seep.channels.recent import Recent
+from seep.channels.security import Security
+from seep.protocol.courier import Courier, Frame
+from seep.protocol.messages import Retrieved, StoreBackup
+from seep.protocol.view import Incarnation
+from seep.record.reports import Transfer
+
+#: Peers that are known to be gone for good.
+_GONE = 1000
+
+
+class Process(Protocol):
+    """What a process does with what its peers say; called on channel threads."""
+
+    def on_letter(self, peer: str, version: int, body: Any) -> None:
+        """The next letter of a peer; letters of one peer come one at a time."""
+        ...
+
+    def on_heartbeat(self, peer: str, body: Any) -> None:
+        """A peer is there; it may have added something that can be lost."""
+        ...
+
+    def on_link_broken(self, peer: str, refused: bool) -> None: ...
+
+    def on_link_restored(self, peer: str) -> None:
+        """What the peer sent as stream messages may be lost."""
+        ...
+
+    def on_unsendable(self, peer: str, reason: Exception) -> None:
+        """Something that was said to a peer has no form on the wire."""
+        ...
+
+
+@dataclass(slots=True)
+class _Peer:
+    courier: Courier = field(default_factory=Courier)
+    address: Address | None = None
+    link: Link | None = None
+    sessions: int = 0  #: how often the peer has opened its stream of letters to us
+    #: guards the courier and the order of what goes out
+    outgoing: threading.Lock = field(default_factory=threading.Lock)
+    #: keeps letters in order while they are handled
+    incoming: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Peers:
+    """A courier and a link for each peer. Also the `LinkEvents` of all its links."""
+
+    def __init__(self, me: str, security: Security, process: Process) -> None:
+        self.me = me
+        self._security = security
+        self._process = process
+        self._peers: dict[str, _Peer] = {}
+        #: peers that are gone for good: what is said to them or by them is nobody's business any more
+        self._gone = Recent[str](_GONE)
+        self._lock = threading.Lock()
+
+    def know(self, name: str, address: Address) -> None:
+        """Where a peer listens."""
+        self._peer(name).address = address
+
+    def link(self, name: str) -> Link | None:
+        """The way to a peer, opened when it is first needed; None if the peer is gone."""
+        with self._lock:
+            if name in self._gone:
+                return None
+            peer = self._peers.setdefault(name, _Peer())
+            if peer.link is None:
+                assert peer.address is not None, f"nobody said where {name} listens"
+                peer.link = Link(self.me, name, peer.address, self._security, self)
+            return peer.link
+
+    def post(self, name: str, version: int, body: Any) -> None:
+        """Sends a letter; it arrives as long as both processes live."""
+        link = self.link(name)
+        if link is not None:
+            peer = self._peer(name)
+            with peer.outgoing:
+                link.send(peer.courier.post(version, body))
+
+    def heartbeat(self, name: str, body: Any = None) -> None:
+        """Sends something that may be lost."""
+        link = self.link(name)
+        if link is not None:
+            peer = self._peer(name)
+            with peer.outgoing:
+                frame = peer.courier.acknowledgement(0)
+                assert frame is not None
+                link.send(frame._replace(body=body))
+
+    def acknowledge(self) -> None:
+        """Tells peers that have waited what has arrived, so that they can forget it."""
+        for name, peer in list(self._peers.items()):
+            self._acknowledge(name, peer, 1)
+
+    def transfers(self) -> tuple[Transfer, ...]:
+        """State that is being sent, by peer and kind."""
+        found = Counter[tuple[str, str]]()
+        for name, peer in list(self._peers.items()):
+            with peer.outgoing:
+                letters = peer.courier.under_way()
+            for letter in letters:
+                kind, nbytes = _bulk(letter)
+                found[name, kind] += nbytes
+            found[name, "handover"] += peer.link.state_under_way() if peer.link is not None else 0
+        return tuple(Transfer(peer, kind, nbytes) for (peer, kind), nbytes in sorted(found.items()) if nbytes)
+
+    def forget(self, name: str) -> None:
+        """The peer is gone for good: nothing more is sent to it or taken from it."""
+        with self._lock:
+            self._gone.add(name)
+            peer = self._peers.pop(name, None)
+        if peer is not None and peer.link is not None:
+            peer.link.close(grace=0.0)
+
+    def close(self) -> None:
+        for name in list(self._peers):
+            self.forget(name)
+
+    # -- what the port hears ------------------------------------------------------------------------------------------
+
+    def opened(self, name: str) -> None:
+        """A peer has opened its stream of letters; if once more, what it sent us last has to be asked for again."""
+        peer = self._peer(name)
+        peer.sessions += 1
+        if peer.sessions > 1:
+            self._process.on_link_restored(name)
+
+    def arrived(self, name: str, frame: Frame) -> None:
+        """A frame has come from a peer."""
+        if name in self._gone:
+            return
+        peer = self._peer(name)
+        if peer.link is not None:
+            peer.link.heard()
+        with peer.incoming:
+            with peer.outgoing:
+                is_next = peer.courier.receive(frame)
+            if is_next:
+                self._process.on_letter(name, frame.version, frame.body)
+            elif frame.number == 0:
+                self._process.on_heartbeat(name, frame.body)
+        self._acknowledge(name, peer, Courier.QUIET)
+
+    # -- what links tell ----------------------------------------------------------------------------------------------
+
+    def on_broken(self, peer: str, refused: bool) -> None:
+        self._process.on_link_broken(peer, refused)
+
+    def on_restored(self, peer: str) -> None:
+        known = self._peers.get(peer)
+        if known is None or known.link is None:
+            return
+        with known.outgoing:
+            for frame in known.courier.again():
+                known.link.send(frame)
+        self._process.on_link_restored(peer)
+
+    def on_stream_broken(self, sender: Incarnation, receiver: Incarnation) -> None:
+        pass  # it opens itself again, and its receiver, told so, asks for what it misses
+
+    def on_unsendable(self, peer: str, reason: Exception) -> None:
+        self._process.on_unsendable(peer, reason)
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _peer(self, name: str) -> _Peer:
+        with self._lock:
+            return _Peer() if name in self._gone else self._peers.setdefault(name, _Peer())
+
+    def _acknowledge(self, name: str, peer: _Peer, at_least: int) -> None:
+        if peer.address is None or (link := self.link(name)) is None:
+            return
+        with peer.outgoing:
+            frame = peer.courier.acknowledgement(at_least)
+            if frame is not None:
+                link.send(frame)
+
+
+def _bulk(letter: object) -> tuple[str, int]:
+    """What kind of state a letter carries, and how much."""
+    match letter:
+        case StoreBackup(checkpoint):
+            return "backup", checkpoint.nbytes
+        case Retrieved(checkpoint=checkpoint) if checkpoint is not None:
+            return "restore", checkpoint.nbytes
+    return "", 0

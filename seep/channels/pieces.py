@@ -1,0 +1,142 @@
+"""Pieces: how a message of any size travels over a stream of Flight messages, each with a few bytes and maybe a batch.
+
+A small message is one piece, as it is. A large one is a piece for each of its parts, the part being the one column of
+a batch, which Flight sends and receives without a copy; parts above a limit are cut and put together again.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from enum import IntEnum
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from primitives.errors import EnvironmentFault
+from primitives.mapped import Shelf
+from seep.channels.wire import WireError, join
+
+#: Of streams that carry nothing but pieces.
+BYTES = pa.schema({"bytes": pa.uint8()})
+
+_LABEL = struct.Struct("<B7x")
+#: Messages of at most so many bytes are sent as they are.
+WHOLE_UP_TO = 32 << 10
+#: Longer parts are cut; what is sent beside them on the same connection waits no longer than for so much.
+CUT_AT = 256 << 10
+#: A message may not be longer altogether.
+LIMIT = 64 << 30
+
+
+class Label(IntEnum):
+    """What a piece is; stands first in its bytes."""
+
+    ROWS = 0  #: not a piece of a message, but rows of a typed stream
+    WHOLE = 1  #: the message follows
+    GOES_ON = 2  #: of a part that is cut: more follows
+    ENDS_PART = 3
+    ENDS_MESSAGE = 4
+    END = 5  #: of the stream: without it, a stream that ends has broken
+
+
+_LABELS = tuple(Label)
+
+
+class Piece(NamedTuple):
+    """What one Flight message carries."""
+
+    metadata: bytes
+    body: pa.RecordBatch | None
+
+
+def label_of(metadata: pa.Buffer | bytes) -> Label:
+    """The label of a Flight message; WireError if it has none."""
+    try:
+        return _LABELS[memoryview(metadata).cast("B")[0]]  # as Arrow sees its buffers, bytes have signs
+    except IndexError as reason:
+        raise WireError(f"a piece of {len(metadata)} bytes has no known label") from reason
+
+
+def cut(parts: Sequence[pa.Buffer], alignment: Aligner, cut_at: int = CUT_AT) -> Iterator[Piece]:
+    """The pieces of a packed message."""
+    if sum(part.size for part in parts) <= WHOLE_UP_TO:
+        yield Piece(_LABEL.pack(Label.WHOLE) + join(parts).to_pybytes(), None)
+        return
+    for place, part in enumerate(parts):
+        for start in range(0, part.size, cut_at):
+            piece = part.slice(start, min(cut_at, part.size - start))
+            ends = start + piece.size == part.size
+            last = ends and place == len(parts) - 1
+            label = Label.ENDS_MESSAGE if last else Label.ENDS_PART if ends else Label.GOES_ON
+            yield Piece(alignment.pad(_LABEL.pack(label), piece.size), _as_batch(piece))
+
+
+def _as_batch(piece: pa.Buffer) -> pa.RecordBatch:
+    column = pa.UInt8Array.from_buffers(pa.uint8(), piece.size, [None, piece])
+    return pa.RecordBatch.from_arrays([column], schema=BYTES)
+
+
+class Assembly:
+    """Puts the messages of a stream together again from their pieces; large parts of them on a shelf, if it has one."""
+
+    def __init__(self, limit: int = LIMIT, shelf: Shelf | None = None) -> None:
+        self._limit = limit
+        self._shelf = shelf
+        self._parts: list[pa.Buffer] = []
+        self._cut: list[pa.Buffer] = []
+        self._size = 0
+
+    def add(self, metadata: pa.Buffer, body: pa.RecordBatch | None) -> list[pa.Buffer] | None:
+        """The parts of the message that the piece completes, if it does. A whole message is its own one part."""
+        label = label_of(metadata)
+        if label is Label.WHOLE and not self._size:
+            return [metadata.slice(_LABEL.size)]
+        if label in (Label.ROWS, Label.WHOLE, Label.END) or body is None or not body.schema.equals(BYTES):
+            raise WireError(f"a piece labelled {label.name} is out of place in its stream")
+        self._keep(body.column(0).buffers()[1].slice(body.column(0).offset, body.num_rows))
+        if label is Label.GOES_ON:
+            return None
+        self._parts.append(self._whole(self._cut))
+        self._cut = []
+        if label is Label.ENDS_PART:
+            return None
+        parts, self._parts, self._size = self._parts, [], 0
+        return parts
+
+    def _whole(self, pieces: list[pa.Buffer]) -> pa.Buffer:
+        if self._shelf is not None:
+            with suppress(EnvironmentFault):  # a full disk: who has to keep the message will say so
+                return self._shelf.buffer(pieces)
+        return pieces[0] if len(pieces) == 1 else pa.py_buffer(b"".join(pieces))
+
+    def _keep(self, piece: pa.Buffer) -> None:
+        self._size += piece.size
+        if not piece.size or self._size > self._limit:
+            raise WireError(f"a message is longer than {self._limit} bytes, or a piece of it is empty")
+        self._cut.append(piece)
+
+
+class Aligner:
+    """Pads what goes before the rows in a Flight message so that their buffers begin at multiples of 8 bytes.
+
+    In the message, the description of the batch comes first, then the metadata, then the rows. A receiver that finds
+    the rows elsewhere (Flight does as it likes with small messages) copies them, so a wrong guess costs no more.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        one_row = pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in schema], schema=schema)
+        description = int(
+            pa.ipc.read_message(one_row.serialize()).metadata.size
+        )  # the same for any number of rows but none
+        self._before = description + _varint(description) + 5  # five bytes of tags, and the length of the metadata
+
+    def pad(self, metadata: bytes, body: int) -> bytes:
+        """The metadata, longer by up to seven bytes."""
+        return metadata + b"\0" * (-(self._before + len(metadata) + _varint(body)) % 8)
+
+
+def _varint(number: int) -> int:
+    """The bytes that a number takes in Protocol Buffers."""
+    return max(1, -(-number.bit_length() // 7))

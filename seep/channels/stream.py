@@ -1,0 +1,269 @@
+"""A stream: messages from one instance to another, on a connection and a thread of their own."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple, Protocol
+
+import pyarrow as pa
+
+from primitives.errors import InternalError, SeepError
+from primitives.outbox import nbytes_of
+from seep.channels.dial import FAILURES, Exchange, Way, delays
+from seep.channels.epoch_rows import RowsWriter
+from seep.channels.pieces import BYTES, Aligner, Piece, cut
+from seep.channels.wire import pack
+from seep.protocol.messages import Data, StateMoved
+from seep.protocol.view import Incarnation
+
+Message = Data | StateMoved
+
+#: Bytes of rows that are sent by the thread that has them.
+SMALL = 64 << 10
+
+
+class StreamEvents(Protocol):
+    """What a stream has to tell; called on its thread."""
+
+    def on_stream_broken(self, sender: Incarnation, receiver: Incarnation) -> None:
+        """What was sent last may be lost. The stream opens itself again, and its receiver is told so."""
+        ...
+
+    def on_unsendable(self, peer: str, reason: Exception) -> None:
+        """A message could not be put into bytes; it is lost for good."""
+        ...
+
+
+class Stream:
+    """Takes a few messages at a time and sends them in order; `offer` never blocks.
+
+    If the stream breaks, what it holds is dropped, and it opens itself again until it is closed. The receiver is told
+    (`on_stream_open` with `again`) and has to ask for what it misses, from where it is.
+    """
+
+    def __init__(
+        self,
+        way: Way,
+        ends: tuple[Incarnation, Incarnation],
+        schemas: Mapping[int, pa.Schema],
+        events: StreamEvents,
+        on_room: Callable[[], None] | None,
+        *,
+        room: int,
+        again: bool,
+    ) -> None:
+        self._way = way
+        self._ends = ends
+        self._schemas = schemas
+        self._events = events
+        self._on_room = on_room
+        self._room = room
+        self._again = again
+        #: what was offered and is not sent yet, the message that is being sent first
+        self._waiting: deque[Message] = deque()
+        self._wanted = False  #: whether somebody was told that there is no room
+        self._live = False  #: whether messages can be sent right now
+        self._busy = False  #: whether a message is being sent by the thread that offered it
+        self._closing = False
+        self._cut = False
+        self._ended = threading.Event()
+        self._change = threading.Condition()
+        self._exchange = Exchange(way)
+        self._format = _Format({})
+        self._thread = threading.Thread(target=self._run, name=f"seep stream {ends[0]}->{ends[1]}", daemon=True)
+        self._thread.start()
+
+    def offer(self, message: Message) -> bool:
+        """Takes a message if there is room; if not, `on_room` is called once there is.
+
+        A small one is sent at once if none waits: to wake another thread for it takes longer than to send it. That may
+        block if the receiver's process is stopped, until somebody closes the link to it.
+        """
+        with self._change:
+            if not self._has_room():
+                return False
+            if not self._live or self._waiting or self._closing or self._cut or not _is_small(message):
+                self._waiting.append(message)
+                self._change.notify()
+                return True
+            self._busy = True
+        self._send_at_once(message)
+        return True
+
+    def _send_at_once(self, message: Message) -> None:
+        broken = False
+        try:
+            self._send(message)
+        except FAILURES:
+            broken = True
+        with self._change:
+            self._busy = False
+            self._cut = self._cut or broken
+            self._change.notify()
+
+    def under_way(self) -> int:
+        """Bytes of state that it holds, or is sending."""
+        with self._change:
+            moved = [message for message in self._waiting if isinstance(message, StateMoved)]
+        return sum(nbytes_of(chunk) for message in moved for chunk in message.chunks)
+
+    def has_room(self) -> bool:
+        """Whether `offer` would take a message; if not, `on_room` is called once it would."""
+        with self._change:
+            return self._has_room()
+
+    def close(self) -> None:
+        """Sends what it still holds, then ends. Returns at once."""
+        with self._change:
+            self._closing = True
+            self._change.notify()
+
+    def break_off(self) -> None:
+        """Treats the stream as broken, whatever it does."""
+        with self._change:
+            self._cut = True
+            self._exchange.cut()
+            self._change.notify()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it still has something to do."""
+        return self._thread.is_alive()
+
+    def ending(self) -> Ending:
+        """Closes the stream; to wait for its end, or to bring it about."""
+        self.close()
+        return Ending(self._thread, self._end)
+
+    def _end(self) -> None:
+        self._ended.set()
+        self.break_off()
+
+    def _has_room(self) -> bool:
+        free = len(self._waiting) < self._room and not self._closing
+        self._wanted = self._wanted or not free
+        return free
+
+    # -- on its own thread --------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        with self._change:
+            self._change.wait_for(lambda: self._waiting or self._closing)
+            first = self._waiting[0] if self._waiting else None
+        if first is not None:
+            self._format = _Format(self._schemas if isinstance(first, Data) else {})
+            while self._open() and not self._send_all():
+                self._break()
+        self._exchange.release()
+
+    def _open(self) -> bool:
+        """Opens the stream, however long it takes; false if it is not needed any more."""
+        for delay in delays():
+            with self._change:
+                self._exchange, self._cut = Exchange(self._way), False
+            if self._ended.is_set():
+                return False
+            try:
+                self._exchange.open(
+                    ["messages", self._way.me, *self._ends, self._format.ports, self._again], self._format.schema
+                )
+            except FAILURES:
+                self._exchange.release()
+                self._ended.wait(delay)
+            else:
+                self._again = True
+                with self._change:
+                    self._live = not self._cut
+                return True
+        raise AssertionError("delays never end")
+
+    def _send_all(self) -> bool:
+        """Sends until the stream is closed (true) or breaks (false)."""
+        try:
+            while (message := self._next()) is not None:
+                self._send(message)
+                self._sent()
+            self._exchange.finish()
+            self._exchange.wait_for_end()
+        except FAILURES:
+            return self._closing
+        return True
+
+    def _next(self) -> Message | None:
+        """The message to send next; waits for one. None once the stream is closed."""
+        with self._change:
+            self._change.wait_for(lambda: not self._busy and (self._waiting or self._closing or self._cut))
+            if self._cut:
+                raise ConnectionResetError("the link to the receiver is broken")
+            return self._waiting[0] if self._waiting else None
+
+    def _send(self, message: Message) -> None:
+        try:
+            for piece in self._format.pieces(message):
+                self._exchange.send(piece)
+        except SeepError as reason:
+            self._events.on_unsendable(self._way.peer, reason)
+
+    def _sent(self) -> None:
+        with self._change:
+            self._waiting.popleft()
+        self._tell_room()
+
+    def _break(self) -> None:
+        with self._change:
+            self._live = False
+            self._exchange.cut()
+            self._change.wait_for(lambda: not self._busy)
+            self._waiting.clear()
+        self._exchange.release()
+        self._events.on_stream_broken(*self._ends)
+        self._tell_room()
+
+    def _tell_room(self) -> None:
+        """Only once half of the room is free: so that threads take turns less often than messages are sent."""
+        with self._change:
+            tell = self._wanted and 2 * len(self._waiting) <= self._room
+            self._wanted = self._wanted and not tell
+        if tell and self._on_room is not None:
+            self._on_room()
+
+
+def _is_small(message: Message) -> bool:
+    if not isinstance(message, Data):
+        return False
+    batches: list[pa.RecordBatch] = list(message.batches.values())
+    if 8 * sum(batch.num_rows * batch.num_columns for batch in batches) > SMALL:
+        return False  # without `nbytes`, after which a thread waits for its turn again
+    return sum(int(batch.nbytes) for batch in batches if batch.num_rows) <= SMALL
+
+
+class Ending(NamedTuple):
+    """A thread that is to end, and the way to make it end."""
+
+    thread: threading.Thread | None
+    cancel: Callable[[], None]
+
+    def join(self, timeout: float) -> None:
+        if self.thread not in (None, threading.current_thread()):
+            self.thread.join(max(timeout, 0))
+
+
+class _Format:
+    """How the messages of one stream are written: rows as rows, if it has ports for them, anything else packed."""
+
+    def __init__(self, schemas: Mapping[int, pa.Schema]) -> None:
+        self._rows = RowsWriter(schemas) if schemas else None
+        self._aligner = Aligner(BYTES)
+        self.schema = self._rows.schema if self._rows else BYTES
+        self.ports = tuple(schemas)
+
+    def pieces(self, message: Message) -> Iterator[Piece]:
+        if self._rows is None:
+            return cut(pack(message), self._aligner)
+        if isinstance(message, Data):
+            return self._rows.pieces(message)
+        raise InternalError(
+            f"the stream to {message.receiver} carries rows; it cannot carry a {type(message).__name__}"
+        )

@@ -1,0 +1,83 @@
+"""What the driver's event loop tells the other parts of a run."""
+
+from __future__ import annotations
+
+from seep.driver.node_register import NodeRecord
+from seep.protocol.cuts import Cut, CutComplete
+
+
+class RunListener:
+    """A part of a run overrides what it wants to hear of. All is told on the event loop: return at once."""
+
+    def registered(self, record: NodeRecord) -> None:
+        """A node has registered, and has its name."""
+
+    def joined(self, record: NodeRecord) -> None:
+        """A node may be used from now on."""
+
+    def lost(self, record: NodeRecord, silent: bool) -> None:
+        """A node was given up; if `silent`, only for its silence: its process may be there still."""
+
+    def notice(self, node: str, seconds: float) -> None:
+        """The VM of a node will be taken away in so many seconds."""
+
+    def read(self, source: str) -> None:
+        """The source log has more of a source operator."""
+
+    def committed(self, epoch: int) -> None:
+        """All sinks have committed up to this epoch."""
+
+    def cut(self, cut: Cut, result: CutComplete | str) -> None:
+        """A cut is complete, or will never be, for this reason."""
+
+    def ending(self) -> None:
+        """All input has been opened: the run ends when it is processed."""
+
+    def over(self) -> None:
+        """The run has ended, in whatever way."""
+
+
+class Listeners(RunListener):
+    """Several listeners, told in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._all: list[RunListener] = []
+
+    def add(self, listener: RunListener) -> None:
+        self._all.append(listener)
+
+    def registered(self, record: NodeRecord) -> None:
+        for each in self._all:
+            each.registered(record)
+
+    def joined(self, record: NodeRecord) -> None:
+        for each in self._all:
+            each.joined(record)
+
+    def lost(self, record: NodeRecord, silent: bool) -> None:
+        for each in self._all:
+            each.lost(record, silent)
+
+    def notice(self, node: str, seconds: float) -> None:
+        for each in self._all:
+            each.notice(node, seconds)
+
+    def read(self, source: str) -> None:
+        for each in self._all:
+            each.read(source)
+
+    def committed(self, epoch: int) -> None:
+        for each in self._all:
+            each.committed(epoch)
+
+    def cut(self, cut: Cut, result: CutComplete | str) -> None:
+        for each in self._all:
+            each.cut(cut, result)
+
+    def ending(self) -> None:
+        for each in self._all:
+            each.ending()
+
+    def over(self) -> None:
+        for each in self._all:
+            each.over()

@@ -1,0 +1,134 @@
+"""The node fleet: the nodes of a run, from the order for a VM to the end of the last one."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Set
+from functools import partial
+from typing import Any
+
+from primitives.errors import EnvironmentFault
+from seep.driver.driver import ManagerProcess
+from seep.driver.listener import RunListener
+from seep.driver.node_register import NodeRecord
+from seep.driver.options import RunOptions
+from seep.spark.fleet import Ended, Fleet
+from seep.spark.order import NodeOrder
+from seep.spark.session import Host
+from vmpool.events import PoolEvent
+from vmpool.keeper import Keeper
+from vmpool.pool import Pool
+from vmpool.registry import make_provider
+
+#: Seconds that nodes have to end by themselves, and VMs to be given back.
+_GRACE, _GIVE_BACK = 3.0, 30.0
+
+
+class NodeFleet(RunListener):
+    """Between the manager's process, the fleet (nodes as Spark tasks) and the pool (VMs that they run on)."""
+
+    def __init__(
+        self,
+        process: ManagerProcess,
+        options: RunOptions,
+        host: Host,
+        main: Callable[[NodeOrder], None],
+        task: Any,
+        run: str,
+    ) -> None:
+        self._process, self._options = process, options
+        self._launched = self._ending = self._giving_back = False
+        pool = options.whole_pool
+        provider = make_provider(pool, master=str(host.context.master), run=run)
+        self._fleet = Fleet(host.context, main, task, query=process.program.name, on_ended=self._ended)
+        self.pool = Keeper(
+            Pool(pool),
+            provider,
+            order=self._fleet.start,
+            cancel=self._fleet.cancel,
+            used=self._used_nodes,
+            tell=self._tell,
+        )
+        self._news = threading.Event()  #: a node has joined, or the run is over
+        process.subscribe(self)
+
+    # -- its time -----------------------------------------------------------------------------------------------------
+
+    def gather(self, nodes: int) -> list[str]:
+        """Has VMs started until so many nodes have joined; returns them, oldest first."""
+        self.pool.want(max(0, nodes - self._options.whole_pool.reserve))  # the reserve is there for the launch, too
+        self.pool.start()
+        deadline = time.monotonic() + self._options.start_timeout
+        while len(joined := self._process.staying_nodes()) < nodes:
+            if self._process.failure:
+                raise self._process.failure
+            if time.monotonic() > deadline:
+                raise EnvironmentFault(
+                    f"only {len(joined)} of {nodes} nodes have started within {self._options.start_timeout:.0f} s: "
+                    "the cluster is busy or slow; free some of its task slots, ask for fewer with nodes=…, "
+                    "or give it more time with start_timeout=…"
+                )
+            self._news.wait(max(0.0, deadline - time.monotonic()))
+            self._news.clear()
+        return joined[:nodes]
+
+    def launched(self) -> None:
+        """The query runs on the nodes that were gathered; from now on the pool is kept warm."""
+        self._launched = True
+        self.pool.want(0)
+
+    def end(self) -> None:
+        """Waits until the nodes, which have been told to, have ended; then ends what is left, and gives VMs back."""
+        self._ending = True
+        deadline = time.monotonic() + _GRACE
+        while self._lives_any() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self._fleet.stop()
+        self._giving_back = True
+        self.pool.close(_GIVE_BACK)
+
+    def _lives_any(self) -> bool:
+        """Whether a node is there still, also of those that register only now."""
+        return any(record.process.alive() for record in self._process.nodes.values())
+
+    # -- what the pool asks and tells ---------------------------------------------------------------------------------
+
+    def _used_nodes(self) -> Set[str]:
+        """While nothing runs yet, nodes are kept by being wanted; when all is over, none is used."""
+        if self._ending:
+            return frozenset()
+        return self._process.used_nodes()
+
+    def _tell(self, event: PoolEvent) -> None:
+        if not self._ending or self._giving_back:  # that nodes end is no news then
+            self._process.events.add(event)
+
+    # -- what the event loop tells ------------------------------------------------------------------------------------
+
+    def registered(self, record: NodeRecord) -> None:
+        self._fleet.registered(record.order, record.process)
+
+    def joined(self, record: NodeRecord) -> None:
+        self.pool.joined(record.name, record.order, record.vm)
+        self._news.set()
+
+    def lost(self, record: NodeRecord, silent: bool) -> None:
+        """A node that is only silent may be there still, and holds a task slot."""
+        self.pool.node_lost(record.name)
+        if silent:
+            self._process.chores.put(partial(self._fleet.cancel, record.order))
+
+    def over(self) -> None:
+        self._news.set()
+
+    # -- what Spark tells ---------------------------------------------------------------------------------------------
+
+    def _ended(self, ended: Ended) -> None:
+        """The task of a node is over, and Spark does not run it again."""
+        if self._ending:
+            return
+        self._process.task_ended(ended.order, ended.reason or "its task is over")
+        self.pool.order_ended(ended.order, ended.reason)
+        if not self._launched and not self._process.knows(ended.order):
+            self._process.fail(EnvironmentFault(f"a node could not be started: {ended.reason or 'its task ended'}"))

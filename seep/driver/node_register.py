@@ -1,0 +1,79 @@
+"""The register of a run's nodes: who has registered under which name, has joined, and was given up."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from seep.channels.port import Address
+from seep.channels.process import Process
+
+#: Nodes that were given up and are still known by name; the files of others are removed.
+_LOST = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """A node that has registered."""
+
+    name: str
+    order: str  #: of the task that it runs in
+    process: Process
+    address: Address
+    directory: str  #: where its files are
+
+    @property
+    def vm(self) -> str:
+        """What it shares with others that may be lost together with it."""
+        return self.address.host
+
+
+class NodeRegister:
+    """For the event loop; `records` may be read by others, as it is replaced and never changed.
+
+    >>> register = NodeRegister()
+    >>> body = {"order": "o1", "process": ["here", 1, 0.0], "address": ["127.0.0.1", 1], "directory": "/tmp/n"}
+    >>> register.enter(body).name, register.waiting
+    ('n1', {'n1'})
+    >>> register.joined("n1").order, register.waiting
+    ('o1', set())
+    """
+
+    def __init__(self) -> None:
+        #: name -> the nodes that have registered, without those that were given up long ago
+        self.records: Mapping[str, NodeRecord] = {}
+        self._names = itertools.count(1)
+        self._joined: set[str] = set()
+        self._lost: deque[str] = deque()  #: nodes that were given up, and are still in `records`
+
+    @property
+    def waiting(self) -> set[str]:
+        """Nodes that have registered and not joined yet."""
+        return self.records.keys() - self._joined
+
+    def of_order(self, order: str) -> list[NodeRecord]:
+        return [record for record in self.records.values() if record.order == order]
+
+    def enter(self, body: Mapping[str, Any]) -> NodeRecord:
+        """A node says where it is; its name is a new one."""
+        name, address = f"n{next(self._names)}", Address(*body["address"])
+        record = NodeRecord(name, body["order"], Process(*body["process"]), address, body["directory"])
+        self.records = {**self.records, name: record}
+        return record
+
+    def joined(self, name: str) -> NodeRecord:
+        self._joined.add(name)
+        return self.records[name]
+
+    def lost(self, name: str) -> NodeRecord | None:
+        """A node was given up. Returns one for which nobody asks any more, as so many were lost after it."""
+        self._lost.append(name)
+        if len(self._lost) <= _LOST:
+            return None
+        forgotten = self.records[self._lost.popleft()]
+        self.records = {name: record for name, record in self.records.items() if name != forgotten.name}
+        self._joined.discard(forgotten.name)
+        return forgotten

@@ -1,0 +1,216 @@
+"""Steering: the driver's shell of the steward. On the event loop, it shows it the facts and does what it says."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+from policies.observation import Observation
+from primitives.errors import UserError
+from primitives.event import Event
+from seep.control.commands import Consult, EndWindow
+from seep.control.migration import Migration, MigrationProgress
+from seep.control.shell import StewardShell, VMs
+from seep.control.steward import Steward
+from seep.driver.consultants import Consultants, Consultation, Question
+from seep.driver.driver import ManagerProcess
+from seep.driver.listener import RunListener
+from seep.protocol.effects import Effect
+from seep.protocol.manager.core import Phase
+from seep.protocol.manager.manager import Manager
+from seep.record.facts import Answer, Facts, query_facts
+from seep.record.status import Status
+
+T = TypeVar("T")
+
+#: Seconds between two steps, if nothing else calls for one.
+_ROUND = 0.05
+
+
+@dataclass(slots=True)
+class Awaited:
+    """A migration that somebody may wait for."""
+
+    number: int
+    over: threading.Event = field(default_factory=threading.Event)
+    last: MigrationProgress | None = None  #: how far it had come, when it was over
+
+
+class DriverShell(StewardShell, RunListener):
+    """Between the steward and the driver: the manager, the pool, the record. All of it is on the event loop."""
+
+    def __init__(self, process: ManagerProcess, steward: Steward, vms: VMs) -> None:
+        super().__init__(steward, vms)
+        self._process = process
+        process.subscribe(self)
+        process.rings["steward"] = steward.ring
+        self._awaited: dict[int, Awaited] = {}
+        self.consultants = Consultants(self._answered)
+        self._next_look = 0.0
+        self._observation: Observation | None = None
+
+    # -- when it has a turn -------------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        if not self._process.is_concluding:
+            super().step()
+
+    def round(self) -> None:
+        self._look(time.monotonic())
+        self.step()
+
+    def _look(self, now: float) -> None:
+        """Makes an observation when a report interval is over."""
+        if now < self._next_look or self.manager.phase is not Phase.RUNNING:
+            return
+        self._next_look = max(self._next_look + self.steward.settings.scaling.detector.report, now)
+        query, warm = query_facts(self.manager), len(self.vms.available())
+        self._observation = self._process.record.observe(query, warm) or self._observation
+
+    def committed(self, epoch: int) -> None:  # noqa: ARG002
+        """A migration of many steps is as quick as the epochs are."""
+        if self.steward.is_busy:
+            self.step()
+
+    def notice(self, node: str, seconds: float) -> None:  # noqa: ARG002
+        """A node whose VM will be taken away is drained, however soon that is."""
+        self.do(partial(self.steward.drain, node=node))
+
+    def do(self, request: Callable[[Facts], T]) -> T:
+        """Has the steward do something for somebody, and what follows from it."""
+        answer = request(self.facts())
+        self.step()
+        return answer
+
+    def open(self, facts: Facts, migrations: Sequence[Migration]) -> tuple[Awaited, ...]:
+        awaited = tuple(Awaited(number) for number in self.steward.migrate(facts, migrations))
+        self._awaited |= {each.number: each for each in awaited}
+        return awaited
+
+    def _answered(self, number: int, result: object) -> None:
+        """On the thread of a consultant, or on that which asks."""
+        self._process.put_on_loop(partial(self._take_answer, number, result))
+
+    def _take_answer(self, number: int, result: object) -> None:
+        self.answer(number, result)
+        self.step()
+
+    # -- as every shell -----------------------------------------------------------------------------------------------
+
+    @property
+    def manager(self) -> Manager:
+        return self._process.manager
+
+    def facts(self, answers: tuple[Answer, ...] = ()) -> Facts:
+        record = self._process.record
+        return Facts(
+            at=self._process.events.now,
+            query=query_facts(self.manager),
+            free=tuple(self.vms.available()),
+            answers=answers,
+            observation=self._observation,
+            recoveries=record.recoveries,
+            reported=record.reported,
+            state_bytes=record.state_bytes,
+            handed=record.handed,
+            latencies=record.latencies,
+            status=record.latest,
+        )
+
+    def perform(self, effects: list[Effect]) -> None:
+        self._process.perform(effects)
+
+    def watch_slots(self, operators: frozenset[str]) -> None:
+        self._process.count_slots(operators)
+
+    def window(self, command: EndWindow) -> object:
+        return self._process.record.end_window(command.operator, command.seconds, command.assignment, command.moving)
+
+    def consult(self, question: Consult) -> None:
+        self.consultants.ask(question.number, Consultation(question.kind), Question(question.name, question.work))
+
+    def migration_ended(self, number: int) -> None:
+        awaited = self._awaited.pop(number, None)
+        if awaited is not None:
+            awaited.last = next(iter(self.steward.progress(self.facts(), number)), None)
+            awaited.over.set()
+
+    def tell(self, event: Event) -> None:
+        self._process.events.add(event)
+
+
+class Steering:
+    """What anybody, on any thread, may ask of the steward of a run."""
+
+    def __init__(self, process: ManagerProcess, steward: Steward, vms: VMs) -> None:
+        self._process, self._steward = process, steward
+        self._shell = DriverShell(process, steward, vms)
+
+    def begin(self) -> None:
+        """The query has been launched: from now on the steward decides what changes."""
+        self._process.every(_ROUND, self._shell.round)
+
+    def scale(self, operator: str, parallelism: int) -> None:
+        """As if a policy had decided it; policies that decide otherwise wait until it is done."""
+        self._ask(partial(self._steward.scale, operator=operator, parallelism=parallelism))
+
+    def balance(self, operator: str) -> None:
+        """Evens out what the instances of an operator have to do."""
+        self._ask(partial(self._steward.balance, operator=operator))
+
+    def drain(self, node: str) -> None:
+        """Moves all that lives on a node elsewhere, and has its VM ended then."""
+        self._ask(partial(self._steward.drain, node=node))
+
+    def migrate(self, migrations: Sequence[Migration]) -> tuple[Awaited, ...]:
+        """They begin together; UserError if one cannot."""
+        if self._process.ended.is_set():
+            raise UserError("the run is over; nothing can be migrated any more")
+        return self._ask(partial(self._shell.open, migrations=migrations))
+
+    def cancel(self, number: int) -> None:
+        """No further step of a migration is announced."""
+        self._ask(partial(self._steward.cancel, number=number))
+
+    def progress(self, *numbers: int) -> tuple[MigrationProgress, ...]:
+        """Of these migrations; of all that are kept, oldest first, if none is given."""
+        return self._process.on_loop(partial(self._progress, *numbers))
+
+    def report(self) -> Mapping[str, Any]:
+        """What is to be told of migrations in the report."""
+        return self._process.on_loop(self._report)
+
+    def facts(self) -> Facts:
+        """What is known of the run now, as one value that does not change."""
+        return self._process.on_loop(self._shell.facts)
+
+    def status(self, vms: Mapping[str, int], vm_seconds: float) -> Status:
+        """How the run is now; of the pool its owner tells."""
+        return self._process.on_loop(partial(self._status, vms, vm_seconds))
+
+    def end(self) -> None:
+        """The run is over, and with it whatever is open."""
+        self._process.on_loop(self._shell.end)
+
+    def close(self) -> None:
+        self.end()
+        self._shell.consultants.close()
+
+    def _ask(self, request: Callable[[Facts], T]) -> T:
+        return self._process.on_loop(partial(self._shell.do, request))
+
+    # -- on the event loop --------------------------------------------------------------------------------------------
+
+    def _progress(self, *numbers: int) -> tuple[MigrationProgress, ...]:
+        return self._steward.progress(self._shell.facts(), *numbers)
+
+    def _report(self) -> Mapping[str, Any]:
+        return self._steward.report(self._shell.facts())
+
+    def _status(self, vms: Mapping[str, int], vm_seconds: float) -> Status:
+        query, decisions = query_facts(self._process.manager), self._steward.decisions()
+        return self._process.record.status(query, vms, self._process.counted, decisions, vm_seconds)

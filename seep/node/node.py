@@ -1,0 +1,466 @@
+"""A node: one process that hosts instances, keeps backups for other nodes, and talks to the manager."""
+
+from __future__ import annotations
+
+import gc
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import astuple, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, assert_never
+
+import pyarrow as pa
+
+from policies.backup import BackupSection
+from primitives.emission import Emission
+from primitives.emission_codec import EMISSIONS
+from primitives.errors import InternalError
+from primitives.event import Event
+from primitives.graph import Kind
+from primitives.mapped import Shelf
+from primitives.outbox import Outbox
+from primitives.slots import SlotSet
+from primitives.spill import SpillStore
+from seep.channels.letters import (
+    CountSlots,
+    EndNode,
+    EventTold,
+    ForgetPeers,
+    FromNode,
+    InstanceLeft,
+    KnowPeers,
+    LastWord,
+    NewsOfPushed,
+    NodeFailed,
+    NodeReady,
+    NoticeGiven,
+    SayLastWord,
+    ToNode,
+)
+from seep.channels.links import Link, Stream, Unheard
+from seep.channels.peers import Peers
+from seep.channels.port import Address, Port
+from seep.channels.security import Security
+from seep.durable.archive import Archive
+from seep.durable.backups import StorageHolder, stored_backups
+from seep.node.failures import failure_to_json, is_internal
+from seep.node.hosted import HostedHolder, HostedInstance
+from seep.node.meter import Meter
+from seep.node.share import CpuShare, NoShare
+from seep.node.slot_meter import Metered
+from seep.node.slot_meter import warm_up as warm_up_counting
+from seep.node.stores import RemoteStore
+from seep.node.usage import resources
+from seep.operators.room import Room
+from seep.protocol.courier import Frame
+from seep.protocol.cuts import CutAbandoned, CutComplete, Part, Persist, Recall
+from seep.protocol.effects import Commit, Effect, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
+from seep.protocol.holder import Holder
+from seep.protocol.instances.checkpointing import CheckpointSettings
+from seep.protocol.instances.instance import Instance
+from seep.protocol.message_ring import dumped
+from seep.protocol.messages import Data, Fenced, Persisted, StateMoved
+from seep.protocol.node import Node
+from seep.protocol.view import MANAGER, STORAGE, Incarnation
+from seep.query.program import Program
+from seep.record.events import RefusedMessage
+from seep.record.reports import NodeReport
+from seep.sinks.definition import Place, SinkStore
+from seep.spark.inlet.intake import Intake
+from seep.spark.inlet.source import spark_sources
+from seep.spark.order import NodeOrder
+from seep.storage.settings import StorageSettings
+from vmpool.interruption import watch
+from vmpool.notices import notices_of
+from vmpool.settings import VMSettings
+
+#: Checkpoints are asked for by the manager's clock; nothing here counts epochs.
+NEVER = 1 << 60
+#: Seconds at least between two checkpoints that plans alone want: each step of a migration would have one otherwise.
+_APART = 1.0
+#: Threads give way after so long: between them latency is lost, not throughput.
+SWITCH_INTERVAL = 0.0005
+#: Buffers of messages and backups that are larger are in files, not in memory.
+SHELVED = 32 << 20
+#: A report goes with every so many heartbeats.
+REPORT_EVERY = 3
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """What every node of a run is told when it is started; travels with its task."""
+
+    run: str
+    driver: Address
+    security: Security
+    epoch: float
+    heartbeat: float
+    patience: float  #: how long the manager may be out of reach
+    buffer_budget: int
+    state_budget: int
+    vm: VMSettings = field(default_factory=VMSettings)
+    storage: StorageSettings = field(default_factory=StorageSettings)
+    backup: BackupSection = field(default_factory=BackupSection)
+    checkpoint: float | None = None  #: seconds between two checkpoints
+    begins_from: int | None = None  #: the checkpoint in storage that the run begins from
+
+
+class NodeProcess:
+    """The shell of one `Node`: its port, its links, its threads. `run` returns when the node's time is over."""
+
+    def __init__(self, program: Program, settings: NodeSettings, host: str, order: NodeOrder, directory: Path) -> None:
+        self._order = order
+        self._program = program
+        self._settings = settings
+        self._lock = threading.RLock()  #: guards the node machine
+        self._reporting = threading.Lock()  #: what meters tell once is told to one thread at a time
+        self._meters: dict[Incarnation, Meter] = {}
+        self._threads: dict[Incarnation, HostedInstance] = {}  #: until they have come to their end
+        self._ended = threading.Event()
+        self._alone_since: float | None = None
+        self._directory = directory
+        self._share = CpuShare(settings.vm.cpu, settings.vm.credit) if settings.vm.cpu else NoShare()
+        self._stored: StorageHolder | None = None
+        self._room = Room(settings.state_budget, directory / "state")
+        self._counted: frozenset[str] = frozenset()  #: operators whose rows are counted by slot
+        self._archive = Archive(settings.storage, program.name, settings.begins_from, program.aliases)
+        self._shelf = Shelf(directory / "shelf", above=SHELVED)
+        self._intake = Intake(program.name, settings.storage, settings.security, directory)
+        for source in spark_sources(program).values():
+            source.settle(self._intake)
+        self._port = Port(host, settings.security, self, shelf=self._shelf, shop=self._intake)
+        self.name = self._register()
+        self._peers = Peers(self.name, settings.security, self)
+        self._peers.know(MANAGER, settings.driver)
+        self._intake.open(self._peers, self._ended)
+        self.node: Node[pa.RecordBatch] = Node(
+            self.name,
+            Metered(program.in_room(self._room), lambda: self._counted),
+            program.batches(),
+            self._checkpoints(),
+            self._outbox,
+            hosting=self,
+        )
+        self._peers.post(MANAGER, 0, NodeReady(self.name))
+        self._watch_for_notice()
+
+    def run(self) -> None:
+        """Serves until told to end, fenced, or left alone by the manager."""
+        beats = 0
+        while not self._ended.wait(self._settings.heartbeat):
+            beats += 1
+            self._peers.heartbeat(MANAGER, self._report() if beats % REPORT_EVERY == 0 else None)
+            self._peers.acknowledge()
+            self._leave_if_alone()
+        self.close()
+
+    def close(self) -> None:
+        """Lets go of everything: port, links, files."""
+        hosted = self._hosted()
+        for each in hosted:
+            each.halt()
+        for each in hosted:
+            each.join(1.0)
+        self._archive.close()
+        if self._stored is not None:
+            self._stored.close()
+        self._peers.close()
+        self._port.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    # -- what the port hears ------------------------------------------------------------------------------------------
+
+    def on_letters_open(self, peer: str, session: int) -> None:  # noqa: ARG002
+        self._peers.opened(peer)
+
+    def on_frame(self, peer: str, frame: Frame) -> None:
+        self._peers.arrived(peer, frame)
+
+    def on_letters_closed(self, peer: str, session: int, reason: str) -> None:
+        pass  # the peer opens it again, or is gone, which is for the manager to say
+
+    def on_message(self, message: Data | StateMoved, nbytes: int) -> None:  # noqa: ARG002
+        self.hand_over(message)
+
+    def on_stream_open(self, peer: str, sender: Incarnation, receiver: Incarnation, again: bool) -> None:  # noqa: ARG002
+        """What was on its way when it broke is lost: ask for it again."""
+        if again:
+            self.on_link_restored(peer)
+
+    def on_stream_closed(self, peer: str, sender: Incarnation, receiver: Incarnation, clean: bool) -> None:
+        pass  # if it broke, the sender opens it again, or is gone, which is for the manager to say
+
+    def on_call(self, peer: str, method: str, body: Any) -> Any:  # noqa: ARG002
+        if method == "story":
+            return self._story(*self.node.instances)
+        return self._intake.on_call(method, body)
+
+    def on_fault(self, peer: str, text: str) -> None:
+        self._tell(EventTold(RefusedMessage(node=self.name, sender=peer, why=text)))
+
+    # -- what peers say -----------------------------------------------------------------------------------------------
+
+    def on_letter(self, peer: str, version: int, body: Any) -> None:
+        if isinstance(body, ToNode):
+            self._on_order(body)
+        else:
+            self._receive(peer, version, body)
+        if isinstance(body, Fenced):
+            self._ended.set()
+
+    def on_heartbeat(self, peer: str, body: Any) -> None:
+        pass
+
+    def on_link_broken(self, peer: str, refused: bool) -> None:  # noqa: ARG002
+        if peer == MANAGER and self._alone_since is None:
+            self._alone_since = time.monotonic()
+
+    def on_link_restored(self, peer: str) -> None:
+        if peer == MANAGER:
+            self._alone_since = None
+            return
+        with self._lock:
+            self._perform_all(self.node.reconnect(peer))
+
+    def on_unsendable(self, peer: str, reason: Exception) -> None:  # noqa: ARG002
+        self.failed(None, 0, reason)
+
+    def _on_order(self, order: ToNode) -> None:
+        """What the manager's process says to this one, beside the protocol."""
+        match order:
+            case KnowPeers(addresses):
+                self._meet(addresses)
+            case ForgetPeers(names):
+                for name in names:
+                    self._peers.forget(name)
+            case CountSlots(operators):
+                self._counted = frozenset(operators)
+            case NewsOfPushed(source, news):
+                self._intake.on_news(source, dict(news))
+            case SayLastWord():
+                self._tell(LastWord(self._report()))
+            case EndNode():
+                self._ended.set()
+            case _:
+                assert_never(order)
+
+    def _meet(self, addresses: Mapping[str, tuple[str, int]]) -> None:
+        for name, (host, port) in addresses.items():
+            if name != self.name:
+                self._peers.know(name, Address(host, port))
+
+    def _receive(self, peer: str, version: int, body: Any) -> None:
+        try:
+            with self._lock:
+                self._perform_all(self.node.receive(peer, version, body))
+        except BaseException as reason:
+            self.failed(None, 0, reason)
+
+    # -- a Surface: what hosted machines ask for ----------------------------------------------------------------------
+
+    def perform(self, effect: Effect) -> None:
+        match effect:
+            case Post(to, body) if to == self.name:
+                self._receive(to, self.node.version, body)
+            case Post(to, body) if to == STORAGE:
+                self._ask_storage(body)
+            case Post(to, body):
+                self._peers.post(to, self.node.version, body)
+            case Event():
+                self._tell(EventTold(effect))
+            case Persist() | Recall() | Wake() | OpenSink() | Commit():
+                raise InternalError(f"node {self.name} was asked for what only an instance does: {effect!r:.200}")
+            case LogOffsets() | Finished() | StateLost() | CutComplete() | CutAbandoned():
+                raise InternalError(f"node {self.name} was asked for what only the manager does: {effect!r:.200}")
+            case _:
+                assert_never(effect)
+
+    def hand_over(self, message: Data | StateMoved) -> None:
+        self.node.receive_stream(message)
+
+    def open_stream(
+        self, node: str, sender: Incarnation, receiver: Incarnation, on_room: Callable[[], None]
+    ) -> Stream | None:
+        schemas = {
+            edge.port: self._program.schemas[edge] for edge in self._program.graph.inputs[receiver.instance.operator]
+        }
+        link = self._peers.link(node)
+        return link.stream(sender, receiver, schemas, on_room) if link is not None else None
+
+    def persist(self, part: Persist) -> None:
+        if part.cut.only is not None:
+            self._peers.post(
+                MANAGER, self.node.version, Persisted(part.owner, part.cut.id, Part(part.slots, None, part.chunks))
+            )
+            return
+        slot_bits = self._program.graph.operators[part.owner.instance.operator].slot_bits
+        self._archive.write(part, slot_bits, lambda said: self._peers.post(MANAGER, self.node.version, said))
+
+    def recall(self, hosted: HostedInstance, slots: SlotSet) -> None:
+        operator, logic = hosted.me.instance.operator, hosted.meter.logic
+        self._archive.read(
+            operator,
+            slots,
+            tuple(logic.state.snapshot(SlotSet.empty())),
+            getattr(logic, "evolution", None),
+            lambda recalled: _ignore(hosted.handle(recalled)),
+            lambda reason: self.failed(hosted.me, 0, reason),
+        )
+
+    def _ask_storage(self, body: Any) -> None:
+        """The holder that is no node: this one works on the storage itself, and answers in its place."""
+        if self._stored is None:
+            self._stored = stored_backups(self._settings.storage, self._program.name, self._settings.run, self)
+        self._stored.ask(self.name, body)
+
+    def on_answer(self, to: str, body: Any) -> None:
+        if to == self.name:
+            self._receive(STORAGE, self.node.version, body)
+        else:
+            self._peers.post(to, self.node.version, body)
+
+    def on_storage_failed(self, reason: BaseException) -> None:
+        self.failed(None, 0, reason)
+
+    def failed(self, instance: Incarnation | None, epoch: int, reason: BaseException) -> None:
+        failure = failure_to_json(self.name, instance, epoch, reason)
+        concerned = () if instance is None else (instance,)
+        self._tell(NodeFailed(failure, self._story(*concerned) if is_internal(failure) else {}))
+
+    def _story(self, *instances: Incarnation) -> dict[str, tuple[str, ...]]:
+        """What this node and some of its instances took and answered last; may be asked on any thread."""
+        machines = {str(me): self.node.instances.get(me) for me in instances}
+        rings = {name: machine.ring for name, machine in machines.items() if machine is not None}
+        return dumped({f"node {self.name}": self.node.ring, **rings})
+
+    def left(self, hosted: HostedInstance) -> None:
+        """The last word of an instance that was told to stop; none of those that end with the node."""
+        self._threads.pop(hosted.me, None)
+        if not self._ended.is_set():
+            with self._reporting:
+                last_word = hosted.figures()
+            self._tell(InstanceLeft(last_word))
+
+    def _perform_all(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            self.perform(effect)
+
+    # -- a Hosting: where machines run --------------------------------------------------------------------------------
+
+    def instance(self, instance: Instance[pa.RecordBatch]) -> HostedInstance:
+        meter = self._meters.pop(instance.me)
+        meter.watch(getattr(instance, "_logic", None))
+        hosted = HostedInstance(instance, self, self._store(instance.me), meter, self._share, self._room)
+        self._threads[instance.me] = hosted
+        return hosted
+
+    def holder(self, holder: Holder) -> HostedHolder:
+        holder.store.shelf = self._shelf
+        return HostedHolder(holder, self, self._share)
+
+    def _checkpoints(self) -> dict[str, CheckpointSettings]:
+        backup = self._settings.backup
+        apart = round(max(_APART, self._settings.checkpoint or 0.0) / self._settings.epoch)
+        return {
+            o: CheckpointSettings(NEVER, credits=backup.of(o).credits, apart=apart, stands=backup.of(o).stands)
+            for o in self._program.graph.operators
+        }
+
+    def _store(self, me: Incarnation) -> SinkStore | None:
+        operator = me.instance.operator
+        if self._program.graph.kind(operator) is not Kind.SINK:
+            return None
+        definition, schema = self._program.sinks[operator]
+        if definition.place is Place.DRIVER:
+            link = self._peers.link(MANAGER)
+            assert link is not None, "the manager is never gone while its node lives"
+            return RemoteStore(link, self._ended)
+        return definition.store(operator, schema)
+
+    def _outbox(self, me: Incarnation) -> Outbox[Emission[pa.RecordBatch]]:
+        meter = self._meters[me] = Meter()
+        if self._program.graph.kind(me.instance.operator) is Kind.SINK:
+            return Outbox()
+        store = SpillStore(self._directory / str(me), EMISSIONS)
+        return Outbox(size=meter.size, budget=self._settings.buffer_budget, spill=store)
+
+    # -- the manager --------------------------------------------------------------------------------------------------
+
+    def _register(self) -> str:
+        """Tells the driver where this node listens; its answer is this node's name."""
+        link = Link(f"order {self._order.id}", MANAGER, self._settings.driver, self._settings.security, Unheard())
+        try:
+            answer = link.call(
+                "register",
+                {
+                    "address": list(self._port.address),
+                    "order": self._order.id,
+                    "process": list(astuple(self._order.process)),
+                    "directory": str(self._directory),
+                },
+            )
+        finally:
+            link.close()
+        return str(answer["name"])
+
+    def _tell(self, body: FromNode) -> None:
+        self._peers.post(MANAGER, self.node.version, body)
+
+    def _hosted(self) -> list[HostedInstance]:
+        return [hosted for me, hosted in list(self._threads.items()) if me in self.node.instances]
+
+    def _watch_for_notice(self) -> None:
+        """Asks the cloud, on a thread of its own, whether this VM is about to be taken away."""
+        notices = notices_of(self._settings.vm)
+        if notices is not None:
+            arguments = (notices, self._settings.vm.notices_every, self._on_notice, self._ended)
+            threading.Thread(target=watch, args=arguments, name="seep notices", daemon=True).start()
+
+    def _on_notice(self, seconds: float) -> None:
+        self._tell(NoticeGiven(seconds))
+
+    def _report(self) -> NodeReport:
+        with self._reporting:
+            memory = self._settings.vm.memory
+            return NodeReport(
+                at=time.monotonic(),
+                cpu=self._share.paid(),
+                cores=self._share.cores,
+                memory=None if memory is None else int(memory),
+                resources=resources(),
+                instances=tuple(hosted.figures() for hosted in self._hosted()),
+                transfers=self._peers.transfers(),
+            )
+
+    def _leave_if_alone(self) -> None:
+        """A node whose manager is gone is of no use to anybody."""
+        if self._alone_since is not None and time.monotonic() - self._alone_since > self._settings.patience:
+            self._ended.set()
+
+
+def _ignore(_: object) -> None:
+    """A hosted instance answers nothing."""
+
+
+def prepare_process() -> None:
+    """Makes this process ready for many short waits: kernels loaded, no long pauses, threads that give way quickly."""
+    _load_kernels()
+    sys.setswitchinterval(SWITCH_INTERVAL)
+    gc.collect()
+    gc.freeze()
+
+
+@cache
+def _load_kernels() -> None:
+    """Once: what is forked from a process that has them has them, too."""
+    from primitives import regroup
+    from primitives.state import frame, rows
+
+    frame.warm_up()
+    rows.warm_up()
+    regroup.warm_up()
+    warm_up_counting()

@@ -1,0 +1,1 @@
+"""The instances' machines: stateful and stateless operators, sources and sinks."""

@@ -1,0 +1,149 @@
+"""Chart: lines over time, with marks where something happened, as SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from itertools import pairwise
+
+from seep.reports.axis import Axis, axis
+
+Points = Sequence[tuple[float, float]]
+
+#: Colours that most people can tell apart.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f3c8d", "#666666")
+#: Dashes and gaps of one line after another: what lies below is seen through the gaps.
+DASHES = ("", "9 5", "3 4", "14 4 3 4", "5 9")
+
+_WIDTH, _HEIGHT = 880, 210
+_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 170, 12, 26
+_LEGEND_LINE = 16
+#: Names that the legend has room for.
+_NAMES = (_HEIGHT - _TOP) // _LEGEND_LINE
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment at which something happened."""
+
+    at: float
+    colour: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """What is to be seen: lines by name, their points by time. `steps`: a value holds until the next one.
+
+    Lines that are the same are drawn once, and named together.
+    """
+
+    title: str
+    lines: Mapping[str, Points]
+    words: Callable[[float], str]  #: how values are written
+    marks: Sequence[Mark] = ()
+    log: bool = False
+    steps: bool = False
+    seconds: float = field(default=1.0)  #: that the time axis is long
+
+    def svg(self) -> str:
+        """The drawing."""
+        return "\n".join(
+            [
+                f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(self.title)}">',
+                *self._time_ticks(),
+                *self._value_ticks(),
+                *map(self._mark, self.marks),
+                *(self._line(number, names) for number, names in enumerate(self._groups)),
+                *self._legend(),
+                "</svg>",
+            ]
+        )
+
+    @property
+    def _groups(self) -> list[list[str]]:
+        """Names of lines, those together that are the same line."""
+        groups: dict[tuple[tuple[float, float], ...], list[str]] = {}
+        for name, points in self.lines.items():
+            groups.setdefault(tuple(points), []).append(name)
+        return list(groups.values())
+
+    @property
+    def _time(self) -> Axis:
+        return Axis(0.0, self.seconds, _LEFT, _WIDTH - _RIGHT)
+
+    @property
+    def _values(self) -> Axis:
+        values = [value for points in self.lines.values() for _, value in points]
+        return axis(values, _HEIGHT - _BOTTOM, _TOP, log=self.log)
+
+    def _time_ticks(self) -> Iterator[str]:
+        for tick in self._time.ticks():
+            x = self._time.at(tick)
+            yield _text(x, _HEIGHT - 8, f"{tick:g} s", "middle")
+            yield _segment(x, _HEIGHT - _BOTTOM, x, _HEIGHT - _BOTTOM + 4, "axis")
+
+    def _value_ticks(self) -> Iterator[str]:
+        values = self._values
+        for tick in values.ticks():
+            y = values.at(tick)
+            yield _segment(_LEFT, y, _WIDTH - _RIGHT, y, "grid")
+            yield _text(_LEFT - 6, y + 4, self.words(tick), "end")
+
+    def _mark(self, mark: Mark) -> str:
+        x = self._time.at(mark.at)
+        line = _segment(x, _TOP, x, _HEIGHT - _BOTTOM, "mark", f' stroke="{mark.colour}"')
+        return f"<g><title>{escape(mark.text)}</title>{line}</g>"
+
+    def _line(self, number: int, names: Sequence[str]) -> str:
+        time, values = self._time, self._values
+        places = [(time.at(at), values.at(value)) for at, value in self.lines[names[0]]]
+        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in (_stepped(places) if self.steps else places))
+        title = f"<title>{escape(', '.join(names))}</title>"
+        return f'<polyline class="line"{_stroke(number)} points="{points}">{title}</polyline>'
+
+    def _legend(self) -> Iterator[str]:
+        """All names, those of one line below each other, as far as there is room."""
+        named = [(number, name) for number, names in enumerate(self._groups) for name in names]
+        shown = named if len(named) <= _NAMES else named[: _NAMES - 1]
+        for at, (number, name) in enumerate(shown):
+            yield from self._name(at, name, number)
+        if len(named) > len(shown):
+            yield from self._name(len(shown), f"and {len(named) - len(shown)} more", None)
+
+    def _name(self, at: int, name: str, number: int | None) -> Iterator[str]:
+        x, y = _WIDTH - _RIGHT + 12, _TOP + 8 + at * _LEGEND_LINE
+        if number is not None:
+            yield _segment(x, y - 4, x + 26, y - 4, "line", _stroke(number))
+        yield _text(x + 32, y, name, "start")
+
+
+def _stroke(number: int) -> str:
+    """What tells a line from others: its colour, and its dashes.
+
+    >>> _stroke(0), _stroke(1)
+    (' stroke="#0072b2"', ' stroke="#d55e00" stroke-dasharray="9 5"')
+    """
+    dashes = DASHES[number % len(DASHES)]
+    return f' stroke="{COLOURS[number % len(COLOURS)]}"' + (f' stroke-dasharray="{dashes}"' if dashes else "")
+
+
+def _stepped(places: Points) -> Iterator[tuple[float, float]]:
+    """With a corner before each new value.
+
+    >>> list(_stepped([(0, 1), (5, 2)]))
+    [(0, 1), (5, 1), (5, 2)]
+    """
+    yield from places[:1]
+    for (_, before), (x, y) in pairwise(places):
+        yield x, before
+        yield x, y
+
+
+def _segment(x1: float, y1: float, x2: float, y2: float, kind: str, stroke: str = "") -> str:
+    return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"{stroke}/>'
+
+
+def _text(x: float, y: float, text: str, anchor: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'

@@ -1,0 +1,64 @@
+"""Falling back: a run that finds damage in the checkpoint it begins from is started anew, from the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+from primitives.errors import EnvironmentFault
+from primitives.graph import Kind
+from seep.query.program import Program
+from seep.runs.resume import resume_before
+from seep.runs.run import Run
+from seep.runs.run import launch as launch_once
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: Seconds between two looks whether all instances have their state.
+_LOOK = 0.05
+
+
+def falling_back(launch: F) -> F:
+    """`launch`, but with `fall_back` it returns when all instances have their state, whichever checkpoint that is of.
+
+    Content is checked while it is restored; only if a run fails before it has its state is all of the checkpoint read,
+    to find out whether that is the reason.
+    """
+
+    @wraps(launch)
+    def launched(query: Any, *given: Any, **options: Any) -> Run:
+        run: Run = launch(query, *given, **options)
+        compiled = {name: value for name, value in options.items() if name not in ("parallelism", "rate")}
+        while (earlier := _earlier(run)) is not None:
+            run = launch(earlier, *given, **compiled)
+        return run
+
+    return cast(F, launched)
+
+
+def _earlier(run: Run) -> Program | None:
+    """What to run instead; None if this one has its state, or needs none."""
+    if run.program.resume is None or not run.options.fall_back:
+        return None
+    try:
+        while not _is_restored(run) and not run.wait(_LOOK):
+            pass
+    except BaseException as reason:
+        run.stop()
+        earlier = resume_before(run.program, run.options) if isinstance(reason, EnvironmentFault) else None
+        if earlier is None:
+            raise
+        return earlier
+    return None
+
+
+def _is_restored(run: Run) -> bool:
+    """Whether each instance that has state was heard of, and waits for none."""
+    graph, parallelism = run.program.graph, run.program.parallelism
+    stateful = {o: parallelism.get(o, 1) for o in graph.order if graph.kind(o) is Kind.STATEFUL}
+    phases = [each.phase for each in run.status().instances if each.operator in stateful]
+    return len(phases) >= sum(stateful.values()) and "restoring" not in phases
+
+
+launch = falling_back(launch_once)

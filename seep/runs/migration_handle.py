@@ -1,0 +1,91 @@
+"""The handle of a migration: what somebody who has asked for it waits for, looks at, and calls off."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from primitives.errors import InternalError, UserError
+from seep.control.migration import MigrationProgress, MigrationState
+from seep.driver.driver import ManagerProcess
+from seep.driver.steering import Awaited, Steering
+
+#: Seconds between two looks at whether the run is over.
+_LOOK = 0.05
+#: The state of several is that of the first of these that any of them is in.
+_ORDER = (
+    MigrationState.REFUSED,
+    MigrationState.MOVING,
+    MigrationState.WAITING,
+    MigrationState.SETTLING,
+    MigrationState.CANCELLED,
+    MigrationState.DONE,
+)
+
+
+class MigrationHandle:
+    """Of one operator, or of several that were asked for together."""
+
+    def __init__(self, process: ManagerProcess, steering: Steering, those: Sequence[Awaited]) -> None:
+        self._process, self._steering, self._those = process, steering, tuple(those)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until it is over, with all backups taken; False if that takes longer than `timeout`.
+
+        UserError if it was refused. A cancelled one is over when what was announced has moved; see `progress.state`.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        for migration in self._those:
+            while not migration.over.wait(_LOOK):
+                if self._process.ended.is_set():
+                    self._steering.end()
+                elif deadline is not None and time.monotonic() > deadline:
+                    return False
+        for progress in self.parts:
+            if progress.state is MigrationState.REFUSED:
+                raise UserError(f"the migration of {progress.operator} is refused: {progress.why}")
+        return True
+
+    def cancel(self) -> None:
+        """Announces no further step; what has moved stays where it is."""
+        for migration in self._those:
+            self._steering.cancel(migration.number)
+
+    @property
+    def is_over(self) -> bool:
+        return all(migration.over.is_set() for migration in self._those)
+
+    @property
+    def progress(self) -> MigrationProgress:
+        """How far it has come; of several operators, summed up."""
+        return _together(self.parts)
+
+    @property
+    def parts(self) -> tuple[MigrationProgress, ...]:
+        """The progress of each operator."""
+        return tuple(self._progress(each) for each in self._those)
+
+    def _progress(self, migration: Awaited) -> MigrationProgress:
+        found = migration.last or next(iter(self._steering.progress(migration.number)), None) or migration.last
+        if found is None:
+            raise InternalError(f"migration {migration.number} is neither open nor over")
+        return found
+
+
+def _together(parts: Sequence[MigrationProgress]) -> MigrationProgress:
+    if len(parts) == 1:
+        return parts[0]
+    return MigrationProgress(
+        operator=", ".join(part.operator for part in parts),
+        strategy=parts[0].strategy,
+        state=min((part.state for part in parts), key=_ORDER.index),
+        steps=sum(part.steps for part in parts),
+        steps_done=sum(part.steps_done for part in parts),
+        slots_moved=sum(part.slots_moved for part in parts),
+        slots_remaining=sum(part.slots_remaining for part in parts),
+        bytes=sum(part.bytes for part in parts),
+        bytes_ahead=sum(part.bytes_ahead for part in parts),
+        held_back=sum(part.held_back for part in parts),
+        seconds=max(part.seconds for part in parts),
+        why=", ".join(dict.fromkeys(part.why for part in parts)),
+    )

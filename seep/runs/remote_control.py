@@ -1,0 +1,100 @@
+"""Control: how another process of the same user finds a run and tells it something, such as to take a savepoint."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from primitives.errors import UserError
+from seep.channels.links import Link, Unheard
+from seep.channels.port import Address
+from seep.channels.process import Process
+from seep.channels.security import Security
+from seep.protocol.view import MANAGER
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A run that says where it can be reached. The file holds its secret, so only its user can read it."""
+
+    id: str
+    query: str
+    process: Process
+    address: Address
+    security: Security
+
+    def enlist(self) -> None:
+        directory = home()
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        content = json.dumps(self._to_json()).encode()
+        file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(file, "wb") as stream:
+            stream.write(content)
+
+    def strike_off(self) -> None:
+        self._path.unlink(missing_ok=True)
+
+    def tell(self, what: str, **more: Any) -> Mapping[str, Any]:
+        """Has the run do something, and returns its answer; UserError or EnvironmentFault with what it says."""
+        link = Link("control", MANAGER, self.address, self.security, Unheard())
+        try:
+            answer: Mapping[str, Any] = link.call("control", {"do": what} | more)
+        finally:
+            link.close()
+        if "refused" in answer:
+            raise UserError(f"run {self.id}: {answer['refused']}")
+        return answer
+
+    @property
+    def _path(self) -> Path:
+        return home() / f"{self.id}.json"
+
+    def _to_json(self) -> dict[str, Any]:
+        texts = {"certificate": self.security.certificate, "key": self.security.key}
+        return {
+            "id": self.id,
+            "query": self.query,
+            "process": [self.process.place, self.process.pid, self.process.started],
+            "address": list(self.address),
+            "token": self.security.token,
+            "name": self.security.name,
+        } | {name: text.decode() if text else None for name, text in texts.items()}
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Listed:
+        pem = {name: data[name].encode() if data[name] else None for name in ("certificate", "key")}
+        security = Security(data["token"], pem["certificate"], pem["key"], data["name"])
+        return cls(data["id"], data["query"], Process(*data["process"]), Address(*data["address"]), security)
+
+
+def home() -> Path:
+    """Where this user's runs are listed."""
+    return Path(os.environ.get("SEEP_HOME", "~/.seep")).expanduser() / "runs"
+
+
+def listed() -> list[Listed]:
+    """The runs of this user on this machine, in order of their ids; those whose driver is gone are struck off."""
+    found = []
+    for path in sorted(home().glob("*.json")) if home().is_dir() else []:
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            run = Listed.of(json.loads(path.read_bytes()))
+            if run.process.alive():
+                found.append(run)
+            else:
+                run.strike_off()
+    return found
+
+
+def find(name: str) -> Listed:
+    """The run with that id, or the only one of a query of that name; UserError with what there is."""
+    runs = listed()
+    found = [run for run in runs if name in (run.id, run.query)]
+    if len(found) == 1:
+        return found[0]
+    there = ", ".join(f"{run.id} ({run.query})" for run in runs) or "none"
+    raise UserError(f"{'several runs are' if found else 'no run is'} called {name!r}; running now: {there}")

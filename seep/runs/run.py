@@ -1,0 +1,694 @@
+"""A run: a query on its nodes, from `launch` until it is finished, stopped or failed."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import fields
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from policies.decision import Policy
+from policies.governor import Governor
+from policies.registry import make_policy
+from primitives.errors import SeepError, UserError
+from primitives.graph import InstanceId, Kind
+from primitives.slots import SlotSet
+from seep.channels.process import Process
+from seep.channels.security import Security
+from seep.control.balancing import check_balance
+from seep.control.migration import Migration, MigrationProgress
+from seep.control.replica_groups import check_backup
+from seep.control.requests import MigrationRequests
+from seep.control.scalings import check_scaling
+from seep.control.steward import Steward, StewardSettings
+from seep.control.targets import Target
+from seep.driver.archivist import Archivist
+from seep.driver.driver import ManagerProcess
+from seep.driver.feeds import Feeds, check_feeds, session_of
+from seep.driver.node_fleet import NodeFleet
+from seep.driver.node_register import NodeRecord
+from seep.driver.options import RunOptions
+from seep.driver.spark_publisher import SparkPublisher
+from seep.driver.steering import Steering
+from seep.node.main import NodeTask, serve
+from seep.node.node import NodeSettings
+from seep.protocol.cuts import CutComplete
+from seep.protocol.manager.plans import Accepted, Refused
+from seep.query.program import Program
+from seep.record.facts import Facts
+from seep.record.log import EventLog
+from seep.record.ring import Ring
+from seep.record.status import Status
+from seep.rows.position import rows_up_to
+from seep.rows.rate import Rate
+from seep.runs import live_runs
+from seep.runs.interrupts import ENDING, Interrupts, uninterrupted
+from seep.runs.migration_handle import MigrationHandle
+from seep.runs.queryable import StateView
+from seep.runs.remote_control import Listed
+from seep.runs.resume import catalogue_of, check_resume, resume_of
+from seep.spark.capacity import capacity
+from seep.spark.inlet.source import spark_sources
+from seep.spark.preflight import of_session, raise_first
+from seep.spark.session import Host, open_session
+from seep.threads.requests import answer_of
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from seep.query.query import Query
+    from seep.runs.frames import Frames
+
+Progress = Callable[[str], None]
+
+#: Seconds between two samples of a run's status.
+SAMPLED = 0.5
+
+#: Migrations that were asked for from outside, of which can be asked how they get on.
+_ASKED = 100
+
+
+def launch(
+    query: Query | Program,
+    spark: SparkSession | SparkContext | None = None,
+    *,
+    master: str | None = None,
+    parallelism: Mapping[str, int] | None = None,
+    rate: Rate | None = None,
+    verbose: bool = False,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Run:
+    """Starts a query on Spark and returns when it runs; see `RunOptions` for the other keywords.
+
+    Without a session it starts Spark in this process (`local[64]`, or `master`), and stops it when the run is over, or
+    is stopped. `progress` is called with a line of text at each step of the start.
+
+    >>> run = launch(query, epoch=0.02, seconds=30)   # doctest: +SKIP
+    >>> with run:                                     # doctest: +SKIP
+    ...     run.wait()
+    """
+    chosen = _options(options)
+    program = _program(query, parallelism, chosen, rate)
+    check_resume(program, chosen)
+    check_balance(program.graph, chosen.balance)
+    check_backup(chosen.backup, program.graph, chosen.storage.location is not None)
+    policy = make_policy(chosen.scaling)
+    check_scaling(chosen.scaling, policy, program.graph)
+    tell = progress or (lambda _: None)
+    wanted = chosen.nodes or _instances(program)
+    check_feeds(program, chosen.storage.location is not None, wanted)
+    slots = wanted + chosen.whole_pool.size + bool(spark_sources(program))  # Spark's own tasks need one at least
+    spark = spark if spark is not None else session_of(program)
+    if spark is None:
+        live_runs.check_no_session()
+    tell("starting Spark" if spark is None else "using the given Spark session")
+    host = open_session(spark, master=master, slots_needed=slots, name=program.name, verbose=verbose)
+    try:
+        if chosen.pool.provider == "spark":
+            _check(host, slots)
+        run = Run(program, chosen, host, policy)
+    except BaseException:
+        host.close()
+        raise
+    try:
+        run._start(wanted, tell)
+    except BaseException:
+        run.stop()
+        raise
+    if host.own:
+        run.stop_when_over()
+    return run
+
+
+class Run:
+    """A running query. Use it as a context: what it started ends with the block, whatever happens in it."""
+
+    id: str  #: by which `seep runs` lists it
+    program: Program
+    options: RunOptions
+    #: its own session serves the program beside the run, so it lasts until the run is stopped
+    is_lent: bool
+
+    def __init__(self, program: Program, options: RunOptions, host: Host, policy: Policy) -> None:
+        self.id = uuid.uuid4().hex[:8]
+        self.program, self.options = program, options
+        self._host = host
+        self._security = _security(options, host.driver_host)
+        self._manager = ManagerProcess(
+            program, options, host.driver_interface, host.driver_host, self._security, self.id
+        )
+        try:
+            self._furnish(host, policy)
+        except BaseException:
+            self._manager.close()
+            self._manager.close_port()
+            raise
+        #: migrations that were asked for from outside
+        self._asked = Ring[MigrationHandle](_ASKED)
+        self._interrupts = Interrupts()
+        self._is_launched = self._is_ended = self._is_asked_to_finish = False
+        self._stopping = threading.Lock()
+        self.is_lent = False
+        live_runs.enter(self)
+        atexit.register(self.stop)
+
+    def _furnish(self, host: Host, policy: Policy) -> None:
+        """What works for the manager: nodes, scaling, storage."""
+        task = NodeTask(
+            self.program,
+            NodeSettings(
+                run=self.id,
+                driver=self._manager.address,
+                security=self._security,
+                epoch=self.options.epoch,
+                heartbeat=self.options.heartbeat,
+                patience=self.options.patience,
+                buffer_budget=self.options.buffer_budget,
+                state_budget=self.options.state_memory,
+                vm=self.options.vm,
+                storage=self.options.storage,
+                backup=self.options.backup,
+                checkpoint=self.options.checkpoint,
+                begins_from=self.program.resume.checkpoint if self.program.resume else None,
+            ),
+        )
+        self._fleet = NodeFleet(self._manager, self.options, host, serve, task, self.id)
+        governor = Governor(policy, self.options.scaling, _most(self.program))
+        every = self.options.storage.every * self.options.checkpoint if self.options.checkpoint else None
+        self._archivist = Archivist(
+            self._manager, self.options.storage, catalogue_of(self.options, self.program.name), every, self.id
+        )
+        steps = self.options.migration
+        steward = Steward(self.program.graph, governor, _steward_settings(self.options))
+        self._steering = Steering(self._manager, steward, self._fleet.pool)
+        self._requests = MigrationRequests(self.program.graph, steps)
+        self._manager.serve("control", self._controlled)
+        self._feeds = Feeds(self._manager, self.program, self._security, catalogue_of(self.options, self.program.name))
+        self._listed = Listed(self.id, self.program.name, Process.this(), self._manager.address, self._security)
+        self._publisher = SparkPublisher(self._manager, host.is_local)
+        self._manager.start()
+
+    # -- starting -----------------------------------------------------------------------------------------------------
+
+    def _start(self, nodes: int, tell: Progress) -> None:
+        self._archivist.begin(self._feeds.first_batches)
+        if self._has_nothing_to_do():
+            self._end_unchanged()
+            return
+        tell(f"starting {nodes} nodes")
+        gathered = self._fleet.gather(nodes)
+        tell("starting the query")
+        self._manager.launch(_placement(self.program, gathered))
+        self._is_launched = True
+        self._fleet.launched()
+        self._manager.every(SAMPLED, self._sample)
+        self._steering.begin()
+        self._archivist.start()
+        self._feeds.start()
+        self._publisher.start()
+        self._listed.enlist()
+        if self.options.seconds is not None:
+            self._manager.after(self.options.seconds, self.finish)
+
+    def _has_nothing_to_do(self) -> bool:
+        """Whether all input was read to its end before. What Spark has to say to that comes with its first batch."""
+        return self.program.begins_at_end and not spark_sources(self.program)
+
+    def _end_unchanged(self) -> None:
+        self.events.begin()
+        self._archivist.start()
+        self._manager.conclude_unchanged()
+        self._publisher.start()
+
+    # -- watching -----------------------------------------------------------------------------------------------------
+
+    @property
+    def events(self) -> EventLog:
+        return self._manager.events
+
+    @property
+    def failure(self) -> SeepError | None:
+        """What the run failed of, if it did."""
+        return self._manager.failure
+
+    @property
+    def finished(self) -> bool:
+        """Whether all input is processed and committed."""
+        return bool(self.events.of("finished"))
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it goes on from what an earlier run has processed."""
+        return self.program.resume is not None and self.program.resume.beginning.epoch > 0
+
+    @property
+    def halted(self) -> bool:
+        """Whether somebody has stopped it as it stood."""
+        return bool(self.events.of("halted"))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more comes of it: it is finished, halted, failed or stopped."""
+        return self._manager.ended.is_set()
+
+    @property
+    def phase(self) -> str:
+        """In one word: starting, running, finished, halted, failed or stopped."""
+        if not self.is_over:
+            return "running" if self._is_launched else "starting"
+        found = {"failed": self.failure is not None, "finished": self.finished, "halted": self.halted}
+        return next((word for word, holds in found.items() if holds), "stopped")
+
+    @property
+    def owns_session(self) -> bool:
+        """Whether its Spark session was started for it, and is there still."""
+        return self._host.own and self._host.is_open
+
+    def __repr__(self) -> str:
+        rows = f"{self.rows_read:,} rows read"
+        why = f": {self.failure}".splitlines()[0] if self.failure else ""
+        return f"<Run {self.id} of query {self.program.name!r}, {self.phase}, {rows}{why}>"
+
+    @property
+    def nodes(self) -> dict[str, NodeRecord]:
+        """The live nodes."""
+        live = frozenset[str]() if self._is_ended else self._manager.live_nodes()
+        return {name: record for name, record in self._manager.nodes.items() if name in live}
+
+    @property
+    def placement(self) -> dict[str, str]:
+        """Instance -> the node that it lives on."""
+        return {str(instance): node for instance, node in self._manager.placement().items()}
+
+    @property
+    def manager_process(self) -> ManagerProcess:
+        """What runs the manager: for tests and tools that look inside."""
+        return self._manager
+
+    def status(self) -> Status:
+        """How it is at this moment."""
+        pool = self._fleet.pool
+        vms = {state.value: count for state, count in pool.counts().items() if count}
+        return self._steering.status(vms, sum(pool.vm_seconds().values()))
+
+    def facts(self) -> Facts:
+        """All that is known of it now, as one value that does not change: what the steward decides by."""
+        return self._steering.facts()
+
+    def _sample(self) -> None:
+        if not self._is_ended:
+            self._manager.record.sample(self.status())
+
+    def report(self) -> dict[str, Any]:
+        """Events, time series and a summary, as plain data; while the run lasts and after it."""
+        migrations = self._steering.report()
+        return self._manager.record.report(
+            self.program.name,
+            rows=self.rows_read,
+            is_over=self.finished and self._manager.ended.is_set(),
+            vm_seconds=self._fleet.pool.vm_seconds(),
+            migrations=migrations["migrations"],
+            all_migrations=migrations["total"],
+            failure=self.failure,
+            story=self._manager.story,
+        )
+
+    @property
+    def rows_read(self) -> int:
+        """Rows that the sources have read, each counted once whatever failed: from the positions in the source log."""
+        return sum(rows_up_to(self.positions(source)) for source in self.program.sources)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until the run is over and raises what it failed of; False if that takes longer than `timeout`.
+
+        Ctrl-C meanwhile ends the input, and what was read is finished; Ctrl-C again stops the run at once.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._interrupts.counted(self.stop):
+            while not self._manager.ended.wait(0.05):
+                self._heed_interrupt()
+                if deadline is not None and time.monotonic() > deadline:
+                    return False
+        self._publisher.join()
+        if self._manager.failure:
+            raise self._manager.failure
+        return True
+
+    def _heed_interrupt(self) -> None:
+        if self._interrupts.asked_to_finish and not self._is_asked_to_finish:
+            self._is_asked_to_finish = True
+            sys.stderr.write(f"run {self.id}: {ENDING}\n")
+            self.finish()
+
+    def positions(self, source: str) -> dict[int, Any]:
+        """How far a source has been read, by partition: what the source log has."""
+        return dict(self._manager.positions[source])
+
+    def result(self, sink: str) -> pa.Table:
+        """All rows that a `collect` sink has committed so far."""
+        if sink not in self._manager.stores.stores:
+            known = ", ".join(self._manager.stores.stores) or "none"
+            raise UserError(f"{sink!r} is not a sink that collects in the driver; those of this query: {known}")
+        return self._manager.stores.table(sink)
+
+    # -- into Spark ---------------------------------------------------------------------------------------------------
+
+    def to_spark(self, spark: SparkSession | None = None, sink: str | None = None, **options: Any) -> DataFrame:
+        """A streaming DataFrame of what a sink `seep.sinks.spark(…)` puts out; `sink` if there are several.
+
+        For one Spark query: what it has done with is removed. Its checkpoint and the sink's directory belong together.
+        The option `maxBytesPerTrigger` bounds what it takes at once.
+        """
+        return self._frames(spark).stream(sink, options)
+
+    def to_batch_df(self, spark: SparkSession | None = None, sink: str | None = None) -> DataFrame:
+        """Waits for the end, and gives all rows of a sink `seep.sinks.spark(…)` or `collect()`."""
+        return self._frames(spark).batch(sink)
+
+    def to_parquet(
+        self, path: str | Path, *, checkpoint: str | Path | None = None, sink: str | None = None
+    ) -> StreamingQuery:
+        """Starts a Spark query that writes Parquet files; each row is in those that Spark lists exactly once.
+
+        Its checkpoint is beside the sink's files unless said. Continue after a restart with the same call.
+        """
+        return self._frames(None).to_parquet(path, checkpoint, sink)
+
+    def to_table(self, table: str, *, checkpoint: str | Path | None = None, sink: str | None = None) -> StreamingQuery:
+        """Starts a Spark query that adds the rows to a table of Spark's catalogue; otherwise as `to_parquet`."""
+        return self._frames(None).to_table(table, checkpoint, sink)
+
+    def _frames(self, spark: SparkSession | None) -> Frames:
+        from seep.runs.frames import Frames
+
+        if spark is None and not self._host.is_open:
+            raise UserError(
+                f"the Spark session of run {self.id} has ended, as one that was started for a run does with it: pass "
+                "another one with spark=…, or ask for the DataFrame while the run lasts"
+            )
+        self.is_lent |= spark is None
+        return Frames(self, self._host, spark)
+
+    # -- acting -------------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Ends the input here; what was read is still processed and committed. `wait` tells when."""
+        if not self._manager.ended.is_set():
+            self._feeds.finish(self._manager.finish)
+
+    def checkpoint(self, operator: str | None = None) -> None:
+        """Asks for a checkpoint (of one operator) now."""
+        self._manager.checkpoint(operator)
+
+    def savepoint(self, timeout: float = 120.0) -> int:
+        """Has the state of the whole query stored, for as long as nobody disposes of it; returns its number.
+
+        It has all that was read before the call. EnvironmentFault if it takes too long, or the run is over.
+        """
+        answer = self._archivist.request(savepoint=True)
+        return answer_of(answer, timeout, "savepoint", self._archivist.waits_for).id
+
+    def state(self, operator: str, timeout: float = 30.0) -> StateView:
+        """What an operator knows, all of it after one epoch that is a little ahead now.
+
+        EnvironmentFault if it takes too long, or the run is over.
+        """
+        return StateView.of(operator, self._look(operator, timeout))
+
+    def _look(self, operator: str, timeout: float = 30.0) -> CutComplete:
+        if operator not in self._stateful():
+            raise UserError(f"{operator!r} keeps no state; those that do: {', '.join(self._stateful()) or 'none'}")
+        return answer_of(self._archivist.look(operator), timeout, f"state of {operator}", self._archivist.waits_for)
+
+    def _looked(self, operator: str) -> Mapping[str, Any]:
+        """The same as plain data, for another process."""
+        cut = self._look(operator)
+        return {
+            "epoch": cut.cut.epoch,
+            "slot_bits": self.program.graph.operators[operator].slot_bits,
+            "parts": [[instance, part.slots, list(part.reference)] for instance, part in cut.parts.items()],
+        }
+
+    def _stateful(self) -> list[str]:
+        return [o for o in self.program.graph.order if self.program.graph.kind(o) is Kind.STATEFUL]
+
+    def move(self, operator: str, parts: Mapping[int, SlotSet], first: int | None = None) -> Accepted | Refused:
+        """Hands slots over to instances, by index, while the query runs: one plan, effective at `first` or soon."""
+        return self._manager.move(operator, parts, first)
+
+    def migrate(
+        self,
+        operator: str | Mapping[str, Target],
+        target: Target | None = None,
+        strategy: str | None = None,
+        *,
+        batch: int | None = None,
+        gap: float | str | None = None,
+        gap_epochs: int | None = None,
+        prepare: bool | None = None,
+        vertical: bool | None = None,
+        at: float | str | None = None,
+        epoch: int | None = None,
+    ) -> MigrationHandle:
+        """Has the slots of an operator, or of several together, go to where the target says, in steps.
+
+        A target is an `Assignment`, a number of instances, or slots by instance. What is not given is as the run's
+        option `migration` says. It begins at once; or `at` so many seconds of the run, or so that its first step is
+        effective at an `epoch`. Steps follow one another when they have taken effect, and after a gap, if any.
+        """
+        if isinstance(operator, str):
+            if target is None:
+                raise UserError(f"migrate {operator!r} to what? Give a number of instances, or slots by instance")
+            operator = {operator: target}
+        chosen = {"strategy": strategy, "batch": batch, "gap": gap, "gap_epochs": gap_epochs}
+        chosen |= {"prepare": prepare, "vertical": vertical}
+        return self._handle(self._requests.migrate(self.events.now, operator, chosen, at, epoch))
+
+    def migrate_stream(self, operator: str, rows: Any) -> MigrationHandle:
+        """Has slots go to instances as rows (time or epoch, slot, instance) say, each at its moment.
+
+        Rows are a list of mappings, an Arrow table, a CSV or Parquet file, or a DataFrame of Spark's.
+        """
+        return self._handle(self._requests.follow(self.events.now, operator, rows))
+
+    def handover(self, instance: str) -> MigrationHandle:
+        """Has an instance (`counter[1]`) hand all its slots over to a new one on another node."""
+        return self._handle(self._requests.hand_over(self.events.now, instance))
+
+    def _handle(self, migrations: list[Migration]) -> MigrationHandle:
+        return MigrationHandle(self._manager, self._steering, self._steering.migrate(migrations))
+
+    def migrations(self) -> tuple[MigrationProgress, ...]:
+        """All that there were, oldest first, those of scaling and draining too, and how far they have come."""
+        return self._steering.progress()
+
+    def scale(self, operator: str, parallelism: int) -> None:
+        """Has an operator run with so many instances; goes on in the background, as if a policy had decided it."""
+        _check_parallelism(self.program, operator, parallelism)
+        self._steering.scale(operator, parallelism)
+
+    def balance(self, operator: str) -> None:
+        """Evens out what the instances of an operator have to do, as the settings say; goes on in the background."""
+        self._steering.balance(operator)
+
+    def drain(self, node: str) -> None:
+        """Moves all that lives on a node elsewhere and gives its VM back; goes on in the background."""
+        if node not in self.nodes:
+            raise UserError(f"there is no live node {node!r}; there are {', '.join(self.nodes)}")
+        self._steering.drain(node)
+
+    def kill(self, target: str) -> None:
+        """Ends the process of a node with `kill -9`: of the given name, or of an instance, or all of an operator."""
+        for name in self._nodes_of(target):
+            self._manager.killed(name)
+            self.signal(name, signal.SIGKILL)
+
+    def signal(self, node: str, number: int) -> None:
+        """Sends a signal to a node's process."""
+        process = self._manager.nodes[node].process
+        if not process.is_local:
+            raise UserError(f"node {node} runs on another host; from here only local processes can be signalled")
+        os.kill(process.pid, number)
+
+    def _nodes_of(self, target: str) -> list[str]:
+        placement = self.placement
+        if target in self._manager.nodes:
+            return [target]
+        found = [node for i, node in placement.items() if target in (i, i.partition("[")[0])]
+        if not found:
+            raise UserError(f"there is no node, instance or operator {target!r}; instances: {', '.join(placement)}")
+        return list(dict.fromkeys(found))
+
+    def _controlled(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What somebody with the run's secret asks for from outside."""
+        try:
+            return self._done(body)
+        except SeepError as reason:
+            return {"refused": str(reason)}
+
+    def _done(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What `seep savepoint`, `seep migrate`, `seep story`, `seep state` and `seep stop` ask for."""
+        match body:
+            case {"do": "migrate", "operator": operator, "to": parallelism, **chosen}:
+                handle = self.migrate(operator, int(parallelism), **chosen)
+                self._asked.append(handle)
+                return {"migration": self._asked.total - 1}
+            case {"do": "migration", "migration": number}:
+                return dict(self._asked_for(int(number)).progress.to_json())
+            case {"do": "savepoint"}:
+                return {"id": self.savepoint()}
+            case {"do": "story"}:
+                return {"events": [event.to_json() for event in self.events], "story": self._manager.machine_story()}
+            case {"do": "operators"}:
+                return {"stateful": self._stateful()}
+            case {"do": "look", "operator": operator}:
+                return self._looked(operator)
+            case {"do": "stop"}:
+                self._archivist.store_before_stop()
+                self._manager.halt()
+                return {}
+        raise UserError(f"a run does not know what {body.get('do')!r} is")
+
+    def _asked_for(self, number: int) -> MigrationHandle:
+        handle = self._asked.numbered(number)
+        if handle is None:
+            raise UserError(f"no migration {number} was asked for from outside, or too many were since; see the events")
+        return handle
+
+    # -- ending -------------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Ends everything that the run has started, at once; what it has come to can still be asked for.
+
+        With storage it is stored how far it has come, so that another run goes on from there.
+        """
+        with uninterrupted(), self._stopping:
+            self._end()
+            self._host.close()
+            live_runs.leave(self)
+            atexit.unregister(self.stop)
+
+    def _end(self) -> None:
+        """Ends all but the session, once."""
+        if self._is_ended:
+            return
+        self._is_ended = True
+        self._listed.strike_off()
+        self._feeds.close()
+        self._steering.close()
+        self._archivist.close()
+        self._publisher.close()
+        self._manager.close()
+        self._fleet.end()
+        self._manager.close_port()
+        _remove(record.directory for record in self._manager.nodes.values() if record.process.is_local)
+
+    def stop_when_over(self) -> None:
+        """Returns at once; nodes are given back when the input has ended, or the run has failed, with nobody there.
+
+        So is the session, if it is the run's own and not lent.
+        """
+        threading.Thread(target=self._stop_when_over, name="seep end", daemon=True).start()
+
+    def _stop_when_over(self) -> None:
+        with suppress(SeepError):  # whoever reads what comes out is told
+            self.wait()
+        if not self.is_lent:
+            self.stop()
+            return
+        with self._stopping:
+            self._end()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, reason: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _check(host: Host, nodes: int) -> None:
+    """Looks at a session before nodes are started in it; at the one that starts by default there is nothing to see."""
+    if not (host.own and host.is_local) or capacity(host.context).slots < nodes:
+        raise_first(of_session(host.context, nodes))
+
+
+def _program(
+    query: Query | Program, parallelism: Mapping[str, int] | None, options: RunOptions, rate: Rate | None
+) -> Program:
+    if isinstance(query, Program):
+        if parallelism or rate:
+            raise UserError("the query is compiled already, so give its parallelism and rate to query.compile(…)")
+        return query
+    resume = resume_of(options, query.name)
+    return query.compile(parallelism=parallelism or {}, epoch_seconds=options.epoch, rate=rate, resume=resume)
+
+
+def _options(given: Mapping[str, Any]) -> RunOptions:
+    known = [each.name for each in fields(RunOptions)]
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise UserError(f"launch does not know the option {unknown[0]!r}; it knows {', '.join(known)}")
+    return RunOptions(**given)
+
+
+def _security(options: RunOptions, host: str) -> Security:
+    if options.tls is False:
+        return Security.open()
+    return Security.with_tls(host) if options.tls is True else Security.with_files(*options.tls)
+
+
+def _steward_settings(options: RunOptions) -> StewardSettings:
+    return StewardSettings(
+        scaling=options.scaling,
+        migration=options.migration,
+        balance=options.balance,
+        backup=options.backup,
+        checkpoint=options.checkpoint,
+        epoch=options.epoch,
+        heartbeat=options.heartbeat,
+    )
+
+
+def _instances(program: Program) -> int:
+    return sum(program.parallelism.get(operator, 1) for operator in program.graph.order)
+
+
+def _most(program: Program) -> dict[str, int]:
+    """How many instances each operator can have at all: a slot each; a sink that writes by itself only one."""
+    return {name: 1 << operator.slot_bits for name, operator in program.graph.operators.items()}
+
+
+def _check_parallelism(program: Program, operator: str, parallelism: int) -> None:
+    most = _most(program)
+    if operator not in most:
+        raise UserError(f"there is no operator {operator!r}; there are {', '.join(most)}")
+    if not 1 <= parallelism <= most[operator]:
+        raise UserError(f"operator {operator!r} cannot have {parallelism} instances; choose 1 to {most[operator]}")
+
+
+def _placement(program: Program, nodes: list[str]) -> dict[InstanceId, str]:
+    """Spreads the instances over the nodes; where several share one, they are neighbours in the flow."""
+    instances = [InstanceId(o, i) for o in program.graph.order for i in range(program.parallelism.get(o, 1))]
+    return {instance: nodes[at * len(nodes) // len(instances)] for at, instance in enumerate(instances)}
+
+
+def _remove(directories: Iterable[str]) -> None:
+    for directory in directories:
+        shutil.rmtree(directory, ignore_errors=True)

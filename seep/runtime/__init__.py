@@ -1,1 +1,0 @@
-"""The runtime: the real shell around the protocol, with processes, threads, channels and a clock."""

@@ -1,0 +1,1 @@
+"""Threads: an event loop, a worker, a mailbox and requests; every thread of a run is one of these."""

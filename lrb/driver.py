@@ -30,7 +30,7 @@ from seep.cli import failures
 from seep.cli.flags import Flags
 from seep.cli.session import session
 from seep.cli.settings import settings_of
-from seep.cli.view import View, view_for
+from seep.cli.view import ConsoleView, view_for
 from seep.query.query import Query
 from seep.reports import figures
 from seep.reports.summary import summary_lines
@@ -99,7 +99,7 @@ def run_live(live: Live, out: Path | None, history: Path | None, flags: Flags) -
 
 
 def _check(
-    rows: pa.Table, recording: Recording, live: Live, history: Path | None, view: View, *, is_whole: bool
+    rows: pa.Table, recording: Recording, live: Live, history: Path | None, view: ConsoleView, *, is_whole: bool
 ) -> None:
     """Says whether all answers are right; exits with 1 if they are not."""
     if not is_whole:
@@ -123,7 +123,7 @@ def response_lines(responses: Responses) -> Iterator[str]:
 
 
 @contextmanager
-def _recorded(live: Live, view: View) -> Iterator[Path]:
+def _recorded(live: Live, view: ConsoleView) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="seep-lrb-") as folder:
         path = Path(folder) / "traffic.arrow"
         view.say(f"recording {figures.of(live.minutes, 'minute')} of traffic")
@@ -138,7 +138,7 @@ class _Ended(NamedTuple):
     rows: int  #: that it has read
 
 
-def _run(query: Query, flags: Flags, view: View) -> _Ended:
+def _run(query: Query, flags: Flags, view: ConsoleView) -> _Ended:
     settings = settings_of(flags)
     compile_kernels()
     with session(query, settings, view) as run:
@@ -148,7 +148,7 @@ def _run(query: Query, flags: Flags, view: View) -> _Ended:
     return ended
 
 
-def _view(flags: Flags) -> View:
+def _view(flags: Flags) -> ConsoleView:
     return view_for(Console(), quiet=flags.quiet, verbose=flags.verbose)
 
 
@@ -164,7 +164,7 @@ def _make(out: Path) -> None:
         raise UserError(f"--out {out}: it cannot be made a directory: {reason.strerror}") from None
 
 
-def _write(out: Path, rows: pa.Table, view: View) -> None:
+def _write(out: Path, rows: pa.Table, view: ConsoleView) -> None:
     tables = outputs(rows)
     write_outputs(out, *tables)
     for output, table in zip(OUTPUTS, tables, strict=True):

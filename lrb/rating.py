@@ -14,7 +14,7 @@ from lrb.generator import Settings as Traffic
 from lrb.trial import Course, Trial, attempt
 from policies.backup import BackupSection, BackupSettings, BackupStrategy
 from primitives.errors import UserError
-from seep.cli.settings import Settings
+from seep.cli.settings import CommandSettings
 
 Say = Callable[[str], None]
 #: Given expressways and seconds.
@@ -55,7 +55,7 @@ class Rating:
         return max((each for each in self.trials if each.is_sustained), key=lambda each: each.xways, default=None)
 
 
-def rate(wanted: Wanted, settings: Settings, say: Say, done: Callable[[Trial], None]) -> Rating:
+def rate(wanted: Wanted, settings: CommandSettings, say: Say, done: Callable[[Trial], None]) -> Rating:
     """Builds up the state of one expressway, then tries how many of them there can be; `done` is told of each trial."""
     if wanted.course(0).begin < 0:
         raise UserError(f"{wanted.minutes} minutes of traffic are fewer than {wanted.warm_up + wanted.seconds} seconds")
@@ -70,13 +70,13 @@ def rate(wanted: Wanted, settings: Settings, say: Say, done: Callable[[Trial], N
     return rating
 
 
-def unprotected(settings: Settings) -> Settings:
+def unprotected(settings: CommandSettings) -> CommandSettings:
     """The settings without checkpoints, and without anything that is kept for a recovery."""
     backup = BackupSection(default=BackupSettings(strategy=BackupStrategy.NONE))
     return replace(settings, options=replace(settings.options, checkpoint=None, backup=backup))
 
 
-def _attempt(rest: Rest, wanted: Wanted, settings: Settings, say: Say, xways: int, seconds: int) -> Trial:
+def _attempt(rest: Rest, wanted: Wanted, settings: CommandSettings, say: Say, xways: int, seconds: int) -> Trial:
     say(f"{xways} expressways for {seconds} s")
     return attempt(xways, rest, wanted.course(seconds), settings)
 

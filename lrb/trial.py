@@ -15,7 +15,7 @@ from lrb.live import LiveFeeder, TrafficRate, recorded
 from lrb.query.linear_road import linear_road
 from lrb.responses import Figures, Responses
 from seep import sinks
-from seep.cli.settings import Settings
+from seep.cli.settings import CommandSettings
 from seep.driver.options import RunOptions
 from seep.runs.run import Run
 
@@ -62,7 +62,7 @@ class Course:
         return self.end - (self.end - self.measured) // 3
 
 
-def attempt(xways: int, rest: Rest, course: Course, settings: Settings) -> Trial:
+def attempt(xways: int, rest: Rest, course: Course, settings: CommandSettings) -> Trial:
     """Makes one trial."""
     whole, latest = Responses(since=course.measured), Responses(since=course.last_part)
     feeder = LiveFeeder(rest.path, xways, vehicles=rest.vehicles, held=2 * settings.options.window)

@@ -19,8 +19,8 @@ from primitives.errors import UserError
 from seep import sinks, testing
 from seep.cli.flags import Flags
 from seep.cli.session import session
-from seep.cli.settings import Settings, settings_of
-from seep.cli.view import View, view_for
+from seep.cli.settings import CommandSettings, settings_of
+from seep.cli.view import ConsoleView, view_for
 from seep.reports import figures
 from seep.reports.summary import summary_lines
 from seep.sinks.definition import SinkDefinition
@@ -74,7 +74,7 @@ def run_live(query: Nexmark, live: Live, out: Path | None, sizes: Mapping[str, A
         _settle(parts, out, view)
 
 
-def _paced(model: Model, settings: Settings) -> Model:
+def _paced(model: Model, settings: CommandSettings) -> Model:
     """With the rate of the run as that of the events' own time; without one, they keep theirs."""
     rate = settings.rate
     if rate is None:
@@ -89,7 +89,7 @@ def _parts(out: Path) -> Path:
     return out.with_name(f"{out.name}.parts")
 
 
-def _settle(parts: Path, out: Path, view: View) -> None:
+def _settle(parts: Path, out: Path, view: ConsoleView) -> None:
     rows = sinks.read(parts)
     write_result(rows, out)
     view.say(f"{out}: {figures.of(len(rows), 'row')}")
@@ -105,7 +105,7 @@ class _Built:
     sink: SinkDefinition
     sizes: Mapping[str, Any]
 
-    def run(self, settings: Settings, view: View) -> bool:
+    def run(self, settings: CommandSettings, view: ConsoleView) -> bool:
         """Whether it came to the end of its input."""
         built = self.query.between(self.source, self.sink, **self.sizes)
         built.compile()  # so that what is wrong is told before anything takes time
@@ -118,7 +118,7 @@ class _Built:
         return not halted
 
 
-def in_rows(settings: Settings, source: EventSource) -> Settings:
+def in_rows(settings: CommandSettings, source: EventSource) -> CommandSettings:
     """A rate is one of events, of which the source reads some kinds only."""
     if settings.rate is None:
         return settings
@@ -133,5 +133,5 @@ def compile_kernels(query: Nexmark, sizes: Mapping[str, Any]) -> None:
     testing.run(query.between(lambda wanted: Made(wanted, model, count=_TRIED), sinks.collect(), **sizes))
 
 
-def _view(flags: Flags) -> View:
+def _view(flags: Flags) -> ConsoleView:
     return view_for(Console(), quiet=flags.quiet, verbose=flags.verbose)

@@ -19,8 +19,8 @@ from primitives.graph import InstanceId
 from primitives.slots import SlotSet
 from seep.query.query import Query
 from seep.query.stream import Stream
-from seep.sinks.definition import Place, SinkDefinition, SinkFenced, SinkStore
-from seep.testing import Checkpoint, InProcess, Kill, Notice, Pause, Restart, Savepoint, Scale, rows, run, script
+from seep.sinks.definition import SinkDefinition, SinkFenced, SinkStore, StoreSite
+from seep.testing import BackUp, InProcess, Kill, Notice, Pause, Restart, Savepoint, Scale, rows, run, script
 
 EPOCHS = 24
 
@@ -82,7 +82,7 @@ STORIES = {
     "the counter dies as it grows": [(4, Scale("counter", 3)), (6, Kill("counter")), (8, Kill("counter"))],
     "the mapper grows, and then dies": [(3, Scale("mapper", 2)), (11, Kill("mapper", 1))],
     "there are pauses": [(3, Pause(4)), (9, Pause())],
-    "a checkpoint, and a kill right after it": [(9, Checkpoint("counter")), (10, Kill("counter"))],
+    "a checkpoint, and a kill right after it": [(9, BackUp("counter")), (10, Kill("counter"))],
     "it is started again without a savepoint": [(9, Restart())],
     "it is started again from a savepoint": [(5, Savepoint()), (11, Restart())],
     "it is started again from the second savepoint": [(5, Savepoint()), (9, Savepoint()), (9, Restart())],
@@ -472,7 +472,7 @@ def test_the_watermark_of_a_script_lags_as_it_is_told() -> None:
 class Rolling(SinkDefinition):
     """Makes every fifth epoch durable, with those before it, in a dictionary that outlives nodes."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: StoreSite) -> None:
         self.place = place
         self.durable: dict[Any, list[tuple[int, list[pa.RecordBatch]]]] = {}
         self.closed = 0
@@ -518,8 +518,10 @@ class RollingStore(SinkStore):
         return done[-1][0] if done else 0
 
 
-@pytest.mark.parametrize("place", Place)
-def test_stores_at_nodes_and_at_the_driver_get_each_epoch_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("place", StoreSite)
+def test_stores_at_nodes_and_at_the_driver_get_each_epoch_once(
+    place: StoreSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("seep.query.compiler.check_travels", lambda *_: None)
     sink = Rolling(place)
     query = seep.Query("test")
@@ -528,7 +530,7 @@ def test_stores_at_nodes_and_at_the_driver_get_each_epoch_once(place: Place, mon
     tables = run(query)
     durable = [batch for done in sink.durable.values() for _, batches in done for batch in batches]
     assert rows(pa.Table.from_batches(durable)) == rows(tables["out"]) == rows(run(query_of(totals))["out"])
-    assert sink.closed == (1 if place is Place.DRIVER else 2)
+    assert sink.closed == (1 if place is StoreSite.DRIVER else 2)
 
 
 @pytest.mark.parametrize("roll", [1, 4])

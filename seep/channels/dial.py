@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from seep.channels.pieces import Label, Piece
+from seep.channels.pieces import Label, MessagePiece
 from seep.channels.port import GREETING, Address
 from seep.channels.security import Security
 from seep.channels.sockets import cut_connections
@@ -81,7 +81,7 @@ class Exchange:
         port = text.rpartition(b":")[2]
         return int(port) if port.isdigit() else None
 
-    def send(self, piece: Piece) -> None:
+    def send(self, piece: MessagePiece) -> None:
         """Waits for as long as the receiver does not take what was sent before."""
         if piece.body is None:
             self._writer.write_metadata(piece.metadata)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from primitives.errors import InternalError
 from primitives.spill import pack_batches, unpack_batches
-from seep.channels.pieces import Aligner, Label, Piece
+from seep.channels.pieces import Aligner, Label, MessagePiece
 from seep.channels.wire import WireError
 from seep.protocol.messages import Data
 from seep.protocol.view import Incarnation
@@ -31,7 +31,7 @@ class RowsWriter:
         self.schema: pa.Schema = self._as_one(dict(self._empty)).schema
         self._aligner = Aligner(self.schema)
 
-    def pieces(self, message: Data) -> Iterator[Piece]:
+    def pieces(self, message: Data) -> Iterator[MessagePiece]:
         """The Flight messages for a data message; no row is copied."""
         rounds = _rounds({port: rows for port, rows in message.batches.items() if rows.num_rows}, self._most_at_once)
         for at, batches in enumerate(rounds, 1):
@@ -39,12 +39,12 @@ class RowsWriter:
             header = _HEADER.pack(Label.ROWS, more, message.epoch, message.watermark, message.created)
             yield self._piece(header, batches)
 
-    def _piece(self, header: bytes, batches: Mapping[int, pa.RecordBatch]) -> Piece:
+    def _piece(self, header: bytes, batches: Mapping[int, pa.RecordBatch]) -> MessagePiece:
         if not batches:
-            return Piece(header, None)
+            return MessagePiece(header, None)
         rows = self._as_one(batches)
         nbytes = rows.nbytes
-        return Piece(self._aligner.pad(header, nbytes) if nbytes >= _SMALL else header, rows)
+        return MessagePiece(self._aligner.pad(header, nbytes) if nbytes >= _SMALL else header, rows)
 
     def _as_one(self, batches: Mapping[int, pa.RecordBatch]) -> pa.RecordBatch:
         for port, rows in batches.items():

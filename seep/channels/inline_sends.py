@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from seep.protocol.courier import Frame
+from seep.protocol.courier import LetterFrame
 from seep.protocol.messages import Committed, Logged, OffsetsRead, Tick, Trim
 
 #: Letters that come with every epoch, and are short.
@@ -26,6 +26,6 @@ def may_send() -> bool:
     return not getattr(_threads, "reads", False)
 
 
-def is_small(frame: Frame) -> bool:
+def is_small(frame: LetterFrame) -> bool:
     """Whether a frame is worth it."""
     return isinstance(frame.body, _SMALL)

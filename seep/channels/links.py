@@ -23,12 +23,12 @@ from seep.channels.port import CALL, Address, answer_of
 from seep.channels.recent import Recent
 from seep.channels.security import Security
 from seep.channels.sockets import is_refused
-from seep.channels.stream import Ending, Stream, StreamEvents
+from seep.channels.stream import Ending, InstanceStream, StreamEvents
 from seep.channels.wire import encode, pack
-from seep.protocol.courier import Frame
+from seep.protocol.courier import LetterFrame
 from seep.protocol.view import Incarnation
 
-__all__ = ["Link", "LinkEvents", "Stream", "Unheard"]
+__all__ = ["InstanceStream", "Link", "LinkEvents", "Unheard"]
 
 #: Frames that wait are sent together, up to so many.
 _TOGETHER = 64
@@ -84,11 +84,11 @@ class Link:
         self._room = room
         self._lock = threading.Lock()
         self._calls: flight.FlightClient | None = None
-        self._streams: list[Stream] = []
+        self._streams: list[InstanceStream] = []
         #: pairs whose stream was opened before
         self._known = Recent[tuple[Incarnation, Incarnation]](_KNOWN)
         #: frames to send; None only wakes the thread
-        self._queue: SimpleQueue[Frame | None] = SimpleQueue()
+        self._queue: SimpleQueue[LetterFrame | None] = SimpleQueue()
         self._order = threading.Lock()  #: held by who gives or sends a frame, so that none overtakes another
         self._pending = 0  #: frames in the queue, or taken from it and not sent yet
         self._live = False  #: whether the stream of letters is open
@@ -104,7 +104,7 @@ class Link:
 
     # -- what it is for -----------------------------------------------------------------------------------------------
 
-    def send(self, frame: Frame) -> None:
+    def send(self, frame: LetterFrame) -> None:
         """Sends a frame, if the link holds; never waits.
 
         A small one is sent at once if none waits: to wake another thread for it takes longer than to send it.
@@ -123,14 +123,14 @@ class Link:
         """The peer has said something: its process is not stopped."""
         self._credit = _ON_CREDIT
 
-    def _enqueue(self, frame: Frame) -> None:
+    def _enqueue(self, frame: LetterFrame) -> None:
         self._pending += 1
         self._queue.put(frame)
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=f"seep link to {self.peer}", daemon=True)
             self._thread.start()
 
-    def _send_at_once(self, frame: Frame) -> None:
+    def _send_at_once(self, frame: LetterFrame) -> None:
         try:
             parts = pack([frame])
             self._credit -= sum(part.size for part in parts)
@@ -163,12 +163,12 @@ class Link:
         receiver: Incarnation,
         schemas: Mapping[int, pa.Schema],
         on_room: Callable[[], None] | None = None,
-    ) -> Stream:
+    ) -> InstanceStream:
         """A new stream between two instances; `schemas` has the columns of each input port of the receiver."""
         ends = sender, receiver
         with self._lock:
             again = ends in self._known
-            stream = Stream(self._way, ends, schemas, self._events, on_room, room=self._room, again=again)
+            stream = InstanceStream(self._way, ends, schemas, self._events, on_room, room=self._room, again=again)
             self._known.add(ends)
             self._streams = [*(other for other in self._streams if other.is_open), stream]
         if self._closing:
@@ -256,7 +256,7 @@ class Link:
         broken.set()
         self._queue.put(None)
 
-    def _take(self) -> list[Frame]:
+    def _take(self) -> list[LetterFrame]:
         """All that waits, up to a limit; waits for something."""
         taken = [self._queue.get()]
         with suppress(Empty):
@@ -264,7 +264,7 @@ class Link:
                 taken.append(self._queue.get_nowait())
         return [frame for frame in taken if frame is not None]
 
-    def _send_all(self, frames: list[Frame]) -> None:
+    def _send_all(self, frames: list[LetterFrame]) -> None:
         if not frames:
             return
         try:

@@ -11,10 +11,10 @@ from seep.channels.links import Link
 from seep.channels.port import Address
 from seep.channels.recent import Recent
 from seep.channels.security import Security
-from seep.protocol.courier import Courier, Frame
+from seep.protocol.courier import Courier, LetterFrame
 from seep.protocol.messages import Retrieved, StoreBackup
 from seep.protocol.view import Incarnation
-from seep.record.reports import Transfer
+from seep.record.reports import BulkTransfer
 
 #: Peers that are known to be gone for good.
 _GONE = 1000
@@ -104,7 +104,7 @@ class Peers:
         for name, peer in list(self._peers.items()):
             self._acknowledge(name, peer, 1)
 
-    def transfers(self) -> tuple[Transfer, ...]:
+    def transfers(self) -> tuple[BulkTransfer, ...]:
         """State that is being sent, by peer and kind."""
         found = Counter[tuple[str, str]]()
         for name, peer in list(self._peers.items()):
@@ -114,7 +114,7 @@ class Peers:
                 kind, nbytes = _bulk(letter)
                 found[name, kind] += nbytes
             found[name, "handover"] += peer.link.state_under_way() if peer.link is not None else 0
-        return tuple(Transfer(peer, kind, nbytes) for (peer, kind), nbytes in sorted(found.items()) if nbytes)
+        return tuple(BulkTransfer(peer, kind, nbytes) for (peer, kind), nbytes in sorted(found.items()) if nbytes)
 
     def forget(self, name: str) -> None:
         """The peer is gone for good: nothing more is sent to it or taken from it."""
@@ -137,7 +137,7 @@ class Peers:
         if peer.sessions > 1:
             self._process.on_link_restored(name)
 
-    def arrived(self, name: str, frame: Frame) -> None:
+    def arrived(self, name: str, frame: LetterFrame) -> None:
         """A frame has come from a peer."""
         if name in self._gone:
             return

@@ -44,7 +44,7 @@ class Label(IntEnum):
 _LABELS = tuple(Label)
 
 
-class Piece(NamedTuple):
+class MessagePiece(NamedTuple):
     """What one Flight message carries."""
 
     metadata: bytes
@@ -59,10 +59,10 @@ def label_of(metadata: pa.Buffer | bytes) -> Label:
         raise WireError(f"a piece of {len(metadata)} bytes has no known label") from reason
 
 
-def cut(parts: Sequence[pa.Buffer], alignment: Aligner, cut_at: int = CUT_AT) -> Iterator[Piece]:
+def cut(parts: Sequence[pa.Buffer], alignment: Aligner, cut_at: int = CUT_AT) -> Iterator[MessagePiece]:
     """The pieces of a packed message."""
     if sum(part.size for part in parts) <= WHOLE_UP_TO:
-        yield Piece(_LABEL.pack(Label.WHOLE) + join(parts).to_pybytes(), None)
+        yield MessagePiece(_LABEL.pack(Label.WHOLE) + join(parts).to_pybytes(), None)
         return
     for place, part in enumerate(parts):
         for start in range(0, part.size, cut_at):
@@ -70,7 +70,7 @@ def cut(parts: Sequence[pa.Buffer], alignment: Aligner, cut_at: int = CUT_AT) ->
             ends = start + piece.size == part.size
             last = ends and place == len(parts) - 1
             label = Label.ENDS_MESSAGE if last else Label.ENDS_PART if ends else Label.GOES_ON
-            yield Piece(alignment.pad(_LABEL.pack(label), piece.size), _as_batch(piece))
+            yield MessagePiece(alignment.pad(_LABEL.pack(label), piece.size), _as_batch(piece))
 
 
 def _as_batch(piece: pa.Buffer) -> pa.RecordBatch:

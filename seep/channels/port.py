@@ -17,7 +17,7 @@ from seep.channels.pieces import LIMIT, Assembly, Label, label_of
 from seep.channels.security import Security
 from seep.channels.sockets import cut_connections
 from seep.channels.wire import WireError, decode, pack, unpack
-from seep.protocol.courier import Frame
+from seep.protocol.courier import LetterFrame
 from seep.protocol.messages import Data, StateMoved
 from seep.protocol.view import Incarnation
 
@@ -50,7 +50,7 @@ class Receiver(Protocol):
         """A peer's stream of letters begins; `session` counts those of one link, from 1."""
         ...
 
-    def on_frame(self, peer: str, frame: Frame) -> None: ...
+    def on_frame(self, peer: str, frame: LetterFrame) -> None: ...
 
     def on_letters_closed(self, peer: str, session: int, reason: str) -> None:
         """A peer's stream of letters has ended; the reason is empty if the peer ended it in order."""
@@ -326,9 +326,9 @@ def _call(content: Any) -> tuple[str, str, Any]:
     raise WireError("a call has a peer, a method and a body; this one has not")
 
 
-def _frames(parts: list[pa.Buffer]) -> list[Frame]:
+def _frames(parts: list[pa.Buffer]) -> list[LetterFrame]:
     frames = _content(parts)
-    if not isinstance(frames, list) or not all(isinstance(frame, Frame) for frame in frames):
+    if not isinstance(frames, list) or not all(isinstance(frame, LetterFrame) for frame in frames):
         raise WireError("a stream of letters carries frames and nothing else")
     return frames
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class ProcessId:
     """One process for all time: where it runs, its pid there, and when it began.
 
     >>> Process.this().alive()
@@ -22,11 +22,11 @@ class Process:
     started: int  #: in clock ticks since that kernel booted
 
     @classmethod
-    def this(cls) -> Process:
+    def this(cls) -> ProcessId:
         return cls.of(os.getpid())
 
     @classmethod
-    def of(cls, pid: int) -> Process:
+    def of(cls, pid: int) -> ProcessId:
         """The process that has this pid here and now; ProcessLookupError if there is none."""
         _, started = _state_and_start(pid)
         return cls(_place(), pid, started)

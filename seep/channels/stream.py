@@ -13,7 +13,7 @@ from primitives.errors import InternalError, SeepError
 from primitives.outbox import nbytes_of
 from seep.channels.dial import FAILURES, Exchange, Way, delays
 from seep.channels.epoch_rows import RowsWriter
-from seep.channels.pieces import BYTES, Aligner, Piece, cut
+from seep.channels.pieces import BYTES, Aligner, MessagePiece, cut
 from seep.channels.wire import pack
 from seep.protocol.messages import Data, StateMoved
 from seep.protocol.view import Incarnation
@@ -36,7 +36,7 @@ class StreamEvents(Protocol):
         ...
 
 
-class Stream:
+class InstanceStream:
     """Takes a few messages at a time and sends them in order; `offer` never blocks.
 
     If the stream breaks, what it holds is dropped, and it opens itself again until it is closed. The receiver is told
@@ -259,7 +259,7 @@ class _Format:
         self.schema = self._rows.schema if self._rows else BYTES
         self.ports = tuple(schemas)
 
-    def pieces(self, message: Message) -> Iterator[Piece]:
+    def pieces(self, message: Message) -> Iterator[MessagePiece]:
         if self._rows is None:
             return cut(pack(message), self._aligner)
         if isinstance(message, Data):

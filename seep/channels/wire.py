@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from primitives.errors import EnvironmentFault, SeepError, UserError
-from seep.channels.wire_types import TAG_OF, TYPES, Kept, KeptBytes
+from seep.channels.wire_types import TAG_OF, TYPES, BatchPlace, KeptBytes
 
 _MAGIC = b"SPW1"
 _PREFIX = struct.Struct("<4sIIQ")  # magic, checksum of the rest of the head, number of buffers, bytes of msgpack
@@ -45,7 +45,7 @@ def pack(value: Any) -> list[pa.Buffer]:
     def tagged(item: Any) -> Any:
         if isinstance(item, pa.RecordBatch):
             buffers.append(_write_batch(item))
-            return [_MARKS[TAG_OF[Kept]], len(buffers) - 1]
+            return [_MARKS[TAG_OF[BatchPlace]], len(buffers) - 1]
         if isinstance(item, pa.Buffer) and item.size > _SMALL_BUFFER:
             buffers.append(item)
             return [_MARKS[TAG_OF[KeptBytes]], len(buffers) - 1]
@@ -206,7 +206,7 @@ class _Reader:
         self._loose -= 1
         made = TYPES[items[0].code].make(items[1:])
         match made:
-            case Kept(place):
+            case BatchPlace(place):
                 return _read_batch(self._buffers[place])
             case KeptBytes(place):
                 return self._buffers[place]

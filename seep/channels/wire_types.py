@@ -25,11 +25,11 @@ from primitives.topology import Arrival, Assignment, Topology, Version
 from seep.channels import letters
 from seep.protocol import events as protocol_events
 from seep.protocol import messages
-from seep.protocol.courier import Frame
-from seep.protocol.cuts import Cut, Part
+from seep.protocol.courier import LetterFrame
+from seep.protocol.cuts import Cut, CutPart
 from seep.protocol.view import Incarnation, Seat, View
 from seep.record import events as run_events
-from seep.record.reports import HandedPart, InstanceFigures, NodeReport, Resources, SlotRows, Transfer
+from seep.record.reports import BulkTransfer, HandedPart, InstanceFigures, NodeReport, Resources, SlotRows
 
 
 class WireType(NamedTuple):
@@ -40,7 +40,7 @@ class WireType(NamedTuple):
     make: Callable[[list[Any]], Any]  #: raises what it likes if the fields are not right
 
 
-class Kept(NamedTuple):
+class BatchPlace(NamedTuple):
     """Stands for a record batch: the place of its buffer among those of the message."""
 
     place: int
@@ -230,12 +230,26 @@ TYPES: list[WireType] = [
     WireType(Topology, lambda topology: [topology.graph, topology.history], _topology_made),
     *map(
         _record,
-        (Kept, KeptBytes, InstanceId, Edge, Incarnation, Seat, Cut, Part, View, Frame, Chunk, Checkpoint, Emission),
+        (
+            BatchPlace,
+            KeptBytes,
+            InstanceId,
+            Edge,
+            Incarnation,
+            Seat,
+            Cut,
+            CutPart,
+            View,
+            LetterFrame,
+            Chunk,
+            Checkpoint,
+            Emission,
+        ),
     ),
     *(_record(kind) for kind in vars(messages).values() if getattr(kind, "__module__", "") == messages.__name__),
     WireType(Cause, lambda cause: [cause.value], lambda items: Cause(*items)),
     WireType(Event, _event_fields, _event_made),
-    *map(_record, (HandedPart, SlotRows, InstanceFigures, Resources, Transfer, NodeReport)),
+    *map(_record, (HandedPart, SlotRows, InstanceFigures, Resources, BulkTransfer, NodeReport)),
     *map(_record, (*get_args(letters.FromNode), *get_args(letters.ToNode))),
 ]
 TAG_OF: dict[type, int] = {kind.type: code for code, kind in enumerate(TYPES)}

@@ -11,7 +11,7 @@ from seep.cli.loading import load_query
 from seep.cli.results import collected, show_collected
 from seep.cli.session import session
 from seep.cli.settings import settings_of
-from seep.cli.view import View, view_for
+from seep.cli.view import ConsoleView, view_for
 from seep.reports.summary import summary_lines
 from seep.rows.position import Position
 from seep.workloads.wordcount import ROWS_PER_SECOND, differences, recount, wordcount
@@ -58,11 +58,11 @@ def run_wordcount(window: str, flags: Flags) -> None:
     view.say(f"checked {len(expected):,} counts: equal")
 
 
-def _view(flags: Flags) -> View:
+def _view(flags: Flags) -> ConsoleView:
     return view_for(Console(), quiet=flags.quiet, verbose=flags.verbose)
 
 
-def _summarise(view: View, report: dict[str, object]) -> None:
+def _summarise(view: ConsoleView, report: dict[str, object]) -> None:
     for line in summary_lines(report):
         view.say(line)
 
@@ -71,5 +71,5 @@ def examine(master: str | None, nodes: int) -> None:
     """Says what is well and what is not; exits with 1 if a run is not possible."""
     from seep.cli import doctor
 
-    if not doctor.examine(master, nodes, View(Console()).say):
+    if not doctor.examine(master, nodes, ConsoleView(Console()).say):
         raise typer.Exit(failures.USER)

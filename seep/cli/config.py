@@ -10,7 +10,7 @@ import typer
 from primitives.errors import UserError
 from seep.cli import failures
 from seep.cli.failures import told_in_one_line
-from seep.config.kinds import Kind
+from seep.config.kinds import ConfigKind
 from seep.reports import figures
 
 app = typer.Typer(
@@ -55,7 +55,7 @@ def _is_fine(file: Path) -> bool:
 
 @app.command(epilog="Example: seep config schema policy --table")
 def schema(
-    kind: Annotated[Kind, typer.Argument(help="Of which files.")] = Kind.POLICY,
+    kind: Annotated[ConfigKind, typer.Argument(help="Of which files.")] = ConfigKind.POLICY,
     table: Annotated[bool, typer.Option("--table", help="As a table of all fields, for people.")] = False,
 ) -> None:
     """Print what a file can say, as JSON schema, which editors take to complete and check YAML."""

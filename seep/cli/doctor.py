@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from rich.text import Text
 
 from primitives.errors import SeepError
-from seep.spark.preflight import Check, Verdict, before_start, of_session
+from seep.spark.preflight import Check, PreflightVerdict, before_start, of_session
 
 #: Seconds after which no more executors are expected, once one has come.
 _SETTLED = 3.0
 
-_STYLES = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}
+_STYLES = {PreflightVerdict.OK: "green", PreflightVerdict.WARN: "yellow", PreflightVerdict.FAIL: "red"}
 
 
 def examine(master: str | None, nodes: int, say: Callable[[Text], None]) -> bool:
@@ -31,7 +31,7 @@ def _said(checks: Iterable[Check], say: Callable[[Text], None]) -> bool:
     for check in checks:
         say(check_line(check))
         verdicts.append(check.verdict)
-    return Verdict.FAIL not in verdicts
+    return PreflightVerdict.FAIL not in verdicts
 
 
 def _in_session(master: str | None, nodes: int) -> Iterator[Check]:
@@ -39,10 +39,10 @@ def _in_session(master: str | None, nodes: int) -> Iterator[Check]:
 
     try:
         with open_session(master=master, slots_needed=nodes, name="seep doctor") as host:
-            yield Check("Spark", Verdict.OK, f"starts at {host.context.master}")
+            yield Check("Spark", PreflightVerdict.OK, f"starts at {host.context.master}")
             yield from of_session(host.context, nodes, settled=_SETTLED)
     except SeepError as failure:
-        yield Check("Spark", Verdict.FAIL, str(failure))
+        yield Check("Spark", PreflightVerdict.FAIL, str(failure))
 
 
 def check_line(check: Check) -> Text:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from primitives.errors import EnvironmentFault
-from seep.cli.settings import Settings
-from seep.cli.view import View
+from seep.cli.settings import CommandSettings
+from seep.cli.view import ConsoleView
 from seep.runs.chaos import Chaos, check_chaos
 from seep.runs.interrupts import ENDING, Interrupts
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _LOOK = 0.2
 
 
-def compiled(query: Query, settings: Settings) -> Program:
+def compiled(query: Query, settings: CommandSettings) -> Program:
     """The query as the settings want it; all that can be wrong with them is found here, before anything starts."""
     from seep.runs.resume import resume_of
 
@@ -40,7 +40,7 @@ def compiled(query: Query, settings: Settings) -> Program:
 
 
 @contextmanager
-def session(query: Query, settings: Settings, view: View) -> Iterator[Run]:
+def session(query: Query, settings: CommandSettings, view: ConsoleView) -> Iterator[Run]:
     """A run that has come to its end, with its nodes still there; they and the report are seen to at the block's end.
 
     The report is written whatever happens once the query runs.
@@ -65,7 +65,7 @@ def session(query: Query, settings: Settings, view: View) -> Iterator[Run]:
                 write_report(run, settings.report)
 
 
-def follow(run: Run, view: View, interrupts: Interrupts) -> None:
+def follow(run: Run, view: ConsoleView, interrupts: Interrupts) -> None:
     """Shows a run until its end; raises what it failed of."""
     finishing = False
     try:

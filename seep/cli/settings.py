@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class CommandSettings:
     """Checked as far as that is possible without the query."""
 
     master: str | None = None
@@ -39,14 +39,14 @@ class Settings:
     quiet: bool = False
 
 
-def settings_of(flags: Flags, **defaults: Any) -> Settings:
+def settings_of(flags: Flags, **defaults: Any) -> CommandSettings:
     """`defaults` are fields of `RunSection`; UserError names the flag, or the field in the file, that is wrong."""
     policy = read_policy(flags.policy) if flags.policy else PolicyFile()
     sections = sections_of(policy)
     sections |= {"vm": _vm(policy.vm, flags), "storage": _storage(policy.storage, flags)}
     sections |= {"balance": _balance(policy.balance, flags)}
     launch = launch_settings(defaults | policy.run.given() | _said(flags) | sections)
-    return Settings(
+    return CommandSettings(
         master=flags.master,
         options=launch.options,
         parallelism={**launch.parallelism, **_parallelism(flags.parallelism)},

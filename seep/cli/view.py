@@ -45,7 +45,7 @@ _STYLES = {"killed": "red", "stopped": "red", "node lost": "red", "strike failed
 }
 
 
-class View:
+class ConsoleView:
     """Shows nothing but what is said; the base of the others. A context: what it drew is tidied up at its end."""
 
     def __init__(self, console: Console) -> None:
@@ -76,7 +76,7 @@ class View:
         """What has happened since, as nothing more will be shown."""
 
 
-class Telling(View):
+class Telling(ConsoleView):
     """A view that shows events, in the thread that shows everything."""
 
     def __init__(self, console: Console, verbose: bool = False) -> None:
@@ -132,10 +132,10 @@ class Board(Telling):
         self._live.update(Group(Text(status_line(status), style="bold"), instance_table(status)))
 
 
-def view_for(console: Console, *, quiet: bool, verbose: bool) -> View:
+def view_for(console: Console, *, quiet: bool, verbose: bool) -> ConsoleView:
     """The view that suits where the output goes."""
     if quiet:
-        return View(console)
+        return ConsoleView(console)
     return (Board if console.is_terminal else Lines)(console, verbose)
 
 

@@ -17,16 +17,16 @@ from primitives.errors import UserError
 from primitives.import_paths import imported
 from primitives.settings import Section, WrongSettings, checked
 from seep.config.files import content_of
-from seep.config.kinds import Kind, kind_of
+from seep.config.kinds import ConfigKind, kind_of
 from seep.config.policy import PolicyFile
 from vmpool.settings import PoolSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class FileVerdict:
     """On one file."""
 
-    kind: Kind
+    kind: ConfigKind
     settings: int  #: that it gives
     problems: tuple[str, ...] = ()  #: each begins with the path of its field
 
@@ -44,7 +44,7 @@ PROVIDERS = {
 }
 
 
-def verdict(path: Path) -> Verdict:
+def verdict(path: Path) -> FileVerdict:
     """All that can be said of a file before a query runs or a cluster is made; UserError if it cannot be read."""
     content = content_of(path)
     kind = kind_of(content)
@@ -52,7 +52,7 @@ def verdict(path: Path) -> Verdict:
         problems = tuple(_deeper(checked(kind.model, content, str(path))))
     except WrongSettings as wrong:
         problems = wrong.problems
-    return Verdict(kind, _count(content), problems)
+    return FileVerdict(kind, _count(content), problems)
 
 
 def _deeper(file: Section) -> Iterator[str]:

@@ -10,7 +10,7 @@ import yaml
 from primitives.errors import UserError
 from primitives.settings import Section, checked
 from primitives.yaml_text import parsed
-from seep.config.kinds import Kind, kind_of
+from seep.config.kinds import ConfigKind, kind_of
 from seep.config.policy import PolicyFile
 from seep.shipped import settings_file
 
@@ -19,12 +19,12 @@ def read_policy(path: Path) -> PolicyFile:
     """The settings of a run; an empty file is all defaults. UserError if it is no policy file, or a wrong one."""
     content = content_of(path)
     kind = kind_of(content)
-    if kind is not Kind.POLICY:
+    if kind is not ConfigKind.POLICY:
         raise UserError(f"{path} is an {kind.words}, no policy file; it is for `seep deploy {kind}`")
     return checked(PolicyFile, content, f"policy {path}")
 
 
-def read_settings(path: Path) -> tuple[Kind, Section]:
+def read_settings(path: Path) -> tuple[ConfigKind, Section]:
     """What kind of file it is, and what it says."""
     content = content_of(path)
     kind = kind_of(content)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from primitives.settings import Section
 
 
-class Kind(StrEnum):
+class ConfigKind(StrEnum):
     """What a file is for."""
 
     POLICY = "policy"
@@ -20,7 +20,11 @@ class Kind(StrEnum):
 
     @property
     def words(self) -> str:
-        return {Kind.POLICY: "policy file", Kind.EC2: "EC2 cluster file", Kind.GCP: "Google Cloud cluster file"}[self]
+        return {
+            ConfigKind.POLICY: "policy file",
+            ConfigKind.EC2: "EC2 cluster file",
+            ConfigKind.GCP: "Google Cloud cluster file",
+        }[self]
 
     @property
     def model(self) -> type[Section]:
@@ -30,17 +34,17 @@ class Kind(StrEnum):
 
 
 _MODELS = {
-    Kind.POLICY: "seep.config.policy:PolicyFile",
-    Kind.EC2: "seep.config.clusters:Ec2File",
-    Kind.GCP: "seep.config.clusters:GcpFile",
+    ConfigKind.POLICY: "seep.config.policy:PolicyFile",
+    ConfigKind.EC2: "seep.config.clusters:Ec2File",
+    ConfigKind.GCP: "seep.config.clusters:GcpFile",
 }
 
 
-def kind_of(content: Any) -> Kind:
+def kind_of(content: Any) -> ConfigKind:
     """What a file's content is; a policy, if nothing in it says otherwise.
 
     >>> kind_of({"ec2": {"region": "eu-west-1"}}), kind_of({"run": {}}), kind_of(None)
     (<Kind.EC2: 'ec2'>, <Kind.POLICY: 'policy'>, <Kind.POLICY: 'policy'>)
     """
     sections = content if isinstance(content, Mapping) else {}
-    return next((kind for kind in (Kind.EC2, Kind.GCP) if kind in sections), Kind.POLICY)
+    return next((kind for kind in (ConfigKind.EC2, ConfigKind.GCP) if kind in sections), ConfigKind.POLICY)

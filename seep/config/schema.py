@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from pydantic import ByteSize, TypeAdapter
 
 from primitives.settings import LENGTH_OF_TIME
-from seep.config.kinds import Kind
+from seep.config.kinds import ConfigKind
 
 Node = Mapping[str, Any]
 
@@ -28,13 +28,13 @@ class Row(NamedTuple):
     meaning: str
 
 
-def json_schema(kind: Kind) -> dict[str, Any]:
+def json_schema(kind: ConfigKind) -> dict[str, Any]:
     """The JSON schema of such a file, as editors take it to complete and check YAML."""
     schema = kind.model.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": f"seep {kind.words}"}
 
 
-def rows(kind: Kind) -> Iterator[Row]:
+def rows(kind: ConfigKind) -> Iterator[Row]:
     """All fields of such a file, in the order in which they are declared; `<name>` stands for what the user names."""
     return rows_of(json_schema(kind))
 
@@ -44,7 +44,7 @@ def rows_of(schema: Node) -> Iterator[Row]:
     return _rows(schema, schema.get("$defs", {}), "")
 
 
-def table(kind: Kind) -> str:
+def table(kind: ConfigKind) -> str:
     """The fields as a table in Markdown."""
     lines = ["| field | type | default | meaning |", "|---|---|---|---|"]
     lines += [f"| `{row.path}` | {row.type} | {row.default} | {row.meaning} |" for row in rows(kind)]

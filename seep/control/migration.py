@@ -11,7 +11,7 @@ from policies.migration.settings import MigrationSettings
 from policies.migration.steps import Steps
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
-from seep.control.pacing import Now, Pace
+from seep.control.pacing import Now, StepPace
 from seep.control.targets import Goal
 from seep.record.facts import Handover
 
@@ -76,7 +76,7 @@ class Migration:
     """One operator's slots on their way; the steward carries it on."""
 
     operator: str
-    pace: Pace
+    pace: StepPace
     opened: float
     goal: Goal | None = None  #: what is to be cut into steps when it begins; None: the steps are there
     settings: MigrationSettings = field(default_factory=MigrationSettings)  #: by which it is cut

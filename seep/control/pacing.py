@@ -45,7 +45,7 @@ class Before(Protocol):
         ...
 
 
-class Pace(Protocol):
+class StepPace(Protocol):
     """Decides when the next step is announced."""
 
     @property

@@ -34,7 +34,7 @@ from seep.control.policy_rounds import PolicyRounds
 from seep.control.replica_groups import ReplicaGroups
 from seep.control.scalings import Scalings, at_once_unless_said
 from seep.control.vm_needs import VMNeeds
-from seep.protocol.manager.core import Phase
+from seep.protocol.manager.core import QueryPhase
 from seep.protocol.manager.plans import Accepted, Refused
 from seep.protocol.message_ring import MessageRing
 from seep.record.facts import Facts
@@ -127,7 +127,7 @@ class Steward:
             return []
         self._vm_needs.begin_step()
         self._tolerate(partial(self._orders.answered, facts.answers, facts))
-        if facts.query.phase is Phase.RUNNING:
+        if facts.query.phase is QueryPhase.RUNNING:
             for part in self._parts:
                 self._tolerate(partial(part, facts))
         return self._taken(facts)

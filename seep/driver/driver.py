@@ -40,13 +40,13 @@ from seep.driver.options import RunOptions
 from seep.durable.backups import StorageHolder, stored_backups
 from seep.node.failures import failure_from_json, manager_failure
 from seep.node.stores import DriverStores
-from seep.protocol.courier import Frame
+from seep.protocol.courier import LetterFrame
 from seep.protocol.cuts import Beginning, CutAbandoned, CutComplete, Persist, Recall
 from seep.protocol.effects import Commit, Effect, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
-from seep.protocol.manager.core import Phase
+from seep.protocol.manager.core import QueryPhase
 from seep.protocol.manager.manager import Manager
 from seep.protocol.message_ring import dumped
-from seep.protocol.messages import Committed, Data, Fenced, StateMoved, StopInstance
+from seep.protocol.messages import Committed, Data, NodeFenced, StateMoved, StopInstance
 from seep.protocol.view import MANAGER, STORAGE, Incarnation
 from seep.query.program import Program
 from seep.record.events import NodeJoined, NodeNotice, RefusedMessage, RunFailed, RunFinished, RunHalted
@@ -244,7 +244,7 @@ class ManagerProcess(ManagerAccess):
         if peer in self.nodes:
             self._peers.opened(peer)
 
-    def on_frame(self, peer: str, frame: Frame) -> None:
+    def on_frame(self, peer: str, frame: LetterFrame) -> None:
         if peer in self.nodes:
             self._peers.arrived(peer, frame)
 
@@ -407,7 +407,7 @@ class ManagerProcess(ManagerAccess):
         now = time.monotonic()
         self._detector.heard(peer, now)
         if peer not in self.manager.nodes and peer not in self._register.waiting:
-            self._peers.post(peer, 0, Fenced())
+            self._peers.post(peer, 0, NodeFenced())
         elif report is not None:
             self._note(peer, self.record.take, report)
 
@@ -451,7 +451,7 @@ class ManagerProcess(ManagerAccess):
 
     def _count_lost(self, name: str) -> None:
         """What the instances on a lost node have counted, as far as no other one counts it again."""
-        is_replayed = self.manager.phase is Phase.RUNNING
+        is_replayed = self.manager.phase is QueryPhase.RUNNING
         for instance in self.manager.roster.living_on(name):
             up_to = self._kept_up_to(instance) if is_replayed else None
             self.record.lost(self.manager.roster.incarnation(instance), up_to)

@@ -14,13 +14,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from primitives.errors import EnvironmentFault, SeepError, UserError
-from seep.driver.piece_keeper import COPIES, Keeper
+from seep.driver.piece_keeper import COPIES, PieceKeeper
 from seep.protocol.view import STORAGE
 from seep.rows.position import MIN_WATERMARK
 from seep.spark.bootstrap import arrow_task
-from seep.spark.inlet.ledger import Ledger, Verdict
+from seep.spark.inlet.ledger import BatchVerdict, FeedLedger
 from seep.spark.inlet.mapped import map_in_arrow
-from seep.spark.inlet.pieces import Key, Piece
+from seep.spark.inlet.pieces import Key, PushedPiece
 from seep.spark.inlet.push import RECEIPT_COLUMNS, PushSettings, push
 from seep.spark.inlet.source import SparkSource, Streaming
 from seep.spark.inlet.unweighed import unweigh, unweighed
@@ -53,7 +53,7 @@ class BatchFailed(Exception):
     """What Spark is told of a batch that is not admitted: one line, and no other exception behind it."""
 
 
-class Events(Protocol):
+class FeedEvents(Protocol):
     """What becomes of a feed; told on its threads."""
 
     def fed(self) -> None:
@@ -70,10 +70,10 @@ class Feed(ABC):
         self,
         definition: SparkSource,
         settings: PushSettings,
-        ledger: Ledger,
-        keeper: Keeper,
+        ledger: FeedLedger,
+        keeper: PieceKeeper,
         room: Callable[[], bool],
-        events: Events,
+        events: FeedEvents,
     ) -> None:
         travel_by_value()
         self._definition, self._ledger, self._keeper = definition, ledger, keeper
@@ -175,7 +175,7 @@ class Feed(ABC):
         latest = max((receipt.latest for receipt, _ in receipts), default=MIN_WATERMARK)
         self._ledger.admit(key.stream, key.id, latest, [piece for _, piece in receipts])
 
-    def _kept(self, key: Key, job: Job) -> list[tuple[Row, Piece]] | None:
+    def _kept(self, key: Key, job: Job) -> list[tuple[Row, PushedPiece]] | None:
         """The receipts for a batch, if all its pieces are in two places; None if it has to be pushed again."""
         rows = self._receipts(job)
         if rows is None:
@@ -200,10 +200,10 @@ class Feed(ABC):
                 f"source {self._ledger.source!r}: the DataFrame failed in Spark: {reason_of_exception(reason)}"
             ) from reason
 
-    def _piece(self, row: Row) -> Piece:
+    def _piece(self, row: Row) -> PushedPiece:
         """With storage, a node that keeps a piece has stored it."""
         stored = (STORAGE,) if self._keeper.stores and row.holders else ()
-        return Piece(row.partition, row.token, row.rows, row.nbytes, (*row.holders, *stored))
+        return PushedPiece(row.partition, row.token, row.rows, row.nbytes, (*row.holders, *stored))
 
     def _cancel(self, key: Key) -> None:
         if key.stream and self.pushing == key and not self._over.is_set():
@@ -348,10 +348,10 @@ class StreamingFeed(Feed):
 
     def _take(self, df: DataFrame, stream: str, id: int) -> None:
         match self._ledger.verdict(stream, id):
-            case Verdict.NEXT:
+            case BatchVerdict.NEXT:
                 unweigh(df.sparkSession, self._definition.schema)
                 self._push(stream, id, map_in_arrow(df, self._task, RECEIPT_COLUMNS).collect)
-            case Verdict.GAP:
+            case BatchVerdict.GAP:
                 raise UserError(
                     f"source {self._ledger.source!r}: Spark's checkpoint goes on with batch {id}, and this run has not "
                     f"had batch {id - 1}. Let the run go on from where it was, with restore='auto' and its storage; "

@@ -16,12 +16,12 @@ from seep.driver.driver import ManagerProcess
 from seep.driver.feed import LAST_BATCH, Feed, FiniteFeed, StreamingFeed
 from seep.driver.listener import RunListener
 from seep.driver.node_register import NodeRecord
-from seep.driver.piece_keeper import COPIES, Keeper
+from seep.driver.piece_keeper import COPIES, PieceKeeper
 from seep.query.program import Program
-from seep.spark.inlet.ledger import Ledger
+from seep.spark.inlet.ledger import FeedLedger
 from seep.spark.inlet.push import PushSettings
 from seep.spark.inlet.source import spark_sources
-from seep.spark.inlet.spool import Spool
+from seep.spark.inlet.spool import InletSpool
 from seep.storage.catalogue import Catalogue
 from seep.storage.location import store_of
 
@@ -75,9 +75,9 @@ class Feeds(RunListener):
     ) -> None:
         self._process, self._security = process, security
         self._sources = spark_sources(program)
-        self._keeper = Keeper(process, catalogue)
+        self._keeper = PieceKeeper(process, catalogue)
         store = store_of(process.options.storage) if self._sources else None
-        self._spool = Spool(store, program.name) if store is not None else None
+        self._spool = InletSpool(store, program.name) if store is not None else None
         self._ledgers = {name: self._ledger(name) for name in self._sources}
         self._feeds: dict[str, Feed] = {}
         self._known: set[str] = set()  #: the nodes of the round before
@@ -89,11 +89,11 @@ class Feeds(RunListener):
         process.subscribe(self)
         process.serve("pushed", self._on_pushed)
 
-    def _ledger(self, source: str) -> Ledger:
+    def _ledger(self, source: str) -> FeedLedger:
         resume = self._process.program.resume
         positions = resume.beginning.positions.get(source, {}) if resume is not None else {}
         first = resume.pushed.get(source) if resume is not None else None
-        return Ledger(
+        return FeedLedger(
             source, self._spool, lambda news: self._process.tell_nodes(NewsOfPushed(source, news)), positions, first
         )
 
@@ -132,7 +132,7 @@ class Feeds(RunListener):
         if self._thread.ident is not None:
             self._thread.join(5.0)
 
-    def _feed(self, name: str, ledger: Ledger) -> Feed:
+    def _feed(self, name: str, ledger: FeedLedger) -> Feed:
         source = self._sources[name]
         settings = PushSettings(name, source.schema, source.time, self._process.address, self._security)
         kind = FiniteFeed if source.streaming is None else StreamingFeed

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seep.channels.port import Address
-from seep.channels.process import Process
+from seep.channels.process import ProcessId
 
 #: Nodes that were given up and are still known by name; the files of others are removed.
 _LOST = 1000
@@ -21,7 +21,7 @@ class NodeRecord:
 
     name: str
     order: str  #: of the task that it runs in
-    process: Process
+    process: ProcessId
     address: Address
     directory: str  #: where its files are
 
@@ -60,7 +60,7 @@ class NodeRegister:
     def enter(self, body: Mapping[str, Any]) -> NodeRecord:
         """A node says where it is; its name is a new one."""
         name, address = f"n{next(self._names)}", Address(*body["address"])
-        record = NodeRecord(name, body["order"], Process(*body["process"]), address, body["directory"])
+        record = NodeRecord(name, body["order"], ProcessId(*body["process"]), address, body["directory"])
         self.records = {**self.records, name: record}
         return record
 

@@ -9,15 +9,15 @@ from primitives.errors import EnvironmentFault
 from primitives.manifest import Manifest
 from seep.driver.driver import ManagerProcess
 from seep.protocol.view import STORAGE
-from seep.spark.inlet.ledger import Ledger, read_up_to
-from seep.spark.inlet.pieces import Key, Piece, PushedBatch
+from seep.spark.inlet.ledger import FeedLedger, read_up_to
+from seep.spark.inlet.pieces import Key, PushedBatch, PushedPiece
 from seep.storage.catalogue import Catalogue
 
 #: In how many places a piece is, at least.
 COPIES = 2
 
 
-class Keeper:
+class PieceKeeper:
     """Knows the nodes; what it does may wait for them, so it is not for the manager's thread."""
 
     def __init__(self, process: ManagerProcess, catalogue: Catalogue[Manifest] | None) -> None:
@@ -48,7 +48,7 @@ class Keeper:
 
     # -- that they stay there -----------------------------------------------------------------------------------------
 
-    def secured(self, key: Key, piece: Piece, nodes: Iterable[str]) -> Piece:
+    def secured(self, key: Key, piece: PushedPiece, nodes: Iterable[str]) -> PushedPiece:
         """The piece with the places that it is in by now; copied, if there are too few. Without any, it is lost."""
         live = [*nodes, STORAGE]
         holders = [holder for holder in piece.holders if holder in live]
@@ -59,14 +59,14 @@ class Keeper:
                 holders.append(node)
         return piece._replace(holders=tuple(holders))
 
-    def _copied(self, key: Key, piece: Piece, node: str) -> bool:
+    def _copied(self, key: Key, piece: PushedPiece, node: str) -> bool:
         body = {"key": list(key), "piece": piece.to_plain()}
         try:
             return bool(self._process.call_node(node, "copy piece", body))
         except EnvironmentFault:  # it is tried again, with others
             return False
 
-    def secure(self, ledger: Ledger) -> None:
+    def secure(self, ledger: FeedLedger) -> None:
         """Copies what was on nodes that are gone; EnvironmentFault if it was on no others."""
         nodes = self.nodes()
         for batch in ledger.kept():
@@ -86,13 +86,13 @@ class Keeper:
 
     # -- and for how long ---------------------------------------------------------------------------------------------
 
-    def trim(self, ledger: Ledger, slots: int) -> None:
+    def trim(self, ledger: FeedLedger, slots: int) -> None:
         """Lets go of what no epoch that can be asked for again has to read."""
         oldest = self._process.oldest_needed(ledger.source)
         if len(read_up_to(oldest)) >= slots:
             ledger.trim(min(read_up_to(oldest)))
 
-    def trim_spool(self, ledger: Ledger) -> None:
+    def trim_spool(self, ledger: FeedLedger) -> None:
         """Lets go in storage of what no checkpoint there has to read."""
         if self._catalogue is None:
             return

@@ -20,7 +20,7 @@ from seep.driver.consultants import Consultants, Consultation, Question
 from seep.driver.driver import ManagerProcess
 from seep.driver.listener import RunListener
 from seep.protocol.effects import Effect
-from seep.protocol.manager.core import Phase
+from seep.protocol.manager.core import QueryPhase
 from seep.protocol.manager.manager import Manager
 from seep.record.facts import Answer, Facts, query_facts
 from seep.record.status import Status
@@ -65,7 +65,7 @@ class DriverShell(StewardShell, RunListener):
 
     def _look(self, now: float) -> None:
         """Makes an observation when a report interval is over."""
-        if now < self._next_look or self.manager.phase is not Phase.RUNNING:
+        if now < self._next_look or self.manager.phase is not QueryPhase.RUNNING:
             return
         self._next_look = max(self._next_look + self.steward.settings.scaling.detector.report, now)
         query, warm = query_facts(self.manager), len(self.vms.available())

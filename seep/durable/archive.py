@@ -13,7 +13,7 @@ from primitives.evolution import Evolution
 from primitives.manifest import Manifest, manifests_of
 from primitives.persist import persist_state, retrieve_extras, retrieve_state
 from primitives.slots import SlotSet
-from seep.protocol.cuts import Part, Persist, Recalled
+from seep.protocol.cuts import CutPart, Persist, Recalled
 from seep.protocol.messages import Persisted, PersistFailed
 from seep.protocol.view import Incarnation
 from seep.storage.catalogue import Catalogue
@@ -77,7 +77,7 @@ class Archive:
         except Exception as reason:  # whoever waits for it is told, or would wait for good
             words = str(reason) if isinstance(reason, SeepError) else f"internal error: {reason!r}"
             return PersistFailed(part.owner, cut.id, words)
-        return Persisted(part.owner, cut.id, Part(part.slots, part.base, written.model_dump_json()))
+        return Persisted(part.owner, cut.id, CutPart(part.slots, part.base, written.model_dump_json()))
 
     def _putter(self, owner: Incarnation, checkpoint: int) -> Callable[[str, Sequence[Any]], str]:
         """Each incarnation writes under names of its own: one that was given up may still be about it."""

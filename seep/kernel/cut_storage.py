@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from primitives.slots import SlotSet
-from seep.protocol.cuts import Beginning, CutComplete, Part, Persist, Recalled
+from seep.protocol.cuts import Beginning, CutComplete, CutPart, Persist, Recalled
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,9 @@ class CutStorage:
     saved: Saved = field(default_factory=lambda: Saved(Beginning(0, {}, 0), {}))
     _parts: list[Persist] = field(default_factory=list)
 
-    def write(self, part: Persist) -> Part:
+    def write(self, part: Persist) -> CutPart:
         self._parts.append(part)
-        return Part(part.slots, part.base, len(self._parts) - 1)
+        return CutPart(part.slots, part.base, len(self._parts) - 1)
 
     def complete(self, cut: CutComplete) -> None:
         """Parts that build on the cut before come after what that has; those that do not replace it by themselves."""

@@ -14,7 +14,7 @@ from vmpool.pool import Pool
 from vmpool.provider import Machine
 
 
-class Outcome(NamedTuple):
+class RequestOutcome(NamedTuple):
     """What comes of a request to somebody outside, and after how many steps."""
 
     steps: int
@@ -25,15 +25,15 @@ class Outcome(NamedTuple):
 class Outside(Protocol):
     """How provider and cluster behave."""
 
-    def start(self) -> Outcome:
+    def start(self) -> RequestOutcome:
         """A VM is to be started."""
         ...
 
-    def stop(self) -> Outcome:
+    def stop(self) -> RequestOutcome:
         """A VM is to be ended."""
         ...
 
-    def order(self) -> Outcome:
+    def order(self) -> RequestOutcome:
         """Nodes are to be started on a VM."""
         ...
 
@@ -46,7 +46,7 @@ class Outside(Protocol):
         ...
 
 
-class Fleet:
+class KernelFleet:
     """Does what the pool wants done, and tells it what came of it. One for each life of a query."""
 
     def __init__(
@@ -140,7 +140,7 @@ class Fleet:
         if name in self.there:
             raise InternalError(f"{name} is ordered a second time")
         self.there[name] = False
-        outcome = Outcome(0) if self._is_filling else self._outside.start()
+        outcome = RequestOutcome(0) if self._is_filling else self._outside.start()
 
         def over() -> None:
             if outcome.failure:
@@ -154,7 +154,7 @@ class Fleet:
         self._after(outcome.steps, over)
 
     def _order(self, vm: str, count: int) -> None:
-        outcome = Outcome(0) if self._is_filling else self._outside.order()
+        outcome = RequestOutcome(0) if self._is_filling else self._outside.order()
 
         def over() -> None:
             if outcome.failure:

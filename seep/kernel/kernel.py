@@ -10,7 +10,7 @@ from primitives.event import Event
 from primitives.graph import InstanceId
 from seep.kernel.cut_storage import CutStorage
 from seep.kernel.mail import Channel, Item, Mail, OwnWork, Pull, SinkAnswer, Stream
-from seep.protocol.courier import Courier, Frame
+from seep.protocol.courier import Courier, LetterFrame
 from seep.protocol.cuts import Beginning, CutAbandoned, CutComplete, Persist, Recall
 from seep.protocol.effects import Commit, Effect, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
 from seep.protocol.holder import Holder
@@ -156,7 +156,7 @@ class Kernel:
             case Data() | StateMoved():
                 if (node := self.nodes.get(target)) is not None:
                     self.perform(target, node.receive_stream(item))
-            case Frame():
+            case LetterFrame():
                 self._receive_letter(channel.source, target, item)
             case OpenSink(sink):
                 self.mail.send(Channel(SINKS, channel.source, sink), SinkAnswer(sink, self.sinks.open(sink)))
@@ -179,7 +179,7 @@ class Kernel:
             self.mail.send(Channel(source, pull.node, pull.stream), message)
             self.mail.send(Channel(source, source, pull.stream), pull)
 
-    def _receive_letter(self, source: str, target: str, frame: Frame) -> None:
+    def _receive_letter(self, source: str, target: str, frame: LetterFrame) -> None:
         if target != MANAGER and target not in self.nodes:
             return
         courier = self._courier(target, source)
@@ -188,7 +188,7 @@ class Kernel:
         if (acknowledgement := courier.acknowledgement()) is not None:
             self.mail.send(Channel(target, source, None), acknowledgement)
 
-    def _take_letter(self, source: str, target: str, frame: Frame) -> list[Effect]:
+    def _take_letter(self, source: str, target: str, frame: LetterFrame) -> list[Effect]:
         if target == MANAGER:
             return self.manager.receive(source, frame.body)
         return self.nodes[target].receive(source, frame.version, frame.body)

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from seep.protocol.courier import Frame
+from seep.protocol.courier import LetterFrame
 from seep.protocol.effects import Commit, Effect, OpenSink
 from seep.protocol.instances.sink import CommitAccepted, CommitRefused, SinkOpened
 from seep.protocol.messages import Data, StateMoved
@@ -44,7 +44,7 @@ class OwnWork(NamedTuple):
     work: Callable[[], list[Effect]]
 
 
-Item = Frame | Pull | Data | StateMoved | OpenSink | Commit | SinkAnswer | OwnWork
+Item = LetterFrame | Pull | Data | StateMoved | OpenSink | Commit | SinkAnswer | OwnWork
 
 
 class Mail(Protocol):

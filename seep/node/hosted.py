@@ -17,7 +17,7 @@ from primitives.event import Event
 from primitives.outbox import nbytes_of
 from primitives.slots import SlotSet
 from primitives.state.processing import Containers
-from seep.channels.links import Stream
+from seep.channels.links import InstanceStream
 from seep.node.meter import Meter, Sized
 from seep.node.share import CpuShare
 from seep.node.usage import stolen_seconds
@@ -26,7 +26,7 @@ from seep.operators.room import Room
 from seep.protocol.cuts import CutAbandoned, CutComplete, Persist, Recall
 from seep.protocol.effects import Commit, Effect, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
 from seep.protocol.holder import Holder, HolderLetter
-from seep.protocol.instances.instance import Instance, Phase
+from seep.protocol.instances.instance import Instance, InstancePhase
 from seep.protocol.instances.keyed import KeyedInstance
 from seep.protocol.instances.sink import CommitAccepted, CommitRefused, SinkOpened
 from seep.protocol.instances.stateful import StatefulInstance
@@ -57,7 +57,7 @@ class Surface(Protocol):
 
     def open_stream(
         self, node: str, sender: Incarnation, receiver: Incarnation, on_room: Callable[[], None]
-    ) -> Stream | None:
+    ) -> InstanceStream | None:
         """A stream to an instance on another node; None if that node is gone."""
         ...
 
@@ -103,7 +103,7 @@ class HostedInstance:
         self._node = node
         self._sink = SinkHand(instance, store, meter) if store is not None else None
         self._mailbox: Mailbox[Work] = Mailbox()
-        self._streams: dict[Incarnation, Stream] = {}
+        self._streams: dict[Incarnation, InstanceStream] = {}
         self._thread = threading.Thread(target=self._run, name=f"seep instance {self.me}", daemon=True)
         self._thread.start()
 
@@ -166,7 +166,7 @@ class HostedInstance:
 
     def _run(self) -> None:
         try:
-            while self.instance.phase is not Phase.HALTED:
+            while self.instance.phase is not InstancePhase.HALTED:
                 work = self._mailbox.take()
                 begun = time.monotonic()
                 with self._turn:

@@ -41,7 +41,7 @@ from seep.channels.letters import (
     SayLastWord,
     ToNode,
 )
-from seep.channels.links import Link, Stream, Unheard
+from seep.channels.links import InstanceStream, Link, Unheard
 from seep.channels.peers import Peers
 from seep.channels.port import Address, Port
 from seep.channels.security import Security
@@ -56,20 +56,20 @@ from seep.node.slot_meter import warm_up as warm_up_counting
 from seep.node.stores import RemoteStore
 from seep.node.usage import resources
 from seep.operators.room import Room
-from seep.protocol.courier import Frame
-from seep.protocol.cuts import CutAbandoned, CutComplete, Part, Persist, Recall
+from seep.protocol.courier import LetterFrame
+from seep.protocol.cuts import CutAbandoned, CutComplete, CutPart, Persist, Recall
 from seep.protocol.effects import Commit, Effect, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
 from seep.protocol.holder import Holder
 from seep.protocol.instances.checkpointing import CheckpointSettings
 from seep.protocol.instances.instance import Instance
 from seep.protocol.message_ring import dumped
-from seep.protocol.messages import Data, Fenced, Persisted, StateMoved
+from seep.protocol.messages import Data, NodeFenced, Persisted, StateMoved
 from seep.protocol.node import Node
 from seep.protocol.view import MANAGER, STORAGE, Incarnation
 from seep.query.program import Program
 from seep.record.events import RefusedMessage
 from seep.record.reports import NodeReport
-from seep.sinks.definition import Place, SinkStore
+from seep.sinks.definition import SinkStore, StoreSite
 from seep.spark.inlet.intake import Intake
 from seep.spark.inlet.source import spark_sources
 from seep.spark.order import NodeOrder
@@ -177,7 +177,7 @@ class NodeProcess:
     def on_letters_open(self, peer: str, session: int) -> None:  # noqa: ARG002
         self._peers.opened(peer)
 
-    def on_frame(self, peer: str, frame: Frame) -> None:
+    def on_frame(self, peer: str, frame: LetterFrame) -> None:
         self._peers.arrived(peer, frame)
 
     def on_letters_closed(self, peer: str, session: int, reason: str) -> None:
@@ -209,7 +209,7 @@ class NodeProcess:
             self._on_order(body)
         else:
             self._receive(peer, version, body)
-        if isinstance(body, Fenced):
+        if isinstance(body, NodeFenced):
             self._ended.set()
 
     def on_heartbeat(self, peer: str, body: Any) -> None:
@@ -284,7 +284,7 @@ class NodeProcess:
 
     def open_stream(
         self, node: str, sender: Incarnation, receiver: Incarnation, on_room: Callable[[], None]
-    ) -> Stream | None:
+    ) -> InstanceStream | None:
         schemas = {
             edge.port: self._program.schemas[edge] for edge in self._program.graph.inputs[receiver.instance.operator]
         }
@@ -294,7 +294,7 @@ class NodeProcess:
     def persist(self, part: Persist) -> None:
         if part.cut.only is not None:
             self._peers.post(
-                MANAGER, self.node.version, Persisted(part.owner, part.cut.id, Part(part.slots, None, part.chunks))
+                MANAGER, self.node.version, Persisted(part.owner, part.cut.id, CutPart(part.slots, None, part.chunks))
             )
             return
         slot_bits = self._program.graph.operators[part.owner.instance.operator].slot_bits
@@ -375,7 +375,7 @@ class NodeProcess:
         if self._program.graph.kind(operator) is not Kind.SINK:
             return None
         definition, schema = self._program.sinks[operator]
-        if definition.place is Place.DRIVER:
+        if definition.place is StoreSite.DRIVER:
             link = self._peers.link(MANAGER)
             assert link is not None, "the manager is never gone while its node lives"
             return RemoteStore(link, self._ended)

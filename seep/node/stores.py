@@ -12,7 +12,7 @@ from primitives.errors import EnvironmentFault
 from seep.channels.links import Link
 from seep.protocol.view import Incarnation
 from seep.query.program import Program
-from seep.sinks.definition import Place, SinkFenced, SinkStore
+from seep.sinks.definition import SinkFenced, SinkStore, StoreSite
 from seep.sinks.in_driver import Collected
 
 #: Seconds until a call that found no link is made again.
@@ -53,7 +53,7 @@ class DriverStores:
         self.stores: dict[str, SinkStore] = {
             operator: definition.store(operator, schema)
             for operator, (definition, schema) in program.sinks.items()
-            if definition.place is Place.DRIVER
+            if definition.place is StoreSite.DRIVER
         }
 
     def open(self, body: Mapping[str, Any]) -> int | None:

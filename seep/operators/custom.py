@@ -139,7 +139,7 @@ class StatelessOperator(Operator):
         """Takes over what `get_extra` gave at the checkpoint that a run begins from: of several, if there are fewer."""
 
 
-class Custom(Definition):
+class CustomOperator(Definition):
     """Puts a user's operator into a query: given a subclass, another factory, or an object, of which copies are run."""
 
     kind: ClassVar[Kind] = Kind.STATEFUL

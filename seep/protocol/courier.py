@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from primitives.outbox import Outbox
 
 
-class Frame(NamedTuple):
+class LetterFrame(NamedTuple):
     """A numbered letter, or only an acknowledgement (number 0)."""
 
     number: int
@@ -28,20 +28,20 @@ class Courier:
     QUIET = 16
 
     def __init__(self) -> None:
-        self._outbox: Outbox[Frame] = Outbox()
+        self._outbox: Outbox[LetterFrame] = Outbox()
         self._sent = 0
         self._arrived = 0
         self._owed = 0
 
-    def post(self, version: int, body: Any) -> Frame:
+    def post(self, version: int, body: Any) -> LetterFrame:
         """The frame that carries a letter; it is kept until the peer has it."""
         self._sent += 1
-        frame = Frame(self._sent, self._arrived, version, body)
+        frame = LetterFrame(self._sent, self._arrived, version, body)
         self._owed = 0
         self._outbox.append(self._sent, frame)
         return frame
 
-    def receive(self, frame: Frame) -> bool:
+    def receive(self, frame: LetterFrame) -> bool:
         """Whether the frame brings the next letter; others are repetitions, or come after a gap that will be filled."""
         self._outbox.trim(frame.acknowledged)
         if frame.number != self._arrived + 1:
@@ -50,17 +50,17 @@ class Courier:
         self._owed += 1
         return True
 
-    def acknowledgement(self, at_least: int = QUIET) -> Frame | None:
+    def acknowledgement(self, at_least: int = QUIET) -> LetterFrame | None:
         """An acknowledgement, if the peer waits for one of so many letters."""
         if self._owed < at_least:
             return None
         self._owed = 0
-        return Frame(0, self._arrived, 0, None)
+        return LetterFrame(0, self._arrived, 0, None)
 
     def under_way(self) -> list[Any]:
         """The letters that may not have arrived."""
         return [frame.body for _, frame in self._outbox.entries()]
 
-    def again(self) -> list[Frame]:
+    def again(self) -> list[LetterFrame]:
         """The link is back: everything that may not have arrived, to be sent anew."""
         return [frame for _, frame in self._outbox.entries()]

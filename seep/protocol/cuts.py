@@ -25,7 +25,7 @@ class Cut(NamedTuple):
     only: str | None = None  #: of this operator alone, for somebody who wants to see it; nothing is begun from it
 
 
-class Part(NamedTuple):
+class CutPart(NamedTuple):
     """What one instance has written."""
 
     slots: SlotSet
@@ -41,7 +41,7 @@ class CutUnderWay:
     version: int  #: of the view that announces it
     sealed: bool = False  #: every live node knows it
     positions: dict[str, dict[int, Any]] = field(default_factory=dict)  #: source operator -> partition -> position
-    parts: dict[InstanceId, Part] = field(default_factory=dict)
+    parts: dict[InstanceId, CutPart] = field(default_factory=dict)
 
 
 class Persist(NamedTuple):
@@ -74,7 +74,7 @@ class CutComplete(NamedTuple):
 
     cut: Cut
     positions: Mapping[str, Mapping[int, Any]]
-    parts: Mapping[InstanceId, Part]
+    parts: Mapping[InstanceId, CutPart]
 
 
 class CutAbandoned(NamedTuple):

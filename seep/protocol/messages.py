@@ -13,7 +13,7 @@ from primitives.backup import Stored
 from primitives.checkpoint import Checkpoint
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
-from seep.protocol.cuts import Part
+from seep.protocol.cuts import CutPart
 from seep.protocol.view import Incarnation, View
 
 MAX_WATERMARK = 2**63 - 1
@@ -238,7 +238,7 @@ class FindBackup(NamedTuple):
     owner: Incarnation
 
 
-class Fenced(NamedTuple):
+class NodeFenced(NamedTuple):
     """To a node that was given up: stop everything, others have taken over."""
 
 
@@ -290,7 +290,7 @@ class Persisted(NamedTuple):
 
     owner: Incarnation
     cut: int
-    part: Part
+    part: CutPart
 
 
 class PersistFailed(NamedTuple):

@@ -12,7 +12,7 @@ from primitives.outbox import Outbox
 from seep.protocol.effects import Effect, Post
 from seep.protocol.holder import Holder, HolderLetter
 from seep.protocol.instances.checkpointing import CheckpointSettings
-from seep.protocol.instances.instance import Instance, Phase, Surroundings
+from seep.protocol.instances.instance import Instance, InstancePhase, Surroundings
 from seep.protocol.instances.sink import SinkInstance
 from seep.protocol.instances.source import SourceInstance
 from seep.protocol.instances.stateful import StatefulInstance
@@ -24,8 +24,8 @@ from seep.protocol.messages import (
     BackupCounted,
     BackupRefused,
     Data,
-    Fenced,
     Logged,
+    NodeFenced,
     Retrieved,
     StartInstance,
     StateMoved,
@@ -156,7 +156,7 @@ class Node(Generic[Batch]):
             StartInstance: lambda _, m: self._start(m),
             StopInstance: lambda _, m: self._stop(m.identity),
             ViewChanged: lambda _, m: self._on_view(m.view, m.starts),
-            Fenced: lambda _, __: self._halt(),
+            NodeFenced: lambda _, __: self._halt(),
             **dict.fromkeys(get_args(HolderLetter), self._backups.receive),
         }
 
@@ -257,7 +257,7 @@ class Node(Generic[Batch]):
         for _, version, body in self._deferred:
             if version <= self.version:
                 yield f"a letter of view {version} still waits: {body!r:.100}"
-        running = [me.instance for me, each in self.instances.items() if each.phase is Phase.RUNNING]
+        running = [me.instance for me, each in self.instances.items() if each.phase is InstancePhase.RUNNING]
         if len(set(running)) < len(running):
             yield f"of an instance two incarnations run: {', '.join(map(str, sorted(running)))}"
 

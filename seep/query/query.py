@@ -27,9 +27,9 @@ from seep.query.vertex import (
     OnError,
     OperatorOptions,
     OperatorVertex,
-    Options,
     SourceVertex,
     Vertex,
+    VertexOptions,
     as_rate,
     check_aliases,
     check_on_error,
@@ -75,7 +75,7 @@ class Query:
         they are collected at the driver.
         """
         check_name(name)
-        check_options(name, {"parallelism": parallelism}, Options)
+        check_options(name, {"parallelism": parallelism}, VertexOptions)
         check_slot_bits(slot_bits)
         check_on_error(f"query {name!r}", on_error)
         self.name = name
@@ -110,7 +110,7 @@ class Query:
         if time is not None:
             check_time(name, schema, time, definition.time_remedy)
         if parallelism is not None:
-            check_options(name, {"parallelism": parallelism}, Options)
+            check_options(name, {"parallelism": parallelism}, VertexOptions)
         check_aliases(name, aliases)
         if aliases and not definition.may_be_renamed:
             raise UserError(

@@ -13,7 +13,7 @@ from primitives.errors import UserError
 from seep.operators.aggregation.agg import Agg
 from seep.operators.aggregation.aggregates import Aggregate
 from seep.operators.aggregation.highest import HighestKeys, HighestRows
-from seep.operators.custom import Custom, Operator
+from seep.operators.custom import CustomOperator, Operator
 from seep.operators.definition import Definition, Input
 from seep.operators.errors import naming
 from seep.operators.joins import IntervalJoin, UnboundedJoin, WindowJoin
@@ -22,7 +22,7 @@ from seep.operators.state_machine import Reduce, StateMachine
 from seep.operators.stateless import EachRow, Filter, FlatMap, Map, Project
 from seep.operators.windows import Session, Sliding, Tumbling, Window
 from seep.query.checks import Clock, check_keys, check_name, check_same_query, check_time, clock_of, common_clock
-from seep.query.vertex import CodeOptions, OperatorOptions, Options, SinkVertex, check_aliases, check_options
+from seep.query.vertex import CodeOptions, OperatorOptions, SinkVertex, VertexOptions, check_aliases, check_options
 from seep.rows.times import Duration
 from seep.sinks.definition import SinkDefinition
 
@@ -268,12 +268,12 @@ class Stream:
 
     # -- ends -------------------------------------------------------------------------------------------------------
 
-    def sink(self, name: str, definition: SinkDefinition, **options: Unpack[Options]) -> None:
+    def sink(self, name: str, definition: SinkDefinition, **options: Unpack[VertexOptions]) -> None:
         """The rows leave the query here. A stream may also go on to other operators and sinks."""
         check_name(name)
         if not isinstance(definition, SinkDefinition):
             raise UserError(f"sink {name!r}: {definition!r} is no sink; use one of seep.sinks, such as collect()")
-        check_options(name, options, Options)
+        check_options(name, options, VertexOptions)
         self.query.add(SinkVertex(name, definition, (self,), options))
 
     # -- adding operators -------------------------------------------------------------------------------------------
@@ -350,7 +350,7 @@ def _definition_of(name: str, operator: object) -> Definition:
         raise UserError(f"operator {name!r}: {operator!r} is no operator; give it a subclass of seep.Operator")
     try:
         with naming(name):
-            return Custom(operator)
+            return CustomOperator(operator)
     except TypeError as reason:
         raise UserError(
             f"operator {name!r}: {operator!r} makes no operator ({reason}); give it a subclass of seep.Operator, an "

@@ -24,14 +24,14 @@ DEAD_LETTERS_SINK = "dead-letters"
 OnError = Literal["stop", "dead-letters"]
 
 
-class Options(TypedDict, total=False):
+class VertexOptions(TypedDict, total=False):
     """What can be said of every operator; what is not said is as the query says."""
 
     parallelism: int  #: instances at the start
     slot_bits: int  #: its keyed state is divided into 2^slot_bits slots for the query's life
 
 
-class OperatorOptions(Options, total=False):
+class OperatorOptions(VertexOptions, total=False):
     """What can be said of an operator between sources and sinks."""
 
     aliases: Sequence[str]  #: what it was called in state stored earlier
@@ -67,7 +67,7 @@ class SinkVertex:
     name: str
     definition: SinkDefinition
     inputs: tuple[Stream, ...]
-    options: Options = field(default_factory=Options)
+    options: VertexOptions = field(default_factory=VertexOptions)
 
 
 Vertex = SourceVertex | OperatorVertex | SinkVertex
@@ -79,7 +79,7 @@ def streams_into(vertex: Vertex) -> Iterator[tuple[int, Stream]]:
         yield from enumerate(vertex.inputs)
 
 
-def check_options(operator: str, options: Options | CodeOptions, known: type[Options]) -> None:
+def check_options(operator: str, options: VertexOptions | CodeOptions, known: type[VertexOptions]) -> None:
     """UserError for a word that is no option, or for a value that cannot be."""
     for word, value in options.items():
         if word not in known.__annotations__:

@@ -10,7 +10,7 @@ from policies.observation import Change, Observation
 from primitives.graph import InstanceId, Kind, QueryGraph
 from primitives.slots import SlotSet
 from primitives.topology import Assignment, Topology
-from seep.protocol.manager.core import Phase
+from seep.protocol.manager.core import QueryPhase
 from seep.protocol.manager.manager import Manager
 from seep.protocol.view import Seat
 from seep.record.status import Status
@@ -52,7 +52,7 @@ class QueryFacts:
     """The manager's side: who owns what, what lives where, which plans are open."""
 
     topology: Topology
-    phase: Phase
+    phase: QueryPhase
     ending: bool  #: the input is to end, or has
     ticked: int
     committed: int

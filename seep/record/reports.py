@@ -123,7 +123,7 @@ class Resources:
     sent: int = 0  #: bytes, of the whole machine, to other machines
 
 
-class Transfer(NamedTuple):
+class BulkTransfer(NamedTuple):
     """State that a node is sending to another: it was handed to the link, and has not arrived as far as is known."""
 
     peer: str
@@ -141,7 +141,7 @@ class NodeReport:
     memory: int | None = None  #: bytes that it may use; None: nobody has said
     resources: Resources = field(default_factory=Resources)
     instances: tuple[InstanceFigures, ...] = ()
-    transfers: tuple[Transfer, ...] = ()  #: by peer and kind
+    transfers: tuple[BulkTransfer, ...] = ()  #: by peer and kind
 
     @property
     def kept(self) -> int:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from policies.observation import InstanceReport
-from seep.record.reports import InstanceFigures, NodeReport, Transfer
+from seep.record.reports import BulkTransfer, InstanceFigures, NodeReport
 from seep.record.slot_counts import HottestSlot
 
 
@@ -66,7 +66,7 @@ class NodeStatus:
     written: float  #: bytes to disks
     received: float  #: bytes from other machines, by all processes of its machine
     sent: float  #: bytes to other machines, by all processes of its machine
-    transfers: tuple[Transfer, ...] = ()  #: state that it was sending when it last reported
+    transfers: tuple[BulkTransfer, ...] = ()  #: state that it was sending when it last reported
 
 
 class OpenDecision(NamedTuple):

@@ -30,7 +30,7 @@ _REASONS = 60.0
 
 
 @dataclass(slots=True)
-class Chain:
+class CauseChain:
     """What was caused by one decision, plan or loss, in order."""
 
     number: int | None  #: of a decision: 1 for the first that the record still has
@@ -79,18 +79,18 @@ def story(
     return [line for chain in chosen for line in _lines(chain)]
 
 
-def _is_asked_for(chain: Chain, instance: str | None, decision: int | None) -> bool:
+def _is_asked_for(chain: CauseChain, instance: str | None, decision: int | None) -> bool:
     return (instance is None or instance in chain.instances()) and (decision is None or chain.number == decision)
 
 
-def _of_epoch(chains: list[Chain], epoch: int) -> list[Chain]:
+def _of_epoch(chains: list[CauseChain], epoch: int) -> list[CauseChain]:
     """Those that took effect at the epoch, or else the last one before it: that is how things stood then."""
     at_it = [chain for chain in chains if epoch in chain.epochs()]
     before = [chain for chain in chains if any(each < epoch for each in chain.epochs())]
     return at_it or sorted(before, key=lambda chain: max(e for e in chain.epochs() if e < epoch))[-1:]
 
 
-def _nothing(chains: list[Chain], instance: str | None, decision: int | None, epoch: int | None) -> str:
+def _nothing(chains: list[CauseChain], instance: str | None, decision: int | None, epoch: int | None) -> str:
     asked = (("instance", instance), ("decision", decision), ("epoch", epoch))
     wanted = " and ".join(f"{name} {value}" for name, value in asked if value is not None)
     if not wanted:
@@ -104,7 +104,7 @@ def _nothing(chains: list[Chain], instance: str | None, decision: int | None, ep
 # -- from events to chains ---------------------------------------------------------------------------------------------
 
 
-def chains_of(events: Sequence[Told]) -> list[Chain]:
+def chains_of(events: Sequence[Told]) -> list[CauseChain]:
     """All chains, by the time at which they began."""
     ordered = sorted(events, key=lambda event: float(event.get("at", 0.0)))
     chains = [*_decisions(ordered), *_losses(ordered)]
@@ -113,7 +113,7 @@ def chains_of(events: Sequence[Told]) -> list[Chain]:
     return sorted(chains, key=lambda chain: chain.at)
 
 
-def _decisions(events: list[Told]) -> Iterator[Chain]:
+def _decisions(events: list[Told]) -> Iterator[CauseChain]:
     """An operator has one open decision at most: what happens to it meanwhile belongs to that."""
     begun = [i for i, event in enumerate(events) if event["kind"] in _DECIDED]
     for number, place in enumerate(begun, start=1):
@@ -122,7 +122,7 @@ def _decisions(events: list[Told]) -> Iterator[Chain]:
         later = [event for event in events[place + 1 :] if event.get("operator") == operator]
         stop = next((i for i, each in enumerate(later) if each["kind"] in (*ends, *_DECIDED)), len(later))
         is_ended = stop < len(later) and later[stop]["kind"] in ends
-        chain = Chain(number, [*_reasons(events[:place], first), first, *later[: stop + is_ended]])
+        chain = CauseChain(number, [*_reasons(events[:place], first), first, *later[: stop + is_ended]])
         _follow_plans(chain, events)
         yield chain
 
@@ -137,7 +137,7 @@ def _reasons(before: list[Told], decided: Told) -> Iterator[Told]:
     return iter(sorted(latest.values(), key=lambda event: float(event["at"])))
 
 
-def _follow_plans(chain: Chain, events: list[Told]) -> None:
+def _follow_plans(chain: CauseChain, events: list[Told]) -> None:
     """What becomes of a plan may be told after what it was made for is done."""
     chain.plans |= {event["plan"] for event in chain.events if event["kind"] in _PLANNED}
     known = {id(event) for event in chain.events}
@@ -155,11 +155,11 @@ def _follow_plans(chain: Chain, events: list[Told]) -> None:
     chain.events = sorted([*chain.events, *late, *states], key=lambda event: float(event.get("at", 0.0)))
 
 
-def _losses(events: list[Told]) -> Iterator[Chain]:
+def _losses(events: list[Told]) -> Iterator[CauseChain]:
     """The loss of each node, with what came of the instances that it hosted."""
     nodes = dict.fromkeys(event["node"] for event in events if event["kind"] in _LOST)
     for node in nodes:
-        chain = Chain(None, [event for event in events if event["kind"] in _LOST and event["node"] == node])
+        chain = CauseChain(None, [event for event in events if event["kind"] in _LOST and event["node"] == node])
         rebound = [event for event in events if event["kind"] == "rebound" and event.get("lost") == node]
         for event in rebound:
             chain.events += _recovery(event, events)
@@ -180,11 +180,11 @@ def _recovery(rebound: Told, events: list[Told]) -> Iterator[Told]:
             return
 
 
-def _lone_plans(left: list[Told], events: list[Told]) -> Iterator[Chain]:
+def _lone_plans(left: list[Told], events: list[Told]) -> Iterator[CauseChain]:
     """Plans that nobody's decision of the record stands behind: made by hand, for a drain, or to recover in parts."""
     for event in left:
         if event["kind"] in _PLANNED:
-            chain = Chain(None, [event])
+            chain = CauseChain(None, [event])
             _follow_plans(chain, events)
             yield chain
 
@@ -192,7 +192,7 @@ def _lone_plans(left: list[Told], events: list[Told]) -> Iterator[Chain]:
 # -- from chains to words ----------------------------------------------------------------------------------------------
 
 
-def _lines(chain: Chain) -> list[str]:
+def _lines(chain: CauseChain) -> list[str]:
     number = f"decision {chain.number}: " if chain.number is not None else ""
     effective = {event["first"]: float(event["at"]) for event in chain.events if event["kind"] == "move effective"}
     lines = [f"{number}{_headline(chain)}"]
@@ -203,7 +203,7 @@ def _lines(chain: Chain) -> list[str]:
     return lines
 
 
-def _headline(chain: Chain) -> str:
+def _headline(chain: CauseChain) -> str:
     first = next((event for event in chain.events if event["kind"] in (*_DECIDED, *_LOST, *_PLANNED)), chain.first)
     last = chain.events[-1] if first["kind"] not in _DECIDED else _end_of(chain, first)
     match first["kind"]:
@@ -224,7 +224,7 @@ def _headline(chain: Chain) -> str:
     return f"split {first.get('instance')} by plan {first.get('plan')}"
 
 
-def _end_of(chain: Chain, first: Told) -> Told | None:
+def _end_of(chain: CauseChain, first: Told) -> Told | None:
     return next((event for event in reversed(chain.events) if event["kind"] in _ENDS[first["kind"]]), None)
 
 

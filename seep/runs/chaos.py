@@ -89,7 +89,7 @@ class Struck(Protocol):
 
 
 @runtime_checkable
-class Balancing(Protocol):
+class BalancedRun(Protocol):
     """A run that can even out what the instances of an operator have to do."""
 
     def balance(self, operator: str) -> object: ...
@@ -230,7 +230,7 @@ class Chaos:
                 self._run.migrate(operator, goal, read["strategy"])
             case Act.HANDOVER:
                 self._run.handover(target)
-            case Act.BALANCE if isinstance(self._run, Balancing):
+            case Act.BALANCE if isinstance(self._run, BalancedRun):
                 self._run.balance(operator)
             case Act.BALANCE:
                 raise UserError("this run cannot balance its operators")

@@ -13,7 +13,7 @@ from typing import Any
 from primitives.errors import UserError
 from seep.channels.links import Link, Unheard
 from seep.channels.port import Address
-from seep.channels.process import Process
+from seep.channels.process import ProcessId
 from seep.channels.security import Security
 from seep.protocol.view import MANAGER
 
@@ -24,7 +24,7 @@ class Listed:
 
     id: str
     query: str
-    process: Process
+    process: ProcessId
     address: Address
     security: Security
 
@@ -69,7 +69,7 @@ class Listed:
     def of(cls, data: Mapping[str, Any]) -> Listed:
         pem = {name: data[name].encode() if data[name] else None for name in ("certificate", "key")}
         security = Security(data["token"], pem["certificate"], pem["key"], data["name"])
-        return cls(data["id"], data["query"], Process(*data["process"]), Address(*data["address"]), security)
+        return cls(data["id"], data["query"], ProcessId(*data["process"]), Address(*data["address"]), security)
 
 
 def home() -> Path:

@@ -25,7 +25,7 @@ from policies.registry import make_policy
 from primitives.errors import SeepError, UserError
 from primitives.graph import InstanceId, Kind
 from primitives.slots import SlotSet
-from seep.channels.process import Process
+from seep.channels.process import ProcessId
 from seep.channels.security import Security
 from seep.control.balancing import check_balance
 from seep.control.migration import Migration, MigrationProgress
@@ -199,7 +199,7 @@ class Run:
         self._requests = MigrationRequests(self.program.graph, steps)
         self._manager.serve("control", self._controlled)
         self._feeds = Feeds(self._manager, self.program, self._security, catalogue_of(self.options, self.program.name))
-        self._listed = Listed(self.id, self.program.name, Process.this(), self._manager.address, self._security)
+        self._listed = Listed(self.id, self.program.name, ProcessId.this(), self._manager.address, self._security)
         self._publisher = SparkPublisher(self._manager, host.is_local)
         self._manager.start()
 

@@ -50,7 +50,7 @@ class Shipped(Containers):
         return tuple(read_chunk(write_chunk(chunk)) for chunk in super().snapshot(slots, since))
 
 
-class Vectorised:
+class ArrowOperator:
     """The base of all: state in containers, the same output on every edge."""
 
     def __init__(self, graph: QueryGraph, name: str) -> None:
@@ -77,14 +77,14 @@ class Vectorised:
         return self.state.changed(since)
 
 
-class Map(Vectorised):
+class ArrowMap(ArrowOperator):
     def batch(self, piece: Piece[Batch]) -> Batch:
         key, value, time = columns(piece)
         kept = value % 5 != 0
         return make_batch(((key * 5 + value) % 11)[kept], (value * 3 + 1)[kept], time[kept])
 
 
-class Route(Vectorised):
+class ArrowRoute(ArrowOperator):
     def process(self, piece: Piece[Batch]) -> Mapping[Edge, Batch]:
         key, value, time = columns(piece)
         way = (key + value) % len(self.edges)
@@ -92,7 +92,7 @@ class Route(Vectorised):
         return {edge: share for edge, share in shares.items() if share.num_rows}
 
 
-class Sum(Vectorised):
+class ArrowSum(ArrowOperator):
     def containers(self, slot_bits: int) -> tuple[State, ...]:
         self.totals = Frame("totals", KEYS, {"total": pa.int64()}, slot_bits=slot_bits)
         return (self.totals,)
@@ -107,7 +107,7 @@ class Sum(Vectorised):
         return make_batch(keys, totals, latest)
 
 
-class Delay(Vectorised):
+class ArrowDelay(ArrowOperator):
     def containers(self, slot_bits: int) -> tuple[State, ...]:
         self.waiting = Timers("waiting", KEYS, value=pa.int64(), slot_bits=slot_bits)
         return (self.waiting,)
@@ -118,7 +118,7 @@ class Delay(Vectorised):
         return self.waiting.pop(piece.watermark, piece.slots).select(SCHEMA.names)
 
 
-class Join(Vectorised):
+class ArrowJoin(ArrowOperator):
     """Row by row, with a container for each side whose lists are changed in place."""
 
     def containers(self, slot_bits: int) -> tuple[State, ...]:
@@ -137,10 +137,10 @@ class Join(Vectorised):
         return make_batch(keys, values, np.zeros(len(met), np.int64))
 
 
-class Source:
+class ArrowSource:
     """Puts out as Arrow what a plain source reads; its positions are state of its own."""
 
-    def __init__(self, plain: operators.Source) -> None:
+    def __init__(self, plain: operators.RowSource) -> None:
         self._plain = plain
         self.state = Shipped(OwnState("positions", self, slot_bits=plain.state.slot_bits))
 
@@ -198,12 +198,12 @@ def to_rows(batch: Batch) -> Rows:
 
 # --- the medium -------------------------------------------------------------------------------------------------------
 
-_NAMESAKES: dict[type[operators.Keyed], type[Vectorised]] = {
-    operators.Map: Map,
-    operators.Route: Route,
-    operators.Sum: Sum,
-    operators.Delay: Delay,
-    operators.Join: Join,
+_NAMESAKES: dict[type[operators.Keyed], type[ArrowOperator]] = {
+    operators.RowMap: ArrowMap,
+    operators.Route: ArrowRoute,
+    operators.Sum: ArrowSum,
+    operators.Delay: ArrowDelay,
+    operators.RowJoin: ArrowJoin,
 }
 
 
@@ -224,8 +224,8 @@ class Arrow:
     def logic(self, graph: QueryGraph, operator: str, kind: type[operators.Keyed]) -> Logic[Batch]:
         return _NAMESAKES[kind](graph, operator)
 
-    def source(self, plain: operators.Source) -> SourceLogic[Batch]:
-        return Source(plain)
+    def source(self, plain: operators.RowSource) -> SourceLogic[Batch]:
+        return ArrowSource(plain)
 
     def rows(self, batch: Batch) -> Rows:
         return to_rows(batch)

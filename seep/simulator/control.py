@@ -15,7 +15,7 @@ from primitives.errors import UserError
 from primitives.event import Event
 from seep.control.requests import MigrationRequests
 from seep.control.steward import Steward, StewardSettings
-from seep.kernel.fleet import Fleet, Outcome
+from seep.kernel.fleet import KernelFleet, RequestOutcome
 from seep.kernel.steering import KernelSteering
 from seep.record.events import MigrationBegun, ScalingIn, ScalingOut
 from seep.record.facts import Facts
@@ -35,7 +35,7 @@ STEP_SECONDS = 0.01
 EVERY = 50
 
 
-class Provider:
+class RandomProvider:
     """Has VMs sooner or later; refuses some, and for a while all of them."""
 
     def __init__(self, rng: random.Random, now: Callable[[], int]) -> None:
@@ -44,21 +44,21 @@ class Provider:
         self._fails = rng.choice((0.0, 0.0, 0.2))
         self.refuses_until = 0
 
-    def start(self) -> Outcome:
+    def start(self) -> RequestOutcome:
         """See `Outside`."""
         steps = self._rng.randint(*self._starts)
         if self._now() < self.refuses_until or self._rng.random() < self._fails:
-            return Outcome(steps, "no capacity", again=self._rng.random() < 0.8)
-        return Outcome(steps)
+            return RequestOutcome(steps, "no capacity", again=self._rng.random() < 0.8)
+        return RequestOutcome(steps)
 
-    def stop(self) -> Outcome:
+    def stop(self) -> RequestOutcome:
         """See `Outside`; what lives there may do so for long after it was given up."""
         steps = self._rng.choice((1, 20, 600))
-        return Outcome(steps, "it does not answer" if self._rng.random() < self._fails else "")
+        return RequestOutcome(steps, "it does not answer" if self._rng.random() < self._fails else "")
 
-    def order(self) -> Outcome:
+    def order(self) -> RequestOutcome:
         """See `Outside`."""
-        return Outcome(self._rng.randint(1, 5), "refused" if self._rng.random() < self._fails else "")
+        return RequestOutcome(self._rng.randint(1, 5), "refused" if self._rng.random() < self._fails else "")
 
     def boot(self) -> int:
         """See `Outside`."""
@@ -75,7 +75,7 @@ class ScheduleControl:
     def __init__(self, world: World, seed: int) -> None:
         rng = random.Random(f"{seed} control")
         self._world, self._rng = world, rng
-        self.provider = Provider(rng, lambda: world.now)
+        self.provider = RandomProvider(rng, lambda: world.now)
         graph = world.query.graph
         self.load = Load(rng, {operator: spec.slot_bits for operator, spec in graph.operators.items()})
         self.policy, self.balancer = random_manner(rng), random_manner(rng)
@@ -123,7 +123,7 @@ class ScheduleControl:
         world, graph = self._world, self._world.query.graph
         self._born = world.now
         self._is_over = False
-        self.fleet = Fleet(world, Pool(self._pool), self.provider, self.seconds, self.tell)
+        self.fleet = KernelFleet(world, Pool(self._pool), self.provider, self.seconds, self.tell)
         self.laws = Laws(self.settings.scaling.timeout, self._standing)
         manners = {"policy": self.policy, "balancer": self.balancer}
         report = self.settings.scaling.detector.report

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet, split_evenly
 from seep.protocol.view import MANAGER
-from seep.simulator.oracle import Reference, differences
-from seep.simulator.queries import SHAPES, Query
+from seep.simulator.oracle import ReferenceRun, differences
+from seep.simulator.queries import SHAPES, SimulatedQuery
 from seep.simulator.world import Limits, World
 
 Say = Callable[[str], None]
@@ -17,7 +17,7 @@ Say = Callable[[str], None]
 
 def demo(say: Say) -> int:
     """Runs words -> map -> sum -> out, kills the node of `sum`, scales `sum` out, and checks every row."""
-    query = Query(SHAPES[0], random.Random(1), rows=60)
+    query = SimulatedQuery(SHAPES[0], random.Random(1), rows=60)
     query.parallelism = dict.fromkeys(query.graph.operators, 1)
     say("A query of four operators, src -> map -> sum -> out, one instance each, on simulated nodes.")
 
@@ -49,7 +49,7 @@ def _check(world: World, say: Say) -> int:
     if world.finished is None:
         say(f"the query ended early: {world.lost}")
         return 1
-    expected = Reference(world.query, world.offsets, world.finished, world.finished).run()
+    expected = ReferenceRun(world.query, world.offsets, world.finished, world.finished).run()
     wrong = differences(expected, world.store.rows, world.finished)
     rows = sum(sum(counts.values()) for counts in expected["out"].values())
     say(f"{world.finished} epochs, {rows} rows at the sink; {len(wrong)} differences from a run without failures.")

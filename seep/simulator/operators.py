@@ -71,7 +71,7 @@ class Keyed:
         pass
 
 
-class Map(Keyed):
+class RowMap(Keyed):
     """Stateless: drops every fifth value, and moves rows to other keys; what it has extra is one for each instance."""
 
     taken: tuple[bytes, ...] = ()
@@ -136,7 +136,7 @@ class Delay(Keyed):
         return [(key, value, time) for time, value in waiting if time <= watermark]
 
 
-class Join(Keyed):
+class RowJoin(Keyed):
     """Two inputs, joined by key without a window: every left value meets every right value once."""
 
     def rows(self, piece: Piece[Rows]) -> Sequence[Row]:
@@ -153,7 +153,7 @@ class Join(Keyed):
         return [(key, a * 7 + b, 0) for a, b in met]
 
 
-class Source:
+class RowSource:
     """Reads its partitions (one per slot) in bites of random size, so that only the log can tell what an epoch held."""
 
     def __init__(self, graph: QueryGraph, name: str, data: Mapping[int, Rows], bite: Callable[[], int]) -> None:

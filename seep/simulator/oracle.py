@@ -10,17 +10,17 @@ from primitives.slots import SlotSet
 from seep.protocol.logic import Piece
 from seep.protocol.messages import MAX_WATERMARK
 from seep.simulator.operators import Row, Rows, watermark_of
-from seep.simulator.queries import Query
+from seep.simulator.queries import SimulatedQuery
 
 #: epoch -> source operator -> slot -> position after the epoch
 Offsets = Mapping[int, Mapping[str, Mapping[int, int]]]
 Committed = Mapping[str, Mapping[int, Counter[tuple[int, Row]]]]
 
 
-class Reference:
+class ReferenceRun:
     """Runs whole epochs through one copy of each operator that owns all slots."""
 
-    def __init__(self, query: Query, offsets: Offsets, last: int, final: int | None) -> None:
+    def __init__(self, query: SimulatedQuery, offsets: Offsets, last: int, final: int | None) -> None:
         self._query = query
         self._offsets = offsets
         self._last = last

@@ -13,11 +13,11 @@ from primitives.graph import Edge, Kind, Operator, QueryGraph
 from primitives.outbox import Outbox
 from seep.protocol.logic import Logic, SourceLogic
 from seep.protocol.view import Incarnation
-from seep.simulator.operators import Delay, Join, Keyed, Map, Route, RowBatches, Rows, Source, Sum, make_data
+from seep.simulator.operators import Delay, Keyed, Route, RowBatches, RowJoin, RowMap, Rows, RowSource, Sum, make_data
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class QueryShape:
     """A query: who feeds whom, and what each operator does."""
 
     name: str
@@ -26,7 +26,7 @@ class Shape:
 
     def graph(self, rng: random.Random) -> QueryGraph:
         operators = [
-            Operator(name, _kind(logic), rng.choice((1, 2, 2, 3)), keeps_extra=logic is Map)
+            Operator(name, _kind(logic), rng.choice((1, 2, 2, 3)), keeps_extra=logic is RowMap)
             for name, logic in self.logic.items()
         ]
         return QueryGraph(operators, self.edges)
@@ -35,7 +35,7 @@ class Shape:
 def _kind(logic: type[Keyed] | Kind) -> Kind:
     if isinstance(logic, Kind):
         return logic
-    return Kind.STATELESS if logic in (Map, Route) else Kind.STATEFUL
+    return Kind.STATELESS if logic in (RowMap, Route) else Kind.STATEFUL
 
 
 def _chain(*names: str) -> tuple[Edge, ...]:
@@ -43,19 +43,19 @@ def _chain(*names: str) -> tuple[Edge, ...]:
 
 
 SHAPES = (
-    Shape(
+    QueryShape(
         "chain",
-        {"src": Kind.SOURCE, "map": Map, "sum": Sum, "out": Kind.SINK},
+        {"src": Kind.SOURCE, "map": RowMap, "sum": Sum, "out": Kind.SINK},
         _chain("src", "map", "sum", "out"),
     ),
-    Shape(
+    QueryShape(
         "stages",
-        {"src": Kind.SOURCE, "sum": Sum, "map": Map, "delay": Delay, "map2": Map, "sum2": Sum, "out": Kind.SINK},
+        {"src": Kind.SOURCE, "sum": Sum, "map": RowMap, "delay": Delay, "map2": RowMap, "sum2": Sum, "out": Kind.SINK},
         _chain("src", "sum", "map", "delay", "map2", "sum2", "out"),
     ),
-    Shape(
+    QueryShape(
         "diamond",
-        {"src": Kind.SOURCE, "route": Route, "sum": Sum, "map": Map, "join": Join, "out": Kind.SINK},
+        {"src": Kind.SOURCE, "route": Route, "sum": Sum, "map": RowMap, "join": RowJoin, "out": Kind.SINK},
         (
             Edge("src", "route"),
             Edge("route", "sum"),
@@ -65,12 +65,12 @@ SHAPES = (
             Edge("join", "out"),
         ),
     ),
-    Shape(
+    QueryShape(
         "two inputs",
-        {"left": Kind.SOURCE, "right": Kind.SOURCE, "map": Map, "join": Join, "out": Kind.SINK},
+        {"left": Kind.SOURCE, "right": Kind.SOURCE, "map": RowMap, "join": RowJoin, "out": Kind.SINK},
         (Edge("left", "join", 0), Edge("right", "map"), Edge("map", "join", 1), Edge("join", "out")),
     ),
-    Shape(
+    QueryShape(
         "fan out",
         {
             "src": Kind.SOURCE,
@@ -103,7 +103,7 @@ class Medium(Protocol):
         """An operator that does what the plain one of that kind does."""
         ...
 
-    def source(self, plain: Source) -> SourceLogic[Any]:
+    def source(self, plain: RowSource) -> SourceLogic[Any]:
         """A source that reads what the plain one reads."""
         ...
 
@@ -121,7 +121,7 @@ class Plain:
     def logic(self, graph: QueryGraph, operator: str, kind: type[Keyed]) -> Keyed:
         return kind(graph, operator)
 
-    def source(self, plain: Source) -> Source:
+    def source(self, plain: RowSource) -> RowSource:
         return plain
 
     def rows(self, batch: Rows) -> Rows:
@@ -131,10 +131,10 @@ class Plain:
         return Outbox()
 
 
-class Query:
+class SimulatedQuery:
     """A shape with its data: makes the logic of every instance, and the plain one of the reference run."""
 
-    def __init__(self, shape: Shape, rng: random.Random, rows: int, medium: Medium | None = None) -> None:
+    def __init__(self, shape: QueryShape, rng: random.Random, rows: int, medium: Medium | None = None) -> None:
         self.shape = shape
         self.medium = medium or Plain()
         self.graph = shape.graph(rng)
@@ -151,7 +151,7 @@ class Query:
         return self.medium.logic(self.graph, operator, self._kind(operator))
 
     def source(self, operator: str, bite: Callable[[], int]) -> SourceLogic[Any]:
-        return self.medium.source(Source(self.graph, operator, self.data[operator], bite))
+        return self.medium.source(RowSource(self.graph, operator, self.data[operator], bite))
 
     def _kind(self, operator: str) -> type[Keyed]:
         kind = self.shape.logic[operator]

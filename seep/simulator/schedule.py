@@ -8,8 +8,8 @@ from enum import StrEnum
 
 from seep.kernel.kernel import Trace
 from seep.simulator.faults import Fault, What, random_faults
-from seep.simulator.oracle import Reference, differences
-from seep.simulator.queries import SHAPES, Medium, Query
+from seep.simulator.oracle import ReferenceRun, differences
+from seep.simulator.queries import SHAPES, Medium, SimulatedQuery
 from seep.simulator.world import Limits, World
 
 
@@ -83,16 +83,16 @@ def minimise(outcome: Outcome, plan: Plan | None = None) -> Outcome:
     return best
 
 
-def _query(seed: int, plan: Plan) -> Query:
+def _query(seed: int, plan: Plan) -> SimulatedQuery:
     rng = random.Random(f"{seed} query")
-    return Query(rng.choice(SHAPES), rng, plan.limits.rows, plan.medium)
+    return SimulatedQuery(rng.choice(SHAPES), rng, plan.limits.rows, plan.medium)
 
 
 def _judge(world: World) -> list[str]:
     final = world.finished
     if final is None:
         return _judge_loss(world)
-    expected = Reference(world.query, world.offsets, final, final).run()
+    expected = ReferenceRun(world.query, world.offsets, final, final).run()
     notes = differences(expected, world.store.rows, final)
     late = sorted({e for epochs in world.store.rows.values() for e in epochs if e > final})
     return notes + [f"epoch {e} was committed after the final one" for e in late]
@@ -105,7 +105,7 @@ def _judge_loss(world: World) -> list[str]:
     if world.has_backup(world.lost.instance):
         notes.append(f"{world.lost.instance} was given up though a live node has its backup")
     last = max((epoch for epochs in world.store.rows.values() for epoch in epochs), default=0)
-    expected = Reference(world.query, world.offsets, last, world.manager.final).run()
+    expected = ReferenceRun(world.query, world.offsets, last, world.manager.final).run()
     for sink, epochs in world.store.rows.items():
         for epoch, rows in epochs.items():
             if extra := rows - expected[sink][epoch]:

@@ -14,7 +14,7 @@ from seep.protocol.view import Incarnation
 from seep.simulator.operators import Row, Rows
 
 
-class SinkStore:
+class SimulatedSinkStore:
     """A transactional store: epochs of an instance in order, each once, and only from its newest incarnation."""
 
     def __init__(self, rows_of: Callable[[Any], Rows]) -> None:

@@ -24,8 +24,8 @@ from seep.simulator.control import EVERY, ScheduleControl
 from seep.simulator.faults import Fault, What
 from seep.simulator.mailed import BehindMailbox
 from seep.simulator.network import Network
-from seep.simulator.queries import Query
-from seep.simulator.store import SinkStore
+from seep.simulator.queries import SimulatedQuery
+from seep.simulator.store import SimulatedSinkStore
 
 #: How many times its delay a fault lasts, if not once.
 _LASTS = {What.LEAVE: 10, What.SLOW: 5, What.NO_VMS: 5}
@@ -47,7 +47,7 @@ class Limits:
 
 
 @dataclass(slots=True)
-class Tally:
+class ScheduleTally:
     """What a schedule exercised."""
 
     events: dict[str, int] = field(default_factory=dict)
@@ -61,10 +61,10 @@ class Tally:
         self.events[kind] = self.events.get(kind, 0) + 1
 
 
-class Operators:
+class QueryOperators:
     """Makes logic for the nodes of one world."""
 
-    def __init__(self, query: Query, rng: random.Random, bite: int) -> None:
+    def __init__(self, query: SimulatedQuery, rng: random.Random, bite: int) -> None:
         self._query, self._rng, self._bite = query, rng, bite
 
     def logic(self, operator: str) -> Logic[Any]:
@@ -80,11 +80,11 @@ class Operators:
 class SimulatedSetting:
     """What the world of a schedule is made of; the seed decides."""
 
-    def __init__(self, seed: int, query: Query, rng: random.Random, bite: int) -> None:
+    def __init__(self, seed: int, query: SimulatedQuery, rng: random.Random, bite: int) -> None:
         self._query, self._rng = query, rng
         self._checkpoints = self._checkpoint_settings()
         self._mails_holders = seed % 2 == 1
-        self._operators = Operators(query, rng, bite)
+        self._operators = QueryOperators(query, rng, bite)
         self._batches = query.medium.batches(query.graph)
         self._manager = ManagerSettings(
             window=rng.choice((2, 4, 8)),
@@ -131,12 +131,12 @@ class World(Kernel):
     mail: Network
 
     def __init__(
-        self, seed: int, query: Query, faults: list[Fault], limits: Limits, trace: Trace | None = None
+        self, seed: int, query: SimulatedQuery, faults: list[Fault], limits: Limits, trace: Trace | None = None
     ) -> None:
         self.rng = random.Random(f"{seed} schedule")
         self.query, self.limits = query, limits
-        self.store = SinkStore(query.medium.rows)
-        self.tally = Tally()
+        self.store = SimulatedSinkStore(query.medium.rows)
+        self.tally = ScheduleTally()
         self.finished: int | None = None
         self.lost: StateLost | None = None
         #: epoch -> source operator -> slot -> position after the epoch: the durable source log

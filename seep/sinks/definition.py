@@ -12,7 +12,7 @@ import pyarrow as pa
 from seep.protocol.view import Incarnation
 
 
-class Place(StrEnum):
+class StoreSite(StrEnum):
     """Where a sink's store is opened."""
 
     NODE = "node"  #: at each instance: one store per instance
@@ -51,7 +51,7 @@ class SinkStore(ABC):
 class SinkDefinition(ABC):
     """A sink. It travels to the nodes with the query, so it holds no open resources."""
 
-    place: Place = Place.NODE
+    place: StoreSite = StoreSite.NODE
 
     @property
     def roll(self) -> int:

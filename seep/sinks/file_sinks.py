@@ -12,8 +12,8 @@ import pyarrow as pa
 from primitives.errors import UserError
 from seep.sinks.definition import SinkDefinition, SinkStore
 from seep.sinks.file_store import Existing, FileStore, Resumed, Target
-from seep.sinks.formats import CSV, JSON_LINES, PARQUET, Format
-from seep.sinks.layout import Layout, new_run
+from seep.sinks.formats import CSV, JSON_LINES, PARQUET, FileFormat
+from seep.sinks.layout import OutputLayout, new_run
 from seep.sources.files import absolute
 
 
@@ -40,12 +40,12 @@ def json_lines(path: str | Path, *, roll: int = 10, overwrite: bool = False, app
 class FileSink(SinkDefinition):
     """See `parquet`. It stands for one run: `check` takes a new name for it if the old one has been used."""
 
-    def __init__(self, path: str | Path, form: Format, roll: int, overwrite: bool, append: bool) -> None:
+    def __init__(self, path: str | Path, form: FileFormat, roll: int, overwrite: bool, append: bool) -> None:
         if roll < 1:
             raise UserError(f"roll={roll!r}; a file holds at least 1 epoch")
         if overwrite and append:
             raise UserError("overwrite= and append= exclude each other; choose one")
-        self._layout = Layout(absolute(path))
+        self._layout = OutputLayout(absolute(path))
         self._format = form
         self._roll = roll
         self._existing = Existing.OVERWRITE if overwrite else Existing.APPEND if append else Existing.REFUSE

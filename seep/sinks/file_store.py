@@ -28,8 +28,8 @@ from seep.protocol.view import Incarnation
 from seep.sinks.definition import SinkFenced, SinkStore
 from seep.sinks.durable import publish, sync_directory, write
 from seep.sinks.fencing import enter, incarnations, remove
-from seep.sinks.formats import Format
-from seep.sinks.layout import Layout, Part
+from seep.sinks.formats import FileFormat
+from seep.sinks.layout import OutputLayout, PartFile
 
 #: Rows of this many bytes are made durable before all epochs of a roll are there, so that memory is bounded.
 _MOST_BYTES = 64 << 20
@@ -58,9 +58,9 @@ class Resumed:
 class Target:
     """Where and how a run writes."""
 
-    layout: Layout
+    layout: OutputLayout
     run: str
-    form: Format
+    form: FileFormat
     roll: int
     existing: Existing
     resumed: Resumed | None = None
@@ -137,7 +137,7 @@ class FileStore(SinkStore):
 
     def _publish_part(self, sink: Incarnation, desk: Path) -> None:
         form = self._target.form
-        name = Part(self._target.run, self._epochs[0], self._epochs[-1], sink.instance.index, form.suffix).name
+        name = PartFile(self._target.run, self._epochs[0], self._epochs[-1], sink.instance.index, form.suffix).name
         table = pa.Table.from_batches(self._rows, self._schema)
         write(desk / name, lambda stream: form.write(table, stream))
         publish(desk / name, self._target.layout.root / name)

@@ -20,7 +20,7 @@ from seep.sources.json_files import JsonDialect
 _ARROW_ROWS = 1 << 16
 
 
-class Format(ABC):
+class FileFormat(ABC):
     """How tables become files."""
 
     name: str
@@ -48,7 +48,7 @@ class Format(ABC):
                 )
 
 
-class ParquetFormat(Format):
+class ParquetFormat(FileFormat):
     """Columns of almost any type."""
 
     name = "Parquet"
@@ -72,7 +72,7 @@ class ParquetFormat(Format):
             return file.read().cast(schema)
 
 
-class TextFormat(Format):
+class TextFormat(FileFormat):
     """Read back as sources read it."""
 
     @abstractmethod
@@ -127,7 +127,7 @@ class JsonLinesFormat(TextFormat):
             stream.write(json_text.lines(batch))
 
 
-class ArrowFormat(Format):
+class ArrowFormat(FileFormat):
     """Columns of any type, as they are in memory: files are mapped, not parsed."""
 
     name = "Arrow"
@@ -151,4 +151,4 @@ class ArrowFormat(Format):
 PARQUET, CSV, JSON_LINES, ARROW = ParquetFormat(), CsvFormat(), JsonLinesFormat(), ArrowFormat()
 
 #: By the suffix of files.
-FORMATS: dict[str, Format] = {each.suffix: each for each in (PARQUET, CSV, JSON_LINES, ARROW)}
+FORMATS: dict[str, FileFormat] = {each.suffix: each for each in (PARQUET, CSV, JSON_LINES, ARROW)}

@@ -11,7 +11,7 @@ import pyarrow as pa
 from primitives.errors import InternalError, SeepError, UserError
 from primitives.graph import InstanceId
 from seep.protocol.view import Incarnation
-from seep.sinks.definition import Place, SinkDefinition, SinkFenced, SinkStore
+from seep.sinks.definition import SinkDefinition, SinkFenced, SinkStore, StoreSite
 
 Function = Callable[[int, pa.Table], object]
 
@@ -46,7 +46,7 @@ def callback(function: Function) -> SinkDefinition:
 class Collect(SinkDefinition):
     """See `collect`."""
 
-    place = Place.DRIVER
+    place = StoreSite.DRIVER
 
     def check(self, operator: str, schema: pa.Schema) -> None:
         """Any columns will do."""
@@ -58,7 +58,7 @@ class Collect(SinkDefinition):
 class Callback(SinkDefinition):
     """See `callback`."""
 
-    place = Place.DRIVER
+    place = StoreSite.DRIVER
 
     def __init__(self, function: Function) -> None:
         self._function = function

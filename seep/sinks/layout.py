@@ -20,7 +20,7 @@ def new_run() -> str:
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}-{secrets.token_hex(2)}"
 
 
-class Part(NamedTuple):
+class PartFile(NamedTuple):
     """A visible file: the rows of an instance in a range of epochs. Names sort by run, epoch and instance."""
 
     run: str
@@ -34,23 +34,23 @@ class Part(NamedTuple):
         return f"part-{self.run}-{self.first:012d}-{self.last:012d}-{self.instance:05d}.{self.suffix}"
 
     @classmethod
-    def of(cls, name: str) -> Part | None:
+    def of(cls, name: str) -> PartFile | None:
         """What a name says; None for files that no sink has written."""
         found = _PART.fullmatch(name)
         return found and cls(found[1], int(found[2]), int(found[3]), int(found[4]), found[5])
 
 
-class Layout:
+class OutputLayout:
     """Where things are: visible parts at the top, all else in `_seep`, which readers of such directories skip."""
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
         self.hidden = self.root / "_seep"
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[PartFile]:
         """The visible parts, in order of their names."""
         names = sorted(entry.name for entry in self.root.iterdir()) if self.root.is_dir() else []
-        return [part for name in names if (part := Part.of(name))]
+        return [part for name in names if (part := PartFile.of(name))]
 
     def runs(self) -> list[str]:
         """The runs that have written here, in order, also those without a part."""
@@ -60,7 +60,7 @@ class Layout:
     def foreign(self) -> list[str]:
         """Visible entries that no sink has written."""
         names = sorted(entry.name for entry in self.root.iterdir()) if self.root.is_dir() else []
-        return [name for name in names if not name.startswith((".", "_")) and Part.of(name) is None]
+        return [name for name in names if not name.startswith((".", "_")) and PartFile.of(name) is None]
 
     def run(self, run: str) -> Path:
         """The directory of a run."""

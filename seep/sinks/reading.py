@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from primitives.errors import EnvironmentFault, UserError
 from seep.sinks.formats import FORMATS
-from seep.sinks.layout import Layout, Part
+from seep.sinks.layout import OutputLayout, PartFile
 
 
 def read(path: str | Path) -> pa.Table:
@@ -17,14 +17,14 @@ def read(path: str | Path) -> pa.Table:
 
     The rows of epochs that are not durable yet are missing: those of the last `roll` epochs at most.
     """
-    layout = Layout(path)
+    layout = OutputLayout(path)
     parts, runs = layout.parts(), layout.runs()
     if not runs:
         raise UserError(f"{path} has no output of a sink")
     return pa.concat_tables([_columns(layout, runs[-1]).empty_table(), *(_read(layout, part) for part in parts)])
 
 
-def _read(layout: Layout, part: Part) -> pa.Table:
+def _read(layout: OutputLayout, part: PartFile) -> pa.Table:
     path = layout.root / part.name
     if part.suffix not in FORMATS:
         raise UserError(f"{path} is of no format that sinks write")
@@ -34,7 +34,7 @@ def _read(layout: Layout, part: Part) -> pa.Table:
         raise EnvironmentFault(f"{path} is damaged: {error}") from error
 
 
-def _columns(layout: Layout, run: str) -> pa.Schema:
+def _columns(layout: OutputLayout, run: str) -> pa.Schema:
     """The columns of a run. Parquet files tell them as well, if that is all that was kept."""
     path = layout.schema(run)
     if path.exists():

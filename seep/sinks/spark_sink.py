@@ -18,7 +18,7 @@ from seep.sinks.definition import SinkFenced, SinkStore
 from seep.sinks.file_sinks import FileSink
 from seep.sinks.file_store import FileStore, Resumed, Target
 from seep.sinks.formats import ARROW
-from seep.sinks.spool import Spool
+from seep.sinks.spool import SinkSpool
 
 #: Rows that are shown to Spark and not yet taken, in bytes for each instance, before the sink waits.
 BACKLOG = 256 << 20
@@ -53,8 +53,8 @@ class SparkSink(FileSink):
         self.at_once = at_once
 
     @property
-    def spool(self) -> Spool:
-        return Spool(self._layout.root)
+    def spool(self) -> SinkSpool:
+        return SinkSpool(self._layout.root)
 
     @property
     def run(self) -> str:
@@ -99,7 +99,7 @@ class SpoolStore(FileStore):
 
     def __init__(self, operator: str, schema: pa.Schema, target: Target, backlog: int) -> None:
         super().__init__(operator, schema, target)
-        self._spool = Spool(target.layout.root)
+        self._spool = SinkSpool(target.layout.root)
         self._backlog = backlog
         #: what this instance has written in this run and Spark was not yet seen to have taken
         self._written: deque[_Written] = deque()
@@ -139,7 +139,7 @@ class SpoolStore(FileStore):
         super()._take_back(resumed)
 
 
-def check_not_shown(spool: Spool, resumed: Resumed) -> None:
+def check_not_shown(spool: SinkSpool, resumed: Resumed) -> None:
     """What Spark has been shown cannot be taken back."""
     shown = max((spool.shown_by(run) for run in resumed.runs), default=0)
     if shown > resumed.epoch:

@@ -19,17 +19,17 @@ from pathlib import Path
 import pyarrow as pa
 
 from seep.sinks.durable import publish, write
-from seep.sinks.layout import Layout, Part
+from seep.sinks.layout import OutputLayout, PartFile
 
 #: Taken by a reader that wants all there will ever be: nothing has to wait for it.
 EVERYTHING = 2**62
 
 
-class Spool:
+class SinkSpool:
     """The directory as all sides see it: instances of the sink, the driver of the run, and Spark's readers."""
 
     def __init__(self, root: str | Path) -> None:
-        self.layout = Layout(root)
+        self.layout = OutputLayout(root)
 
     @property
     def root(self) -> Path:
@@ -47,11 +47,11 @@ class Spool:
         told = [path for run in self.layout.runs() if (path := self.layout.schema(run)).exists()]
         return pa.ipc.read_schema(pa.py_buffer(told[-1].read_bytes())) if told else None
 
-    def parts(self, after: int, upto: int) -> list[Part]:
+    def parts(self, after: int, upto: int) -> list[PartFile]:
         """The parts with the rows of epochs `after` + 1 to `upto`, in order."""
         return [part for part in self.layout.parts() if after < part.last <= upto]
 
-    def path(self, part: Part) -> Path:
+    def path(self, part: PartFile) -> Path:
         return self.root / part.name
 
     # -- marks --------------------------------------------------------------------------------------------------------

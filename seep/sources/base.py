@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from primitives.errors import UserError
 from seep.rows.times import Duration, is_event_time, length
 from seep.sources.definition import SourceDefinition, SourceSetting
-from seep.sources.logic import Clock, PartitionedLogic, Rows
+from seep.sources.logic import Clock, PartitionedLogic, RowDescription
 from seep.sources.reader import SourceReader
 
 
@@ -44,7 +44,9 @@ class ReaderDefinition(SourceDefinition):
 
     def logic(self, setting: SourceSetting, clock: Clock = clocks.time) -> PartitionedLogic:
         with naming(setting.operator):
-            rows = Rows(self.schema, self.partitions, self.time, self._lag(), self.stamp, self.shed, self.by_time)
+            rows = RowDescription(
+                self.schema, self.partitions, self.time, self._lag(), self.stamp, self.shed, self.by_time
+            )
         return PartitionedLogic(setting, rows, self.reader(), clock)
 
     def _lag(self) -> int:

@@ -18,7 +18,7 @@ def custom(
     partitions: int = 1,
     time: str | None = None,
     out_of_order: Duration = 0,
-) -> Custom:
+) -> CustomSource:
     """A source read by `reader()`: a class derived from `SourceReader`, or a function that makes such an object.
 
     It is called once for every instance, on the node where that runs.
@@ -34,10 +34,10 @@ def custom(
     >>> custom(Countdown, pa.schema([("n", pa.int64())])).partitions
     1
     """
-    return Custom(reader, schema, check_partitions(partitions), time, out_of_order)
+    return CustomSource(reader, schema, check_partitions(partitions), time, out_of_order)
 
 
-class Custom(ReaderDefinition):
+class CustomSource(ReaderDefinition):
     """See `custom`."""
 
     def __init__(

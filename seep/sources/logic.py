@@ -23,7 +23,7 @@ from seep.rows.position import MIN_WATERMARK, Position, watermark_of
 from seep.rows.rate import Rate
 from seep.rows.times import event_times, times_column
 from seep.sources.definition import MAX_BYTES, SourceSetting
-from seep.sources.pace import Adaptive, Pace, Paced, Portion, Whole
+from seep.sources.pace import Adaptive, Paced, Portion, ReadPace, Whole
 from seep.sources.reader import SourceReader
 from seep.sources.time_order import Taken, take_in_time_order
 
@@ -35,7 +35,7 @@ _BURST = 0.25
 _FORGETTING = 0.95
 
 
-class Rows(NamedTuple):
+class RowDescription(NamedTuple):
     """What a source says of its rows."""
 
     schema: pa.Schema
@@ -50,7 +50,9 @@ class Rows(NamedTuple):
 class PartitionedLogic:
     """Slot i is partition i; slots without a partition are at their end from the beginning."""
 
-    def __init__(self, setting: SourceSetting, rows: Rows, reader: SourceReader, clock: Clock = time.time) -> None:
+    def __init__(
+        self, setting: SourceSetting, rows: RowDescription, reader: SourceReader, clock: Clock = time.time
+    ) -> None:
         self.counters = {"shed": 0}
         self.state = Containers(OwnState("positions", self, slot_bits=setting.slot_bits))
         self._setting = setting
@@ -252,7 +254,7 @@ def _begun(position: Position, now: float) -> Position:
     return position._replace(start=position.start or now, at=now)
 
 
-def _pace(setting: SourceSetting, rows: Rows) -> Pace:
+def _pace(setting: SourceSetting, rows: RowDescription) -> ReadPace:
     if setting.rate is None and math.isinf(setting.epoch_seconds):
         return Whole(setting.max_rows)
     if setting.rate is None:

@@ -32,7 +32,7 @@ class Portion(NamedTuple):
     take: int
 
 
-class Pace(Protocol):
+class ReadPace(Protocol):
     """How much to read of each of the partitions at `positions`, none of which has ended.
 
     `share` is the part of the source's partitions that the instance has, so that all instances together keep the pace.

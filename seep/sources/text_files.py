@@ -15,8 +15,8 @@ from seep.rows.times import Duration
 from seep.sources.base import ReaderDefinition, check_partitions
 from seep.sources.dialect import Dialect
 from seep.sources.files import InputFile, Parts, absolute, content_of, resolve
-from seep.sources.reader import Block, SourceReader
-from seep.sources.text_rows import Beginning, TextRows, beginning, first_bad, rows_from
+from seep.sources.reader import RowBlock, SourceReader
+from seep.sources.text_rows import RowsBegin, TextRows, beginning, first_bad, rows_from
 
 #: Bytes that columns are inferred from, when none are given.
 _SAMPLE_BYTES = 1 << 20
@@ -112,20 +112,20 @@ class TextReader(SourceReader):
         self._dialect = dialect
         self._schema = schema
         self._nothing = concat([], schema)
-        self._beginnings: dict[str, Beginning] = {}
+        self._beginnings: dict[str, RowsBegin] = {}
         self._row_bytes = 64.0  #: about as many as a row has
 
     def start(self, partition: int) -> list[int]:  # noqa: ARG002
         """See `SourceReader`."""
         return list(Offset(0, by_time=int(self._by_time)))
 
-    def read(self, partition: int, offset: Sequence[int], limit: int) -> Block:
+    def read(self, partition: int, offset: Sequence[int], limit: int) -> RowBlock:
         """See `SourceReader`. A block does not go beyond the end of a file."""
         at, rows = Offset(*offset), self._nothing
         files = (self._parts.by_time if at.by_time else self._parts.neighbours)[partition]
         while at.file < len(files) and not len(rows):
             rows, at = self._read(files[at.file], at, limit)
-        return Block(rows, list(at), at.file >= len(files))
+        return RowBlock(rows, list(at), at.file >= len(files))
 
     def _read(self, file: InputFile, at: Offset, limit: int) -> tuple[pa.RecordBatch, Offset]:
         begin = self._beginning(file)
@@ -138,7 +138,7 @@ class TextReader(SourceReader):
             return batch, at._replace(file=at.file + 1, byte=0, line=0)
         return batch, at._replace(byte=byte, line=at.line + rows.lines)
 
-    def _beginning(self, file: InputFile) -> Beginning:
+    def _beginning(self, file: InputFile) -> RowsBegin:
         if file.path not in self._beginnings:
             self._beginnings[file.path] = beginning(file, self._dialect)
         return self._beginnings[file.path]

@@ -49,7 +49,7 @@ class TextRows:
         return int(self.ends[row - 1]) if row else 0
 
 
-class Beginning(NamedTuple):
+class RowsBegin(NamedTuple):
     """Where the rows of a file begin."""
 
     byte: int
@@ -57,7 +57,7 @@ class Beginning(NamedTuple):
     header: list[str] | None
 
 
-def beginning(file: InputFile, dialect: Dialect) -> Beginning:
+def beginning(file: InputFile, dialect: Dialect) -> RowsBegin:
     """Skips what is before the rows: a byte order mark and a header."""
     start = len(_BOM) if _bytes(file, 0, len(_BOM)) == _BOM else 0
     row = rows_from(file, start, 1, dialect).first(1)
@@ -65,7 +65,7 @@ def beginning(file: InputFile, dialect: Dialect) -> Beginning:
         header = dialect.header(row.data) if len(row) else None
     except UnicodeDecodeError as error:
         raise UserError(f"{file.path}, line 1: the header is not UTF-8: {error}") from error
-    return Beginning(start, 0, None) if header is None else Beginning(start + len(row.data), row.lines, header)
+    return RowsBegin(start, 0, None) if header is None else RowsBegin(start + len(row.data), row.lines, header)
 
 
 def rows_from(file: InputFile, start: int, size: int, dialect: Dialect) -> TextRows:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from pyspark import InheritableThread, SparkContext
 
 from primitives.errors import EnvironmentFault
-from seep.channels.process import Process
+from seep.channels.process import ProcessId
 from seep.spark.bootstrap import node_task
 from seep.spark.order import NodeOrder, carry_out
 from seep.spark.reason import CANCELLED, reason_of, reason_of_exception
@@ -48,7 +48,7 @@ class Ended(NamedTuple):
 @dataclass(slots=True)
 class _Job:
     thread: threading.Thread
-    processes: list[Process] = field(default_factory=list)
+    processes: list[ProcessId] = field(default_factory=list)
     cancelled: bool = False
     ended: Ended | None = None
 
@@ -84,7 +84,7 @@ class Fleet:
         with self._lock:
             return tuple(self._start() for _ in range(count if not self._stopped else 0))
 
-    def registered(self, order: str, process: Process) -> None:
+    def registered(self, order: str, process: ProcessId) -> None:
         """A node has said which process it is; on this host the fleet can end it without waiting for Spark."""
         with self._lock:
             job = self._jobs.get(order)

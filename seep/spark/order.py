@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark import TaskContext
 
-from seep.channels.process import Process
+from seep.channels.process import ProcessId
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +17,11 @@ class NodeOrder:
 
     id: str
     attempt: int  #: above 0, Spark runs it again, or a second time at once: a new node, which resumes nothing
-    process: Process  #: this one
+    process: ProcessId  #: this one
     settings: Any  #: what the fleet was given for all its nodes
 
 
 def carry_out(main: Callable[[NodeOrder], None], settings: Any, order: str) -> None:
     """Runs the main function of a node, in a Spark task; returns when the node is done."""
     context = TaskContext.get()
-    main(NodeOrder(order, context.attemptNumber() if context else 0, Process.this(), settings))
+    main(NodeOrder(order, context.attemptNumber() if context else 0, ProcessId.this(), settings))

@@ -35,7 +35,7 @@ SPILL_SPACE = 1 << 30
 _LOCAL_WAIT, _CLUSTER_WAIT = 1.0, 30.0
 
 
-class Verdict(enum.Enum):
+class PreflightVerdict(enum.Enum):
     OK = "ok"
     WARN = "warn"  #: it will run, perhaps not as expected
     FAIL = "fail"
@@ -45,7 +45,7 @@ class Check(NamedTuple):
     """One look: what at, how it came out, and in words what was found or what to do."""
 
     name: str
-    verdict: Verdict
+    verdict: PreflightVerdict
     text: str
 
 
@@ -78,7 +78,7 @@ def of_session(
 def raise_first(checks: Iterable[Check]) -> None:
     """EnvironmentFault with the text of the first check that failed, if one did."""
     for check in checks:
-        if check.verdict is Verdict.FAIL:
+        if check.verdict is PreflightVerdict.FAIL:
             raise EnvironmentFault(f"{check.name}: {check.text}")
 
 
@@ -88,11 +88,11 @@ class Doubt(SeepError):
 
 def _look(name: str, check: Callable[[], str]) -> Check:
     try:
-        return Check(name, Verdict.OK, check())
+        return Check(name, PreflightVerdict.OK, check())
     except Doubt as doubt:
-        return Check(name, Verdict.WARN, str(doubt))
+        return Check(name, PreflightVerdict.WARN, str(doubt))
     except (EnvironmentFault, UserError) as fault:
-        return Check(name, Verdict.FAIL, str(fault))
+        return Check(name, PreflightVerdict.FAIL, str(fault))
 
 
 # -- this machine -----------------------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ def check_settings(conf: SparkConf) -> str:
     return "nothing in Spark's settings stands in the way"
 
 
-class Finding(NamedTuple):
+class PreflightFinding(NamedTuple):
     """What a task saw of the Python that nodes will run in."""
 
     host: str
@@ -209,11 +209,11 @@ class Finding(NamedTuple):
     missing: tuple[str, ...]
 
 
-def probe(context: SparkContext) -> Finding:
+def probe(context: SparkContext) -> PreflightFinding:
     """Runs one small task, on any executor."""
     look = _look_around(REQUIRES if not is_local(context) else ())
     try:
-        return Finding(*context.parallelize([None], 1).map(look).collect()[0])
+        return PreflightFinding(*context.parallelize([None], 1).map(look).collect()[0])
     except Exception as error:
         raise EnvironmentFault(f"no Python task runs: {reason_of_exception(error)}") from error
 
@@ -232,7 +232,7 @@ def _look_around(required: tuple[str, ...]) -> Callable[[Any], tuple[str, str, t
     return look
 
 
-def check_python(found: Finding) -> str:
+def check_python(found: PreflightFinding) -> str:
     """
     >>> check_python(Finding("worker-1", "3.11.2", ()))
     'Python 3.11.2 on worker-1 has all that nodes need'

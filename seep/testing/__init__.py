@@ -18,10 +18,10 @@ from seep.query.stream import Stream
 from seep.query.vertex import streams_into
 from seep.sinks import collect
 from seep.testing.in_process import InProcess
-from seep.testing.scripted import Checkpoint, Kill, Notice, Pause, Restart, Savepoint, Scale, Script
+from seep.testing.scripted import BackUp, Kill, Notice, Pause, Restart, Savepoint, Scale, Script
 
 __all__ = [
-    "Checkpoint",
+    "BackUp",
     "InProcess",
     "Kill",
     "Notice",

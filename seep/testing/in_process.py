@@ -39,7 +39,7 @@ from seep.protocol.view import MANAGER
 from seep.query.program import Program
 from seep.query.query import Query
 from seep.sources.definition import SourceDefinition
-from seep.testing.scripted import Checkpoint, Cue, Kill, Notice, Restart, Savepoint, Scale, Script
+from seep.testing.scripted import BackUp, Cue, Kill, Notice, Restart, Savepoint, Scale, Script
 from seep.testing.steering import PULSE, FreeNodes, RowCounts, StewardPlan
 from seep.testing.stores import Stores
 
@@ -454,7 +454,7 @@ class InProcess:
                 self.kill(operator, index)
             case Scale(operator, parallelism):
                 self.scale_out(operator, parallelism)
-            case Checkpoint(operator):
+            case BackUp(operator):
                 self.checkpoint(operator)
             case Savepoint():
                 self._saving = due

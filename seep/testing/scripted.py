@@ -39,7 +39,7 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class BackUp:
     """All instances with state (of one operator) take a checkpoint."""
 
     operator: str | None = None
@@ -72,7 +72,7 @@ class Pause:
     epochs: int = 1
 
 
-Cue = Kill | Scale | Checkpoint | Savepoint | Restart | Notice
+Cue = Kill | Scale | BackUp | Savepoint | Restart | Notice
 
 
 class Script(SourceDefinition):
@@ -101,13 +101,13 @@ class Script(SourceDefinition):
             case Savepoint():
                 self.cues.append((len(self.epochs), item))
                 self.epochs.append(None)  # so that there is something left to be read, until it is complete
-            case Kill() | Scale() | Checkpoint() | Restart() | Notice():
+            case Kill() | Scale() | BackUp() | Restart() | Notice():
                 self.cues.append((len(self.epochs), item))
             case pa.RecordBatch():
                 self.epochs.append(item)
             case _:
                 raise UserError(
-                    "a script is made of record batches, Kill, Scale, Checkpoint, Savepoint, Restart, Notice "
+                    "a script is made of record batches, Kill, Scale, BackUp, Savepoint, Restart, Notice "
                     f"and Pause, not of {item!r}"
                 )
 

@@ -10,7 +10,7 @@ from primitives.graph import InstanceId
 from seep.protocol.effects import Commit
 from seep.protocol.instances.sink import CommitAccepted, CommitRefused, SinkOpened
 from seep.protocol.view import Incarnation
-from seep.sinks.definition import Place, SinkDefinition, SinkFenced, SinkStore
+from seep.sinks.definition import SinkDefinition, SinkFenced, SinkStore, StoreSite
 
 
 class Stores:
@@ -25,9 +25,9 @@ class Stores:
 
     def open(self, sink: Incarnation) -> SinkOpened:
         definition, schema = self._sinks[sink.instance.operator]
-        if definition.place is Place.DRIVER and sink.instance.operator not in self._at_driver:
+        if definition.place is StoreSite.DRIVER and sink.instance.operator not in self._at_driver:
             self._at_driver[sink.instance.operator] = definition.store(sink.instance.operator, schema)
-        elif definition.place is Place.NODE:
+        elif definition.place is StoreSite.NODE:
             self._at_nodes[sink] = definition.store(sink.instance.operator, schema)
         return SinkOpened(self._store(sink).open(sink))
 

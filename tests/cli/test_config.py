@@ -11,7 +11,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from seep.cli.app import app
-from seep.config.kinds import Kind
+from seep.config.kinds import ConfigKind
 from seep.config.schema import table
 
 CONFIG = Path(__file__).parents[2] / "config"
@@ -67,8 +67,8 @@ def test_the_schema_is_json() -> None:
     assert json.loads(config("schema").output)["title"] == "seep policy file"
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_the_table_is_printed_for_each_kind(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", ConfigKind)
+def test_the_table_is_printed_for_each_kind(kind: ConfigKind) -> None:
     answer = config("schema", str(kind), "--table")
     assert (answer.exit_code, answer.output) == (0, table(kind) + "\n")
 

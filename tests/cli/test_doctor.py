@@ -14,11 +14,11 @@ from primitives.errors import EnvironmentFault
 from seep.cli import doctor
 from seep.cli.app import app
 from seep.spark import session
-from seep.spark.preflight import Check, Verdict
+from seep.spark.preflight import Check, PreflightVerdict
 
-WELL = Check("Java", Verdict.OK, "Java 17")
-DOUBTFUL = Check("memory", Verdict.WARN, "0.5 GiB free; ask for fewer nodes")
-BAD = Check("task slots", Verdict.FAIL, "2 task slots; ask for fewer nodes")
+WELL = Check("Java", PreflightVerdict.OK, "Java 17")
+DOUBTFUL = Check("memory", PreflightVerdict.WARN, "0.5 GiB free; ask for fewer nodes")
+BAD = Check("task slots", PreflightVerdict.FAIL, "2 task slots; ask for fewer nodes")
 
 
 class Machine:

@@ -19,8 +19,8 @@ import seep
 from primitives.errors import EnvironmentFault, UserError
 from seep.cli import session as module
 from seep.cli.session import session
-from seep.cli.settings import Settings
-from seep.cli.view import Lines, View
+from seep.cli.settings import CommandSettings
+from seep.cli.view import ConsoleView, Lines
 from seep.record.events import NodeKilled
 from seep.record.log import EventLog
 from seep.record.report import make_report
@@ -95,7 +95,7 @@ def start(monkeypatch: pytest.MonkeyPatch, run: FakeRun, **settings: Any) -> tup
 
     monkeypatch.setitem(vars(seep), "launch", launch)
     written = io.StringIO()
-    return session(FakeQuery(), Settings(**settings), Lines(Console(file=written, width=200))), written  # type: ignore[arg-type]
+    return session(FakeQuery(), CommandSettings(**settings), Lines(Console(file=written, width=200))), written  # type: ignore[arg-type]
 
 
 def press_ctrl_c(_: FakeRun) -> None:
@@ -220,11 +220,11 @@ def test_what_the_settings_say_reaches_compiler_and_launch(monkeypatch: pytest.M
         return FakeRun()
 
     monkeypatch.setitem(vars(seep), "launch", launch)
-    settings = Settings(
+    settings = CommandSettings(
         "local[9]", RunOptions(epoch=0.02, spare=3, tls=(Path("c"), Path("k"))), {"counter": 4}, Rate(5.0)
     )
     query = FakeQuery()
-    with session(query, settings, View(Console(file=io.StringIO()))):  # type: ignore[arg-type]
+    with session(query, settings, ConsoleView(Console(file=io.StringIO()))):  # type: ignore[arg-type]
         pass
     given = {"parallelism": {"counter": 4}, "epoch_seconds": 0.02, "rate": Rate(5.0), "resume": None}
     assert query.given == given

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from primitives.graph import InstanceId
 from seep.cli import view as module
-from seep.cli.view import Board, Lines, View, event_line, status_line, view_for
+from seep.cli.view import Board, ConsoleView, Lines, event_line, status_line, view_for
 from seep.protocol.events import StateRestored
 from seep.record.events import InstanceRecovered, NodeKilled, RunFailed
 from seep.record.status import InstanceStatus, Status
@@ -94,7 +94,7 @@ def test_a_board_shows_every_instance_and_leaves_only_events_and_words() -> None
 
 def test_names_with_brackets_are_no_markup() -> None:
     out, written = console(terminal=False)
-    View(out).say("checked counter[bold][0] [/]")
+    ConsoleView(out).say("checked counter[bold][0] [/]")
     assert written.getvalue() == "checked counter[bold][0] [/]\n"
 
 
@@ -110,5 +110,5 @@ def test_quiet_shows_what_is_said_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(("terminal", "kind"), [(True, Board), (False, Lines)])
-def test_the_view_suits_where_the_output_goes(terminal: bool, kind: type[View]) -> None:
+def test_the_view_suits_where_the_output_goes(terminal: bool, kind: type[ConsoleView]) -> None:
     assert type(view_for(console(terminal)[0], quiet=False, verbose=False)) is kind

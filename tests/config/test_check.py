@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from primitives.errors import UserError
-from seep.config.check import PROVIDERS, Verdict, verdict
-from seep.config.kinds import Kind, kind_of
+from seep.config.check import PROVIDERS, FileVerdict, verdict
+from seep.config.kinds import ConfigKind, kind_of
 from vmpool.registry import make_provider
 from vmpool.settings import PoolSettings
 
@@ -30,12 +30,12 @@ class TwoOfAll:
 
 def test_an_empty_file_is_fine(file: Path) -> None:
     file.write_text("")
-    assert verdict(file) == Verdict(Kind.POLICY, settings=0)
+    assert verdict(file) == FileVerdict(ConfigKind.POLICY, settings=0)
 
 
 def test_settings_are_counted_wherever_they_stand(file: Path) -> None:
     file.write_text("run: {epoch: 1s, parallelism: {a: 1, b: 2}}\nscaling: {detector: {cpu: 0.8}}\n")
-    assert verdict(file) == Verdict(Kind.POLICY, settings=4)
+    assert verdict(file) == FileVerdict(ConfigKind.POLICY, settings=4)
 
 
 def test_each_wrong_field_is_a_problem_of_its_own(file: Path) -> None:
@@ -164,7 +164,7 @@ def test_the_providers_that_are_known_are_those_of_the_pool() -> None:
 def test_a_cluster_file_is_told_by_its_section(file: Path) -> None:
     file.write_text("ec2: {nmae: seep}")
     found = verdict(file)
-    assert found.kind is Kind.EC2
+    assert found.kind is ConfigKind.EC2
     assert found.problems[0].startswith("ec2.nmae is unknown; known are name, ")
 
 
@@ -175,7 +175,7 @@ def test_a_file_for_two_providers_is_refused(file: Path) -> None:
 
 @pytest.mark.parametrize("content", [None, [], "ec2", {"run": {}}, {1: 2}])
 def test_what_is_no_cluster_is_taken_for_a_policy(content: object) -> None:
-    assert kind_of(content) is Kind.POLICY
+    assert kind_of(content) is ConfigKind.POLICY
 
 
 def test_what_cannot_be_read_has_no_verdict(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from policies.settings import Bounds, Mechanism, ScalingSettings
 from primitives.errors import UserError
 from primitives.yaml_text import parsed
 from seep.config.files import in_full, read_policy, read_settings
-from seep.config.kinds import Kind
+from seep.config.kinds import ConfigKind
 from seep.config.policy import PolicyFile
 from seep.config.run import Certificate, RunSection
 from seep.rows.rate import Profile
@@ -112,8 +112,8 @@ def test_a_file_that_is_no_text_is_refused(file: Path) -> None:
         read_policy(file)
 
 
-@pytest.mark.parametrize(("kind", "what"), [(Kind.EC2, "EC2"), (Kind.GCP, "Google Cloud")])
-def test_a_cluster_file_is_no_policy(file: Path, kind: Kind, what: str) -> None:
+@pytest.mark.parametrize(("kind", "what"), [(ConfigKind.EC2, "EC2"), (ConfigKind.GCP, "Google Cloud")])
+def test_a_cluster_file_is_no_policy(file: Path, kind: ConfigKind, what: str) -> None:
     file.write_text(f"{kind}: {{}}")
     with pytest.raises(UserError, match=f"is an? {what} cluster file, no policy file; it is for `seep deploy {kind}`"):
         read_policy(file)
@@ -143,4 +143,4 @@ def test_what_is_shown_of_an_empty_file_has_every_section(file: Path) -> None:
     file.write_text("")
     kind, settings = read_settings(file)
     sections = ["run", "vm", "pool", "storage", "backup", "migration", "balance", "scaling"]
-    assert (kind, list(parsed(in_full(settings), "shown.yaml"))) == (Kind.POLICY, sections)
+    assert (kind, list(parsed(in_full(settings), "shown.yaml"))) == (ConfigKind.POLICY, sections)

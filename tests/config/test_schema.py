@@ -12,13 +12,13 @@ from pydantic import ByteSize, Field
 
 from primitives.settings import Section, checked
 from primitives.yaml_text import parsed
-from seep.config.kinds import Kind
+from seep.config.kinds import ConfigKind
 from seep.config.policy import PolicyFile
 from seep.config.schema import json_schema, rows, rows_of, table
 from seep.driver.options import RunOptions
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
-POLICY = {row.path: row for row in rows(Kind.POLICY)}
+POLICY = {row.path: row for row in rows(ConfigKind.POLICY)}
 
 
 def fields_of(settings: Section, prefix: str = "") -> dict[str, Any]:
@@ -34,12 +34,12 @@ def test_every_field_has_a_row() -> None:
     named = {path for path in POLICY if "<name>" in path}
     mappings = {path.split(".<name>")[0] for path in named}
     assert mappings == {"scaling.operators", "backup.operators"}
-    expected = fields_of(Kind.POLICY.model()).keys() - mappings
+    expected = fields_of(ConfigKind.POLICY.model()).keys() - mappings
     assert POLICY.keys() - named == expected
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_every_field_has_a_meaning(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", ConfigKind)
+def test_every_field_has_a_meaning(kind: ConfigKind) -> None:
     assert [row.path for row in rows(kind) if not row.meaning.endswith(".")] == []
 
 
@@ -90,19 +90,19 @@ def test_what_must_be_said_is_marked_and_lists_and_bars_are_readable() -> None:
     }
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_a_schema_is_plain_data_with_a_title(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", ConfigKind)
+def test_a_schema_is_plain_data_with_a_title(kind: ConfigKind) -> None:
     schema = json.loads(json.dumps(json_schema(kind)))
     assert (schema["title"], schema["additionalProperties"]) == (f"seep {kind.words}", False)
 
 
 def test_a_schema_lets_editors_accept_times_as_text() -> None:
-    assert json_schema(Kind.POLICY)["$defs"]["RunSection"]["properties"]["epoch"]["type"] == ["number", "string"]
+    assert json_schema(ConfigKind.POLICY)["$defs"]["RunSection"]["properties"]["epoch"]["type"] == ["number", "string"]
 
 
 def test_the_page_has_the_table_of_all_fields() -> None:
     shown = PAGE.read_text(encoding="utf-8").partition("## All fields of a policy file\n")[2]
-    assert shown.rstrip().endswith(table(Kind.POLICY)), (
+    assert shown.rstrip().endswith(table(ConfigKind.POLICY)), (
         "docs/configuration.md is behind; put there what this prints: seep config schema policy --table"
     )
 

@@ -16,10 +16,10 @@ from policies.settings import ScalingSettings
 from seep.cli.flags import Flags
 from seep.cli.loading import load_query
 from seep.cli.settings import settings_of
-from seep.config.check import Verdict, verdict
+from seep.config.check import FileVerdict, verdict
 from seep.config.clusters import Ec2File
 from seep.config.files import content_of, read_policy, read_settings
-from seep.config.kinds import Kind, kind_of
+from seep.config.kinds import ConfigKind, kind_of
 from seep.config.policy import PolicyFile
 from seep.sinks import collect
 from seep.sources import memory
@@ -27,7 +27,7 @@ from seep.workloads.wordcount import wordcount
 
 FOLDER = Path(__file__).parents[2] / "config"
 FILES = sorted(FOLDER.glob("*.yaml"))
-POLICIES = [file for file in FILES if kind_of(content_of(file)) is Kind.POLICY]
+POLICIES = [file for file in FILES if kind_of(content_of(file)) is ConfigKind.POLICY]
 #: Of a policy: the whole of a run, or one thing that it shows.
 SECTIONS = (
     ["run", "vm", "pool", "scaling"],
@@ -60,7 +60,7 @@ def test_the_files_that_the_documents_speak_of_are_there() -> None:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_shipped_file_is_fine(file: Path) -> None:
     found = verdict(file)
-    assert found == Verdict(found.kind, found.settings, problems=())
+    assert found == FileVerdict(found.kind, found.settings, problems=())
 
 
 @pytest.mark.parametrize("file", POLICIES, ids=lambda file: file.stem)

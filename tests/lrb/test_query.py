@@ -10,7 +10,7 @@ from lrb.reference import Tuple, answers
 from primitives.slots import SlotSet
 from seep import sources
 from seep.testing import InProcess, Kill, Scale
-from seep.testing.scripted import Checkpoint
+from seep.testing.scripted import BackUp
 from tests.lrb.in_process import Rows, epochs, found, query, result, scripted
 from tests.lrb.traffic import rows, table, traffic
 
@@ -135,7 +135,7 @@ def test_answers_are_the_same_though_an_operator_is_killed_twice(operator: str) 
         *batches[:10],
         Kill(operator),
         *batches[10:14],
-        Checkpoint(),
+        BackUp(),
         *batches[14:20],
         Kill(operator),
         *batches[20:],

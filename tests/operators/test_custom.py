@@ -18,7 +18,7 @@ from primitives.hashing import hash_keys
 from primitives.slots import SlotSet, slots_of
 from primitives.state.values import Values
 from seep.operators.context import Context, Inputs
-from seep.operators.custom import Custom, Operator, StatelessOperator
+from seep.operators.custom import CustomOperator, Operator, StatelessOperator
 from seep.operators.definition import Input
 from seep.operators.errors import UserCodeFailed
 from tests.operators.instances import NAME, Instances, Row, bag
@@ -74,7 +74,7 @@ stories = st.lists(st.tuples(st.lists(rows, max_size=6), st.integers(0, 8), move
 def test_notifications_come_once_when_due_wherever_their_slot_is(
     story: list[tuple[list[Row], int, tuple[SlotSet, int]]], seed: int
 ) -> None:
-    instances = Instances(Custom(Delay), [INPUT], count=2, seed=seed)
+    instances = Instances(CustomOperator(Delay), [INPUT], count=2, seed=seed)
     watermark = 0
     waiting: list[tuple[int, Any, int]] = []
     sums: dict[Any, int] = defaultdict(int)
@@ -104,7 +104,7 @@ def test_notifications_come_in_order_of_time_and_key() -> None:
         def on_notify(self, due: pa.RecordBatch, inputs: Inputs) -> None:  # noqa: ARG002
             seen.extend(self.records(due))
 
-    instances = Instances(Custom(Watch), [INPUT], slot_bits=0)
+    instances = Instances(CustomOperator(Watch), [INPUT], slot_bits=0)
     instances.epoch([row("b", 2), row("a", 2, 1), row("c", 1), row("a", 9)], watermark=5)
     assert seen == [(1, "c", {"n": 0}), (2, "a", {"n": 1}), (2, "b", {"n": 0})]
 
@@ -119,7 +119,7 @@ def test_an_operator_that_notifies_itself_for_ever_is_stopped(monkeypatch: pytes
         def on_notify(self, due: pa.RecordBatch, inputs: Inputs) -> None:  # noqa: ARG002
             self.notify_batch(due["time"].to_numpy() + 10, [due["k"]])
 
-    instances = Instances(Custom(Clock), [INPUT])
+    instances = Instances(CustomOperator(Clock), [INPUT])
     instances.epoch([row("a", 1)], watermark=35)
     with pytest.raises(UserError, match=f"operator '{NAME}' has notified itself 50 times .* inputs.ended"):
         instances.end()
@@ -139,7 +139,7 @@ def test_a_key_of_another_instance_cannot_be_notified() -> None:
     key = next(k for k, one, other in zip(keys, mine, theirs, strict=True) if one % 2 != other % 2)
     for n in (0, 1):
         with pytest.raises(UserError, match=f"operator '{NAME}'.*key '{key}!'.*belongs to another instance"):
-            Instances(Custom(Stranger), [INPUT], count=2).epoch([row(key, 1, n)])
+            Instances(CustomOperator(Stranger), [INPUT], count=2).epoch([row(key, 1, n)])
 
 
 def test_a_key_column_called_time_has_an_underscore_where_it_is_notified() -> None:
@@ -152,7 +152,7 @@ def test_a_key_column_called_time_has_an_underscore_where_it_is_notified() -> No
             return {"time": due["time_"], "value": due["value_"]}
 
     given = Input(pa.schema([("time", pa.int64()), ("value", pa.string())]), ("time", "value"))
-    assert Instances(Custom(Later), [given]).end([{"time": 7, "value": "x"}]) == [{"time": 7, "value": "x"}]
+    assert Instances(CustomOperator(Later), [given]).end([{"time": 7, "value": "x"}]) == [{"time": 7, "value": "x"}]
 
 
 # --- state ------------------------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ class Everything(Operator):
 def test_state_of_every_kind_moves_with_its_slots(
     story: list[tuple[list[Row], int, tuple[SlotSet, int]]], seed: int
 ) -> None:
-    instances = Instances(Custom(Everything()), [INPUT], count=2, seed=seed)
+    instances = Instances(CustomOperator(Everything()), [INPUT], count=2, seed=seed)
     counts: dict[Any, int] = defaultdict(int)
     for epoch, _, move in story:
         for one in epoch:
@@ -224,7 +224,7 @@ def test_state_of_every_kind_moves_with_its_slots(
 
 def test_objects_given_are_copied_for_each_instance() -> None:
     prototype = Everything()
-    instances = Instances(Custom(prototype), [INPUT])
+    instances = Instances(CustomOperator(prototype), [INPUT])
     instances.epoch([row("a", 1)])
     assert not prototype.own
 
@@ -249,7 +249,7 @@ def test_a_binary_operator_reads_two_streams_by_port() -> None:
             return {"k": keys, "name": pa.array([self.names.get(key) for key in keys], pa.string())}
 
     names = Input(pa.schema([("name", pa.string()), ("id", pa.string())]), ("id",))
-    instances = Instances(Custom(Lookup()), [INPUT, names], count=2)
+    instances = Instances(CustomOperator(Lookup()), [INPUT, names], count=2)
     assert instances.epoch([], [{"name": "Ada", "id": "a"}]) == []
     out = instances.epoch([row("a", 1), row("b", 2)], [{"name": "Bob", "id": "b"}])
     assert bag(out) == bag([{"k": "a", "name": "Ada"}, {"k": "b", "name": "Bob"}])
@@ -270,7 +270,7 @@ def test_chance_follows_from_the_key_and_the_epoch() -> None:
             }
 
     batch = [row(f"k{n}", 0) for n in range(1000)]
-    one, two = (Instances(Custom(Dice), [INPUT], count=count) for count in (1, 3))
+    one, two = (Instances(CustomOperator(Dice), [INPUT], count=count) for count in (1, 3))
     first, second = one.epoch(batch), one.epoch(batch)
     assert bag(first) == bag(two.epoch(batch))
     assert {out["time"] for out in second} == {2 * 0.05}
@@ -287,7 +287,7 @@ def test_process_is_not_called_without_rows() -> None:
         def process(self, inputs: Inputs) -> Any:  # noqa: ARG002
             pytest.fail("there are no rows")
 
-    assert Instances(Custom(Never), [INPUT]).end([]) == []
+    assert Instances(CustomOperator(Never), [INPUT]).end([]) == []
 
 
 def test_the_last_epoch_is_told() -> None:
@@ -295,7 +295,7 @@ def test_the_last_epoch_is_told() -> None:
         def process(self, inputs: Inputs) -> Any:
             return inputs[0] if inputs.ended else None
 
-    instances = Instances(Custom(Last), [INPUT])
+    instances = Instances(CustomOperator(Last), [INPUT])
     assert instances.epoch([row("a", 1)]) == []
     assert instances.end([row("a", 2)]) == [row("a", 2)]
 
@@ -316,22 +316,22 @@ UNKEYED = INPUT._replace(keys=())
 
 
 def test_a_stateless_operator_needs_no_key_and_is_of_that_kind() -> None:
-    assert Custom(Invert).kind is Kind.STATELESS
-    assert Custom(Delay).kind is Kind.STATEFUL
-    assert Custom.kind is Kind.STATEFUL
-    instances = Instances(Custom(Invert), [UNKEYED], count=2)
+    assert CustomOperator(Invert).kind is Kind.STATELESS
+    assert CustomOperator(Delay).kind is Kind.STATEFUL
+    assert CustomOperator.kind is Kind.STATEFUL
+    instances = Instances(CustomOperator(Invert), [UNKEYED], count=2)
     assert bag(instances.epoch([row("a", 1, 3), row("b", 1, 5)])) == bag([row("a", 1, 20), row("b", 1, 12)])
     assert all(not logic.state.snapshot(SlotSet.full(2)) for logic in instances.logics)
 
 
 def test_rows_at_fault_of_a_stateless_operator_are_found() -> None:
-    instances = Instances(Custom(Invert), [UNKEYED], letters=True)
+    instances = Instances(CustomOperator(Invert), [UNKEYED], letters=True)
     assert bag(instances.epoch([row("a", 1, 3), row("b", 1, 0), row("c", 1, 5)])) == bag(
         [row("a", 1, 20), row("c", 1, 12)]
     )
     assert [letter["row"] for letter in instances.letters] == ['{"k": "b", "t": 1, "n": 0}']
     with pytest.raises(UserCodeFailed) as failure:
-        Instances(Custom(Invert), [UNKEYED]).epoch([row("a", 1, 3), row("b", 1, 0)])
+        Instances(CustomOperator(Invert), [UNKEYED]).epoch([row("a", 1, 3), row("b", 1, 0)])
     assert failure.value.rows == [row("b", 1, 0)]
 
 
@@ -345,9 +345,9 @@ def test_a_stateless_operator_has_no_state_or_notifications() -> None:
             self.notify(1, "a")
 
     with pytest.raises(UserError, match=f"operator '{NAME}'.*'secret'; subclass Operator"):
-        Custom(Secretive).output(NAME, [INPUT])
+        CustomOperator(Secretive).output(NAME, [INPUT])
     with pytest.raises(UserError, match="no notifications"):
-        Instances(Custom(Late), [UNKEYED]).epoch([row("a", 1)])
+        Instances(CustomOperator(Late), [UNKEYED]).epoch([row("a", 1)])
 
 
 # --- failures ---------------------------------------------------------------------------------------------------------
@@ -365,7 +365,7 @@ def test_an_exception_in_process_or_on_notify_stops_the_run_and_shows_some_rows(
 
     for n, cause in ((1, "bad process"), (0, "bad notification")):
         with pytest.raises(UserCodeFailed, match=cause) as failure:
-            Instances(Custom(Bad), [INPUT], letters=True).epoch([row("a", 1, n)], watermark=1)
+            Instances(CustomOperator(Bad), [INPUT], letters=True).epoch([row("a", 1, n)], watermark=1)
         assert failure.value.rows == [row("a", 1, n)]
 
 
@@ -375,11 +375,11 @@ def test_an_operator_hands_over_dead_letters_itself() -> None:
             for one in inputs[0].to_pylist():
                 self.fail(one, ValueError("unwanted"))
 
-    instances = Instances(Custom(Careful), [INPUT], letters=True)
+    instances = Instances(CustomOperator(Careful), [INPUT], letters=True)
     instances.epoch([row("a", 1)])
     assert [letter["error"] for letter in instances.letters] == ["ValueError: unwanted"]
     with pytest.raises(UserCodeFailed, match="unwanted"):
-        Instances(Custom(Careful), [INPUT]).epoch([row("a", 1)])
+        Instances(CustomOperator(Careful), [INPUT]).epoch([row("a", 1)])
 
 
 def test_what_it_puts_out_must_have_the_declared_columns() -> None:
@@ -388,7 +388,7 @@ def test_what_it_puts_out_must_have_the_declared_columns() -> None:
             return {"k": inputs[0]["k"], "t": inputs[0]["k"], "n": inputs[0]["n"]}
 
     with pytest.raises(UserError, match=f"operator '{NAME}', column 't': expected int64, found string"):
-        Instances(Custom(Odd), [INPUT]).epoch([row("a", 1)])
+        Instances(CustomOperator(Odd), [INPUT]).epoch([row("a", 1)])
 
 
 class KeyedOtherwise(Echo):
@@ -433,18 +433,18 @@ DECIMAL = Input(pa.schema([("k", pa.decimal256(5))]), ("k",))
 )
 def test_what_cannot_work_is_refused_with_the_name(operator: type[Operator], inputs: list[Input], message: str) -> None:
     with pytest.raises(UserError, match=f"operator '{NAME}'.*{message}"):
-        Custom(operator).output(NAME, inputs)
+        CustomOperator(operator).output(NAME, inputs)
 
 
 def test_what_is_no_operator_is_refused() -> None:
     with pytest.raises(UserError, match="is no operator"):
-        Custom(dict)  # type: ignore[arg-type]
+        CustomOperator(dict)  # type: ignore[arg-type]
 
 
 def test_the_version_of_stored_state_is_that_of_the_operator() -> None:
     class Newer(Delay):
         version = 2
 
-    old, new = (Instances(Custom(operator), [INPUT]).logics[0] for operator in (Delay, Newer))
+    old, new = (Instances(CustomOperator(operator), [INPUT]).logics[0] for operator in (Delay, Newer))
     with pytest.raises(UserError, match="version 2"):
         new.state.restore(old.state.snapshot(SlotSet.full(2)))

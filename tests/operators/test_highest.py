@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import seep
 from primitives.errors import UserError
 from seep.operators.windows import Window
-from seep.testing import Checkpoint, Kill, Scale, run, script
+from seep.testing import BackUp, Kill, Scale, run, script
 
 SCHEMA = pa.schema([("k", pa.int64()), ("t", pa.int64()), ("v", pa.int64())])
 
@@ -81,7 +81,7 @@ def troubled(parts: list[pa.RecordBatch]) -> list[Any]:
         Kill("top-parts"),
         *parts[3:5],
         Scale("top-parts", 3),
-        Checkpoint(),
+        BackUp(),
         *parts[5:7],
         Kill("top"),
         Scale("top-parts", 2),

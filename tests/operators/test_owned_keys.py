@@ -14,7 +14,7 @@ import seep
 from primitives.errors import UserError
 from primitives.hashing import hash_key
 from primitives.slots import slot_of
-from seep.operators.custom import Custom
+from seep.operators.custom import CustomOperator
 from seep.operators.definition import Input
 from tests.operators.instances import NAME, Instances, Row
 
@@ -112,7 +112,7 @@ FOREIGN = rf"operator '{NAME}', state 'counts': key '?\[?'?{B}.* is not one of a
 
 
 def both(operator: type[seep.Operator]) -> Instances:
-    return Instances(Custom(operator), [STREAM], count=2)
+    return Instances(CustomOperator(operator), [STREAM], count=2)
 
 
 @pytest.mark.parametrize("operator", CONTAINERS)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import seep
 from primitives.errors import UserError
-from seep.testing import Checkpoint, Kill, Scale, run, script
+from seep.testing import BackUp, Kill, Scale, run, script
 
 LEFT = pa.schema([("k", pa.int64()), ("t", pa.int64()), ("v", pa.int64())])
 RIGHT = pa.schema([("j", pa.int64()), ("u", pa.int64()), ("v", pa.int64())])
@@ -72,7 +72,7 @@ def test_pairs_are_those_of_one_session(
     a, b = timed(left), timed(right)
     parts, others = batches(a, LEFT), batches(b, RIGHT)
     assert found(parts, others, gap, parallelism, seed) == expected(a, b, gap)
-    story = [*parts[:4], Kill("pairs"), *parts[4:6], Scale("pairs", 3), Checkpoint(), *parts[6:8], Kill("pairs")]
+    story = [*parts[:4], Kill("pairs"), *parts[4:6], Scale("pairs", 3), BackUp(), *parts[6:8], Kill("pairs")]
     assert found([*story, Scale("pairs", 2), *parts[8:]], others, gap, 1, seed) == expected(a, b, gap)
 
 

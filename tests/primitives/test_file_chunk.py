@@ -31,7 +31,7 @@ from primitives.state.disk import Disk
 from primitives.state.frame import Frame
 from primitives.state.processing import Containers
 from seep.channels.wire import decode, encode
-from seep.protocol.cuts import Cut, CutComplete, Part
+from seep.protocol.cuts import Cut, CutComplete, CutPart
 from seep.runs.queryable import StateView
 
 SLOT_BITS = 3
@@ -221,7 +221,7 @@ def test_who_looks_at_state_on_disk_sees_its_rows(tmp_path: Path) -> None:
     with closing(large(tmp_path, "a")) as a, closing(large(tmp_path, "b")) as b:
         a.drop(high)
         b.drop(low)
-        parts = {ME: Part(low, None, (a.snapshot(low),)), OTHER: Part(high, None, (b.snapshot(high),))}
+        parts = {ME: CutPart(low, None, (a.snapshot(low),)), OTHER: CutPart(high, None, (b.snapshot(high),))}
         complete = decode(encode([part.reference for part in parts.values()]))
     assert all(isinstance(chunk, FileChunk) for chunks in complete for chunk in chunks)
     shipped = {

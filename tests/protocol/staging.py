@@ -16,7 +16,7 @@ from seep.protocol.logic import Piece
 from seep.protocol.messages import Data, StateMoved
 from seep.protocol.view import Incarnation, Seat, View
 from seep.simulator.cells import slot_of_key
-from seep.simulator.operators import Keyed, Row, RowBatches, Rows, Source, rows_of
+from seep.simulator.operators import Keyed, Row, RowBatches, Rows, RowSource, rows_of
 
 Body = TypeVar("Body")
 
@@ -69,8 +69,8 @@ class Operators:
     def standing(self, operator: str) -> Keyed:
         return self.logic(operator)
 
-    def source(self, operator: str) -> Source:
-        return Source(GRAPH, operator, self._data, bite=lambda: 1)
+    def source(self, operator: str) -> RowSource:
+        return RowSource(GRAPH, operator, self._data, bite=lambda: 1)
 
 
 def life(instance: InstanceId, number: int = 0) -> Incarnation:

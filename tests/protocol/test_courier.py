@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from seep.protocol.courier import Courier, Frame
+from seep.protocol.courier import Courier, LetterFrame
 
 ends = st.sampled_from("ab")
 
@@ -19,12 +19,12 @@ class Correspondence(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.couriers = {end: Courier() for end in "ab"}
-        self.under_way: dict[str, deque[Frame]] = {end: deque() for end in "ab"}  # by where it goes
+        self.under_way: dict[str, deque[LetterFrame]] = {end: deque() for end in "ab"}  # by where it goes
         self.posted: dict[str, list[int]] = {"a": [], "b": []}  # by where it goes
         self.arrived: dict[str, list[int]] = {"a": [], "b": []}
         self.up = True
 
-    def send(self, to: str, frame: Frame) -> None:
+    def send(self, to: str, frame: LetterFrame) -> None:
         if self.up:
             self.under_way[to].append(frame)
 

@@ -12,7 +12,7 @@ from primitives.slots import SlotSet
 from primitives.topology import Arrival, Assignment, Topology, Version
 from seep.protocol.effects import Commit, Effect, OpenSink, Wake
 from seep.protocol.instances.checkpointing import CheckpointSettings
-from seep.protocol.instances.instance import Instance, Phase, Surroundings
+from seep.protocol.instances.instance import Instance, InstancePhase, Surroundings
 from seep.protocol.instances.sink import CommitAccepted, CommitRefused, SinkInstance, SinkOpened
 from seep.protocol.instances.source import SourceInstance
 from seep.protocol.instances.stateful import StatefulInstance
@@ -329,7 +329,7 @@ def test_a_fenced_instance_halts_and_says_nothing_more() -> None:
     attach(instance, life(SUM))
     feed(instance, 1, row(0, 1), sender=life(NUMBERS))
     instance.handle(view_of(ALONE, 2, {PASS: Seat("new home", 1)}))
-    assert instance.phase is Phase.HALTED
+    assert instance.phase is InstancePhase.HALTED
     assert feed(instance, 2, sender=life(NUMBERS)) == []
     assert pull_all(instance, life(SUM)) == []
 
@@ -477,13 +477,13 @@ def test_when_the_holder_is_lost_before_it_has_answered_the_manager_is_told_and_
     view = view_of(ALONE, 3, {SUM: Seat("new home", 1), PASS: Seat("elsewhere", 1)})
     assert letter(healed.handle(view), RestoreFailed) == RestoreFailed(life(SUM, 1))
     assert healed.handle(answer(backup_of(ALONE, (row(0, 5),)))) == []
-    assert healed.phase is Phase.HALTED
+    assert healed.phase is InstancePhase.HALTED
 
 
 def test_a_view_in_which_the_holder_lives_lets_a_restore_go_on() -> None:
     healed = healing()
     assert healed.handle(view_of(ALONE, 3, {SUM: Seat("new home", 1)})) == []
-    assert healed.phase is Phase.RESTORING
+    assert healed.phase is InstancePhase.RESTORING
 
 
 def test_trims_that_come_before_the_state_are_not_forgotten() -> None:
@@ -512,11 +512,11 @@ def test_a_part_of_a_split_stands_by_until_the_view_names_it() -> None:
     )
     effects = part.handle(Retrieved(life(SUM1), SUM1, cut, None))
     assert letter(effects, Restored) == Restored(life(SUM1), 1, HOLDER, 7)
-    assert (part.phase, letters(effects, Attach)) == (Phase.STANDBY, [])
+    assert (part.phase, letters(effects, Attach)) == (InstancePhase.STANDBY, [])
     split = ALONE.amended("sum", Version(2, Assignment([0, 0, 1, 1]), Arrival.BACKUP))
     effects = part.handle(view_of(split, 2))
     assert letter(effects, Attach) == Attach(life(PASS), life(SUM1), 2)
-    assert (part.phase, totals(part)) == (Phase.RUNNING, {3: 6})
+    assert (part.phase, totals(part)) == (InstancePhase.RUNNING, {3: 6})
 
 
 # -- handover: the origin ---------------------------------------------------------------------------------------------
@@ -960,7 +960,7 @@ def test_a_sink_whose_store_was_opened_by_its_successor_halts() -> None:
     sink = opened()
     feed(sink, 1, row(0, 5), sender=life(SUM))
     assert sink.handle(CommitRefused(1)) == []
-    assert sink.phase is Phase.HALTED
+    assert sink.phase is InstancePhase.HALTED
     assert feed(sink, 2, sender=life(SUM)) == []
 
 

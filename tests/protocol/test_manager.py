@@ -10,9 +10,9 @@ from primitives.errors import InternalError, UserError
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
 from primitives.topology import Arrival, Assignment
-from seep.protocol.cuts import Cut, CutAbandoned, Part
+from seep.protocol.cuts import Cut, CutAbandoned, CutPart
 from seep.protocol.effects import Effect, Finished, LogOffsets, Post, StateLost
-from seep.protocol.manager.core import ManagerSettings, Phase
+from seep.protocol.manager.core import ManagerSettings, QueryPhase
 from seep.protocol.manager.manager import Manager
 from seep.protocol.manager.plans import Accepted, Refusal, Refused
 from seep.protocol.messages import (
@@ -23,13 +23,13 @@ from seep.protocol.messages import (
     Committed,
     DeleteBackup,
     DropParts,
-    Fenced,
     FindBackup,
     FromBackup,
     FromCommits,
     FromLog,
     FromNothing,
     Logged,
+    NodeFenced,
     OffsetsRead,
     PartitionBackup,
     Partitioned,
@@ -171,7 +171,7 @@ def test_all_nodes_hear_of_a_launch_also_idle_ones() -> None:
 
 
 def test_whoever_was_given_up_is_told_so_whatever_it_says() -> None:
-    assert Desk().hear("a stranger", Committed(life(OUT), 9)) == [Post("a stranger", Fenced())]
+    assert Desk().hear("a stranger", Committed(life(OUT), 9)) == [Post("a stranger", NodeFenced())]
 
 
 # -- ticks and the end ------------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def test_a_query_ends_one_epoch_after_its_input_when_all_sinks_have_committed() 
     assert letter(desk.tick(9), Tick) == Tick(life(NUMBERS), 3, True)
     assert of_kind(desk.commit(2), Finished) == []
     assert of_kind(desk.commit(3), Finished) == [Finished(3)]
-    assert desk.manager.phase is Phase.FINISHED
+    assert desk.manager.phase is QueryPhase.FINISHED
     assert desk.commit(3) == desk.tick() == []
 
 
@@ -244,7 +244,7 @@ def last_cut_of(desk: Desk) -> Cut:
 
 def persisted(desk: Desk, cut: Cut) -> list[Effect]:
     seat = desk.current(SUM)
-    part = Part(desk.manager.topology.slots(SUM, cut.epoch), None, "state")
+    part = CutPart(desk.manager.topology.slots(SUM, cut.epoch), None, "state")
     return desk.hear(seat.node, Persisted(life(SUM, seat.incarnation), cut.id, part))
 
 
@@ -508,7 +508,7 @@ def test_a_lost_owner_and_holder_end_the_query_naming_operator_and_epoch() -> No
     (loss,) = of_kind(effects, StateLost)
     assert loss == StateLost(SUM, 4)
     assert "operator 'sum': the state of sum[0] after epoch 4 is lost" in str(loss)
-    assert desk.manager.phase is Phase.FAILED
+    assert desk.manager.phase is QueryPhase.FAILED
     assert desk.tick() == []
 
 

@@ -14,7 +14,7 @@ from seep.channels.wire import decode, encode
 from seep.durable.backups import StoredBackups
 from seep.protocol.effects import Effect, OpenSink, Post
 from seep.protocol.instances.checkpointing import CheckpointSettings
-from seep.protocol.instances.instance import Phase
+from seep.protocol.instances.instance import InstancePhase
 from seep.protocol.instances.sink import SinkInstance
 from seep.protocol.instances.source import SourceInstance
 from seep.protocol.instances.stateful import StatefulInstance
@@ -25,13 +25,13 @@ from seep.protocol.messages import (
     BackupStored,
     Committed,
     Data,
-    Fenced,
     FindBackup,
     FromBackup,
     FromCommits,
     FromLog,
     FromNothing,
     Logged,
+    NodeFenced,
     OffsetsRead,
     Restored,
     Retrieve,
@@ -152,15 +152,15 @@ def test_a_stopped_instance_is_gone_and_stopping_it_again_does_nothing() -> None
     node = node_with(SUM, PASS)
     stopped = node.instances[life(SUM)]
     assert tell(node, StopInstance(life(SUM))) == tell(node, StopInstance(life(SUM))) == []
-    assert stopped.phase is Phase.HALTED
+    assert stopped.phase is InstancePhase.HALTED
     assert list(node.instances) == [life(PASS)]
 
 
 def test_a_node_that_was_given_up_stops_everything() -> None:
     node = node_with(SUM, OUT)
     instances = list(node.instances.values())
-    assert tell(node, Fenced()) == []
-    assert [instance.phase for instance in instances] == [Phase.HALTED] * 2
+    assert tell(node, NodeFenced()) == []
+    assert [instance.phase for instance in instances] == [InstancePhase.HALTED] * 2
     assert node.instances == {}
 
 
@@ -223,7 +223,7 @@ def test_an_instance_that_the_view_has_replaced_halts_and_is_forgotten() -> None
     node = node_with(SUM)
     replaced = node.instances[life(SUM)]
     tell(node, later_view(sum=1))
-    assert replaced.phase is Phase.HALTED
+    assert replaced.phase is InstancePhase.HALTED
     assert life(SUM) not in node.instances
 
 

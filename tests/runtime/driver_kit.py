@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from seep.channels.process import Process
+from seep.channels.process import ProcessId
 from seep.channels.security import Security
 from seep.driver.driver import ManagerProcess
 from seep.driver.listener import RunListener
@@ -29,7 +29,7 @@ def managing(*listeners: RunListener) -> Iterator[ManagerProcess]:
 
 def register(process: ManagerProcess, number: int = 0) -> str:
     """A node's first call; nobody listens at its address."""
-    here = Process.this()
+    here = ProcessId.this()
     body = {
         "order": f"order {number}",
         "process": [here.place, here.pid, here.started],

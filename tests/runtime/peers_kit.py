@@ -19,7 +19,7 @@ from primitives.errors import EnvironmentFault, InternalError, UserError
 from seep.channels.links import Link
 from seep.channels.port import Address, Port
 from seep.channels.security import Security
-from seep.protocol.courier import Frame
+from seep.protocol.courier import LetterFrame
 from seep.protocol.messages import Data, StateMoved
 from seep.protocol.view import Incarnation
 
@@ -60,7 +60,7 @@ class Recorder:
     def on_letters_open(self, peer: str, session: int) -> None:
         self.note("letters open", peer, session)
 
-    def on_frame(self, peer: str, frame: Frame) -> None:
+    def on_frame(self, peer: str, frame: LetterFrame) -> None:
         if frame.body == "fail":
             raise InternalError("a letter that cannot be handled")
         self.note("frame", peer, frame)
@@ -196,7 +196,7 @@ class _Counting(Recorder):
         self.misaligned = 0
         self.back: Link | None = None
 
-    def on_frame(self, _peer: str, frame: Frame) -> None:
+    def on_frame(self, _peer: str, frame: LetterFrame) -> None:
         self.frames += 1
         if self.back is not None:
             self.back.send(frame)

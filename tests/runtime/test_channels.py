@@ -17,11 +17,11 @@ from primitives.chunk import Chunk
 from primitives.errors import EnvironmentFault, InternalError, UserError
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
-from seep.channels.links import Link, Stream
+from seep.channels.links import InstanceStream, Link
 from seep.channels.port import Port
 from seep.channels.security import Security
 from seep.channels.sockets import cut_connections, is_refused
-from seep.protocol.courier import Courier, Frame
+from seep.protocol.courier import Courier, LetterFrame
 from seep.protocol.messages import Data, StateMoved
 from seep.protocol.view import Incarnation
 from tests.runtime.peers_kit import ERRORS, SCHEMA, Recorder, link, open_sockets, peer_process, port, wait_until
@@ -67,12 +67,12 @@ def data(epoch: int, rows: pa.RecordBatch | None = SMALL, port: int = 0) -> Data
     return Data(SENDER, RECEIVER, epoch, {} if rows is None else {port: rows}, epoch * 10, 0.25)
 
 
-def stream_on(to_port: Link, events: Recorder, schemas: Any = None) -> Stream:
+def stream_on(to_port: Link, events: Recorder, schemas: Any = None) -> InstanceStream:
     """A stream that notes when there is room again."""
     return to_port.stream(SENDER, RECEIVER, {0: SCHEMA} if schemas is None else schemas, lambda: events.note("room"))
 
 
-def offer(stream: Stream, message: Data | StateMoved) -> None:
+def offer(stream: InstanceStream, message: Data | StateMoved) -> None:
     wait_until(lambda: stream.offer(message), "there is room")
 
 
@@ -84,7 +84,7 @@ def messages(recorder: Recorder, count: int) -> list[Any]:
 
 
 def test_frames_arrive_in_order_whatever_their_size(to_port: Link, there: Recorder) -> None:
-    frames = [Frame(n, 0, 1, {"rows": BIG} if n % 20 == 7 else {"n": n}) for n in range(1, 101)]
+    frames = [LetterFrame(n, 0, 1, {"rows": BIG} if n % 20 == 7 else {"n": n}) for n in range(1, 101)]
     for frame in frames:
         to_port.send(frame)
     assert [frame for _, frame in there.wait("frame", 100)] == frames
@@ -95,11 +95,11 @@ def test_the_end_of_a_link_is_told_with_its_reason(
     security: Security, opened: Port, there: Recorder, here: Recorder
 ) -> None:
     with link(here, opened.address, security) as ordered:
-        ordered.send(Frame(1, 0, 0, None))
+        ordered.send(LetterFrame(1, 0, 0, None))
     assert there.wait("letters closed") == [("me", 1, "")]
     assert len(there.of("frame")) == 1
     with link(here, opened.address, security) as broken:
-        broken.send(Frame(1, 0, 0, None))
+        broken.send(LetterFrame(1, 0, 0, None))
         there.wait("frame", 2)
         cut_connections(opened.address.port)
         assert there.wait("letters closed", 2)[1] != ("me", 1, "")
@@ -108,14 +108,14 @@ def test_the_end_of_a_link_is_told_with_its_reason(
 def test_what_was_sent_before_a_link_is_closed_arrives(security: Security, opened: Port, there: Recorder) -> None:
     with link(Recorder(), opened.address, security) as to_port:
         for n in range(1, 501):
-            to_port.send(Frame(n, 0, 0, None))
+            to_port.send(LetterFrame(n, 0, 0, None))
     assert len(there.wait("frame", 500)) == 500
 
 
 def test_a_letter_that_cannot_be_handled_breaks_the_link_and_is_told(
     to_port: Link, there: Recorder, here: Recorder
 ) -> None:
-    to_port.send(Frame(1, 0, 0, "fail"))
+    to_port.send(LetterFrame(1, 0, 0, "fail"))
     assert "cannot be handled" in there.wait("fault")[0][1]
     here.wait("broken")
     here.wait("restored")
@@ -125,7 +125,7 @@ def test_a_letter_that_cannot_be_sent_is_told_and_the_others_go_on(
     to_port: Link, there: Recorder, here: Recorder
 ) -> None:
     for number, body in enumerate(("before", object(), "after"), 1):
-        to_port.send(Frame(number, 0, 0, body))
+        to_port.send(LetterFrame(number, 0, 0, body))
     assert "it is a object" in here.wait("unsendable")[0][1]
     assert [frame.body for _, frame in there.wait("frame", 2)] == ["before", "after"]
 
@@ -149,7 +149,7 @@ def test_a_broken_link_mends_itself_and_the_courier_makes_good_what_was_lost(
         with lock:
             to_port.send(mine.post(0, n))
         if n % 100 == 50:
-            wait_until(lambda n=n: there.of("frame")[-1:] == [("me", Frame(n + 1, 0, 0, n))], "it arrives")
+            wait_until(lambda n=n: there.of("frame")[-1:] == [("me", LetterFrame(n + 1, 0, 0, n))], "it arrives")
             cut_connections(opened.address.port)
             here.wait("restored", n // 100 + 1)
 
@@ -170,7 +170,7 @@ def test_frames_of_each_session_come_in_order_and_none_after_a_later_one(
 
     def send() -> None:
         while not stop.is_set():
-            to_port.send(Frame(next(numbers), 0, 0, None))
+            to_port.send(LetterFrame(next(numbers), 0, 0, None))
             time.sleep(0.0001)
 
     sender = threading.Thread(target=send)
@@ -191,9 +191,9 @@ def test_a_link_to_nobody_is_refused_and_told_once(security: Security, here: Rec
         address = gone.address
     assert is_refused(*address)
     with link(here, address, security) as nowhere:
-        nowhere.send(Frame(1, 0, 0, None))
+        nowhere.send(LetterFrame(1, 0, 0, None))
         assert here.wait("broken") == [("peer", True)]
-        nowhere.send(Frame(2, 0, 0, None))
+        nowhere.send(LetterFrame(2, 0, 0, None))
         time.sleep(0.2)
         assert here.of("broken") == [("peer", True)]
         with pytest.raises(EnvironmentFault, match=str(address.port)):
@@ -202,7 +202,7 @@ def test_a_link_to_nobody_is_refused_and_told_once(security: Security, here: Rec
 
 def test_a_peer_that_is_killed_is_noticed_at_once_even_if_nothing_is_sent(security: Security, here: Recorder) -> None:
     with peer_process(security) as peer, link(here, peer.address, security) as to_peer:
-        to_peer.send(Frame(1, 0, 0, None))
+        to_peer.send(LetterFrame(1, 0, 0, None))
         wait_until(lambda: to_peer.call("count", None)[1] == 1, "the frame is there")
         killed = time.monotonic()
         peer.signal(signal.SIGKILL)
@@ -213,27 +213,27 @@ def test_a_peer_that_is_killed_is_noticed_at_once_even_if_nothing_is_sent(securi
 
 def test_a_link_finds_a_peer_that_comes_back_on_the_same_port(security: Security, here: Recorder) -> None:
     with peer_process(security) as peer, link(here, peer.address, security) as to_peer:
-        to_peer.send(Frame(1, 0, 0, None))
+        to_peer.send(LetterFrame(1, 0, 0, None))
         wait_until(lambda: to_peer.call("count", None)[1] == 1, "the frame is there")
         peer.end()
         here.wait("broken")
         with peer_process(security, port=peer.address.port):
             here.wait("restored")
-            to_peer.send(Frame(2, 0, 0, None))
+            to_peer.send(LetterFrame(2, 0, 0, None))
             wait_until(lambda: to_peer.call("count", None)[1] == 1, "the next frame is there")
 
 
 def test_a_peer_that_is_stopped_and_goes_on_is_no_broken_link(security: Security, here: Recorder) -> None:
     with peer_process(security) as peer, link(here, peer.address, security) as to_peer:
         stream = stream_on(to_peer, here)
-        to_peer.send(Frame(1, 0, 0, None))
+        to_peer.send(LetterFrame(1, 0, 0, None))
         offer(stream, data(1))
         wait_until(lambda: to_peer.call("count", None)[:2] == [1, 1], "both are there")
         peer.signal(signal.SIGSTOP)
         sent = 1
         blocked = time.monotonic()
         while time.monotonic() - blocked < 0.5:  # until nothing is taken any more
-            to_peer.send(Frame(2, 0, 0, None)) if sent == 1 else None
+            to_peer.send(LetterFrame(2, 0, 0, None)) if sent == 1 else None
             if stream.offer(data(sent + 1, BIG)):
                 sent, blocked = sent + 1, time.monotonic()
         with pytest.raises(EnvironmentFault):
@@ -246,13 +246,13 @@ def test_a_peer_that_is_stopped_and_goes_on_is_no_broken_link(security: Security
 def test_a_link_to_a_stopped_peer_closes_promptly(security: Security, here: Recorder) -> None:
     with peer_process(security) as peer, link(here, peer.address, security) as to_peer:
         stream = stream_on(to_peer, here)
-        to_peer.send(Frame(1, 0, 0, None))
+        to_peer.send(LetterFrame(1, 0, 0, None))
         offer(stream, data(1))
         wait_until(lambda: to_peer.call("count", None)[:2] == [1, 1], "both are there")
         peer.signal(signal.SIGSTOP)
         for n in range(20):
             stream.offer(data(n, BIG))
-            to_peer.send(Frame(n, 0, 0, {"rows": BIG}))
+            to_peer.send(LetterFrame(n, 0, 0, {"rows": BIG}))
             time.sleep(0.01)
         started = time.monotonic()
         to_peer.close()
@@ -338,7 +338,7 @@ def test_a_slow_stream_holds_up_neither_another_one_nor_letters(to_port: Link, t
     for n in range(50):
         slow.offer(data(n, BIG))
     offer(other, data(1)._replace(sender=OTHER))
-    to_port.send(Frame(1, 0, 0, None))
+    to_port.send(LetterFrame(1, 0, 0, None))
     there.wait("frame")
     there.wait("stream open", 2)
     there.hold.set()
@@ -371,7 +371,7 @@ def test_a_stream_that_breaks_drops_what_it_holds_and_opens_again(
 def test_an_idle_stream_breaks_with_its_link(to_port: Link, opened: Port, there: Recorder, here: Recorder) -> None:
     stream = stream_on(to_port, here)
     offer(stream, data(1))
-    to_port.send(Frame(1, 0, 0, None))
+    to_port.send(LetterFrame(1, 0, 0, None))
     there.wait("message")
     there.wait("frame")
     cut_connections(opened.address.port)
@@ -462,7 +462,7 @@ def test_many_threads_may_call_at_once(to_port: Link) -> None:
 
 def test_a_port_closes_promptly_with_streams_open(security: Security, there: Recorder, here: Recorder) -> None:
     with port(there, security) as opened, link(here, opened.address, security) as to_port:
-        to_port.send(Frame(1, 0, 0, None))
+        to_port.send(LetterFrame(1, 0, 0, None))
         offer(stream_on(to_port, here), data(1))
         there.wait("message")
         there.wait("frame")
@@ -480,7 +480,7 @@ def test_a_port_closes_promptly_with_a_peer_that_is_stopped(security: Security, 
         peer_process(security, opened.address) as peer,
         link(Recorder(), peer.address, security) as to_peer,
     ):
-        to_peer.send(Frame(1, 0, 0, None))
+        to_peer.send(LetterFrame(1, 0, 0, None))
         there.wait("frame")
         peer.signal(signal.SIGSTOP)
         started = time.monotonic()
@@ -492,7 +492,7 @@ def test_nothing_is_left_after_links_and_ports_are_closed(security: Security) ->
     def round_trip() -> None:
         there, here = Recorder(), Recorder()
         with port(there, security) as opened, link(here, opened.address, security) as to_port:
-            to_port.send(Frame(1, 0, 0, None))
+            to_port.send(LetterFrame(1, 0, 0, None))
             streams = [to_port.stream(SENDER, RECEIVER, {0: SCHEMA}) for _ in range(3)]
             for stream in streams:
                 offer(stream, data(1))
@@ -518,12 +518,12 @@ def test_a_link_may_be_closed_by_whom_it_tells_that_it_is_broken(security: Secur
         address = opened.address
     closing = Link("me", "peer", address, security, here)
     here.on_broken = lambda *_: (closing.close(), here.note("closed"))  # type: ignore[method-assign, assignment]
-    closing.send(Frame(1, 0, 0, None))
+    closing.send(LetterFrame(1, 0, 0, None))
     here.wait("closed")
 
 
 def test_a_link_that_is_closed_takes_nothing_more(to_port: Link, there: Recorder, here: Recorder) -> None:
     to_port.close()
-    to_port.send(Frame(1, 0, 0, None))
+    to_port.send(LetterFrame(1, 0, 0, None))
     assert not stream_on(to_port, here).has_room()
     assert there.of("frame") == []

@@ -17,10 +17,10 @@ from seep.channels.peers import Peers
 from seep.channels.port import Address, Port
 from seep.channels.security import Security
 from seep.channels.sockets import cut_connections
-from seep.protocol.courier import Frame
+from seep.protocol.courier import LetterFrame
 from seep.protocol.messages import StoreBackup, Tick
 from seep.protocol.view import Incarnation
-from seep.record.reports import Transfer
+from seep.record.reports import BulkTransfer
 
 SOURCE = Incarnation(InstanceId("numbers", 0), 0)
 LETTERS = 20_000
@@ -39,7 +39,7 @@ class Process:
     def on_letters_open(self, peer: str, session: int) -> None:  # noqa: ARG002
         self.peers.opened(peer)
 
-    def on_frame(self, peer: str, frame: Frame) -> None:
+    def on_frame(self, peer: str, frame: LetterFrame) -> None:
         self.peers.arrived(peer, frame)
 
     def on_letters_closed(self, peer: str, session: int, reason: str) -> None: ...
@@ -139,9 +139,9 @@ def test_a_backup_is_told_as_under_way_until_the_peer_has_it() -> None:
         here.peers.post("there", 1, Tick(SOURCE, 1, False))
         assert here.peers.transfers() == (), "a letter without state is none"
         here.peers.post("there", 1, StoreBackup(backup))
-        assert here.peers.transfers() == (Transfer("there", "backup", backup.nbytes),)
+        assert here.peers.transfers() == (BulkTransfer("there", "backup", backup.nbytes),)
         assert backup.nbytes > 0
-        here.peers.arrived("there", Frame(1, 2, 1, Tick(SOURCE, 2, False)))  # which acknowledges both
+        here.peers.arrived("there", LetterFrame(1, 2, 1, Tick(SOURCE, 2, False)))  # which acknowledges both
         assert here.peers.transfers() == ()
     finally:
         here.close()

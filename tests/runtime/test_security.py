@@ -19,7 +19,7 @@ from seep.channels.dial import client_of
 from seep.channels.port import CALL, Port
 from seep.channels.security import Security
 from seep.channels.wire import encode
-from seep.protocol.courier import Frame
+from seep.protocol.courier import LetterFrame
 from tests.runtime.peers_kit import Recorder, link, port
 
 DESCRIPTOR = flight.FlightDescriptor.for_command(encode(["letters", "me", 1]).to_pybytes())
@@ -103,8 +103,8 @@ def test_with_the_token_the_other_verbs_do_nothing(
 def test_a_link_with_the_token_is_let_in(security: Security, opened: Port, recorder: Recorder) -> None:
     with link(recorder, opened.address, security) as to_port:
         assert to_port.call("echo", {"n": 1}) == {"n": 1}
-        to_port.send(Frame(1, 0, 0, "hello"))
-        assert recorder.wait("frame") == [("me", Frame(1, 0, 0, "hello"))]
+        to_port.send(LetterFrame(1, 0, 0, "hello"))
+        assert recorder.wait("frame") == [("me", LetterFrame(1, 0, 0, "hello"))]
 
 
 def test_a_link_with_another_token_is_told_so(security: Security, opened: Port, recorder: Recorder) -> None:
@@ -118,7 +118,7 @@ def test_a_plain_client_gets_nowhere_with_tls(recorder: Recorder) -> None:
     with port(recorder, encrypted) as opened, link(recorder, opened.address, Security(encrypted.token)) as to_port:
         with pytest.raises(EnvironmentFault):
             to_port.call("echo", 1, timeout=5)
-        to_port.send(Frame(1, 0, 0, None))
+        to_port.send(LetterFrame(1, 0, 0, None))
         assert recorder.wait("broken") == [("peer", False)]
     assert recorder.of("call") == recorder.of("frame") == []
 
@@ -209,7 +209,7 @@ GARBAGE = {
 @pytest.mark.parametrize("garbage", GARBAGE)
 def test_garbage_on_the_port_harms_nobody(garbage: str, security: Security, opened: Port, recorder: Recorder) -> None:
     with link(recorder, opened.address, security) as to_port:
-        to_port.send(Frame(1, 0, 0, None))
+        to_port.send(LetterFrame(1, 0, 0, None))
         recorder.wait("frame")
         for _ in range(5):
             with socket.create_connection(opened.address, 5) as raw:
@@ -217,7 +217,7 @@ def test_garbage_on_the_port_harms_nobody(garbage: str, security: Security, open
                     raw.sendall(GARBAGE[garbage])
                 except (BrokenPipeError, ConnectionResetError):
                     continue
-        to_port.send(Frame(2, 0, 0, None))
+        to_port.send(LetterFrame(2, 0, 0, None))
         recorder.wait("frame", 2)
         assert to_port.call("echo", 1) == 1
     assert recorder.of("broken") == []
@@ -264,7 +264,7 @@ def test_nonsense_in_a_stream_ends_that_stream_and_is_told(
     metadata: bytes, security: Security, opened: Port, recorder: Recorder
 ) -> None:
     with link(recorder, opened.address, security) as to_port:
-        to_port.send(Frame(1, 0, 0, None))
+        to_port.send(LetterFrame(1, 0, 0, None))
         recorder.wait("frame")
         writer, reader = _exchange(
             client_of(opened.address, security), security, encode(["letters", "x", 1]).to_pybytes()
@@ -274,7 +274,7 @@ def test_nonsense_in_a_stream_ends_that_stream_and_is_told(
         with pytest.raises(flight.FlightError):
             reader.read_chunk()
         assert [peer for peer, _ in recorder.wait("fault")] == ["x"]
-        to_port.send(Frame(2, 0, 0, None))
+        to_port.send(LetterFrame(2, 0, 0, None))
         recorder.wait("frame", 2)
         with pytest.raises(flight.FlightError):
             writer.close()
@@ -298,10 +298,10 @@ def test_nonsense_in_a_call_is_answered_with_an_error_and_told(
 def test_a_message_over_the_limit_ends_its_stream(recorder: Recorder) -> None:
     security = Security.open()
     with port(recorder, security, limit=1 << 20) as opened, link(recorder, opened.address, security) as to_port:
-        to_port.send(Frame(1, 0, 0, {"rows": pa.record_batch({"n": pa.nulls(1 << 18, pa.int64())})}))
+        to_port.send(LetterFrame(1, 0, 0, {"rows": pa.record_batch({"n": pa.nulls(1 << 18, pa.int64())})}))
         assert "longer than" in recorder.wait("fault")[0][1]
         recorder.wait("restored")
-        to_port.send(Frame(2, 0, 0, None))
+        to_port.send(LetterFrame(2, 0, 0, None))
         recorder.wait("frame")
 
 

@@ -31,7 +31,7 @@ from seep.channels.letters import InstanceLeft, KnowPeers, LastWord, NodeFailed
 from seep.channels.pieces import BYTES, Aligner, Assembly, cut
 from seep.channels.wire import WireError, decode, encode, pack, unpack
 from seep.channels.wire_types import TAG_OF, TYPES
-from seep.protocol.courier import Frame
+from seep.protocol.courier import LetterFrame
 from seep.protocol.messages import Data, StoreBackup, Tick, Trim
 from tests.runtime.values import (
     MESSAGES,
@@ -61,7 +61,7 @@ def within(data: pa.Buffer, batch: pa.RecordBatch) -> bool:
 # -- what goes in comes out --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [*MESSAGES, Frame, Checkpoint, Chunk, FileChunk], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [*MESSAGES, LetterFrame, Checkpoint, Chunk, FileChunk], ids=lambda kind: kind.__name__)
 @given(data=st.data())
 def test_every_type_of_message_comes_back_as_it_went(kind: type, data: st.DataObject) -> None:
     value = data.draw(of(kind))
@@ -69,7 +69,7 @@ def test_every_type_of_message_comes_back_as_it_went(kind: type, data: st.DataOb
 
 
 @given(st.lists(frames, max_size=3))
-def test_frames_come_back_from_their_parts(value: list[Frame]) -> None:
+def test_frames_come_back_from_their_parts(value: list[LetterFrame]) -> None:
     assert comparable(unpack(pack(value))) == comparable(value)
 
 
@@ -207,7 +207,7 @@ def test_a_batch_at_an_odd_address_is_read_onto_an_even_one() -> None:
 SAMPLES = [
     encode(value).to_pybytes()
     for value in (
-        Frame(3, 2, 1, Tick(SENDER, 7, False)),
+        LetterFrame(3, 2, 1, Tick(SENDER, 7, False)),
         {"a": [1, (2, b"x")], 3: None},
         Data(SENDER, RECEIVER, 4, {0: pa.record_batch({"w": ["a", "b"]})}, 9),
     )

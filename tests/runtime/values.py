@@ -22,7 +22,7 @@ from primitives.slots import SlotSet
 from primitives.topology import Topology
 from seep.channels import letters
 from seep.protocol import messages
-from seep.protocol.courier import Frame
+from seep.protocol.courier import LetterFrame
 from seep.protocol.messages import Data, StateMoved
 from seep.protocol.view import Incarnation, View
 from tests.strategies import slot_sets, topologies
@@ -109,7 +109,7 @@ _BY_FIELD: dict[tuple[type, str], st.SearchStrategy[Any]] = {
     (Data, "batches"): st.dictionaries(st.integers(0, 3), batches(), max_size=2),
     (StateMoved, "chunks"): st.lists(chunks() | file_chunks(), max_size=2).map(tuple),
     (Emission, "outputs"): st.dictionaries(edges, batches(), max_size=2),
-    (Frame, "body"): st.deferred(lambda: letters | anything),
+    (LetterFrame, "body"): st.deferred(lambda: letters | anything),
 }
 
 
@@ -150,7 +150,7 @@ def _events(kind: type[Event]) -> st.SearchStrategy[Event]:
 
 
 letters = st.one_of([st.deferred(lambda kind=kind: of(kind)) for kind in MESSAGES])
-frames = of(Frame)
+frames = of(LetterFrame)
 incarnations = of(Incarnation)
 
 

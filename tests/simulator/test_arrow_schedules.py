@@ -29,9 +29,9 @@ from seep.protocol.instances.keyed import KeyedInstance
 from seep.protocol.logic import Piece
 from seep.protocol.messages import Attach, StateMoved
 from seep.simulator import operators
-from seep.simulator.arrow import Arrow, Source, from_rows, to_rows
+from seep.simulator.arrow import Arrow, ArrowSource, from_rows, to_rows
 from seep.simulator.faults import What
-from seep.simulator.operators import Delay, Join, Keyed, Map, Route, Row, Rows, Sum
+from seep.simulator.operators import Delay, Keyed, Route, Row, RowJoin, RowMap, Rows, Sum
 from seep.simulator.schedule import Outcome, Plan, Verdict, minimise, run_schedule
 from seep.simulator.world import Limits
 
@@ -185,7 +185,7 @@ FULL = SlotSet.full(SLOT_BITS)
 
 def graph_around(kind: type[Keyed]) -> QueryGraph:
     """An operator with two inputs and two outputs."""
-    what = Kind.STATELESS if kind in (Map, Route) else Kind.STATEFUL
+    what = Kind.STATELESS if kind in (RowMap, Route) else Kind.STATEFUL
     return QueryGraph(
         [Operator("src", Kind.SOURCE), Operator("op", what, SLOT_BITS), *(Operator(o, Kind.SINK) for o in "ab")],
         [Edge("src", "op", 0), Edge("src", "op", 1), Edge("op", "a"), Edge("op", "b")],
@@ -197,7 +197,7 @@ slot_sets = st.sets(st.sampled_from(range(1 << SLOT_BITS))).map(SlotSet)
 epochs = st.lists(st.tuples(rows, rows, slot_sets, slot_sets), max_size=5)
 
 
-@pytest.mark.parametrize("kind", [Map, Route, Sum, Delay, Join])
+@pytest.mark.parametrize("kind", [RowMap, Route, Sum, Delay, RowJoin])
 @given(epochs)
 def test_an_arrow_operator_does_what_the_plain_one_does(kind: type[Keyed], some: list[tuple[Any, ...]]) -> None:
     """Also when an epoch comes in pieces, and when slots leave between epochs and come back."""
@@ -234,7 +234,7 @@ def put_out(outputs: Mapping[Edge, pa.RecordBatch]) -> dict[Edge, Counter[Row]]:
 def test_a_source_on_arrow_reads_on_where_its_positions_were_handed_over() -> None:
     graph = QueryGraph([Operator("src", Kind.SOURCE, 1), Operator("out", Kind.SINK)], [Edge("src", "out")])
     data = {slot: tuple((slot, n, n) for n in range(6)) for slot in (0, 1)}
-    here, there = (Source(operators.Source(graph, "src", data, bite=lambda: 2)) for _ in range(2))
+    here, there = (ArrowSource(operators.RowSource(graph, "src", data, bite=lambda: 2)) for _ in range(2))
     both, one = SlotSet([0, 1]), SlotSet([1])
     here.read(1, both)
     there.state.restore(here.state.snapshot(one))

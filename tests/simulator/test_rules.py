@@ -24,8 +24,9 @@ from seep.protocol.instances import instance, keyed, source
 from seep.protocol.instances.departures import Departures
 from seep.protocol.instances.inbox import Inbox
 from seep.protocol.instances.instance import Instance
+from seep.protocol.manager import safety
 from seep.protocol.manager.core import ManagerCore
-from seep.protocol.manager.manager import Manager, safety
+from seep.protocol.manager.manager import Manager
 from seep.protocol.manager.plans import Refused
 from seep.protocol.manager.recovery import RecoveringManager
 from seep.protocol.manager.replication import BackupCopy, Replication

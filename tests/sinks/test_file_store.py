@@ -24,7 +24,7 @@ from seep.protocol.messages import MAX_WATERMARK
 from seep.protocol.view import Incarnation
 from seep.sinks import durable, fencing, file_store
 from seep.sinks.definition import SinkDefinition, SinkFenced, SinkStore
-from seep.sinks.layout import Layout
+from seep.sinks.layout import OutputLayout
 
 SCHEMA = pa.schema([("epoch", pa.int64()), ("sink", pa.int64())])
 
@@ -112,7 +112,7 @@ def test_a_run_without_rows_leaves_its_columns(tmp_path: Path, make: Callable[..
         store, _ = opened(definition, 0, index)
         store.commit(life(0, index), 1, [], MAX_WATERMARK)
     assert sinks.read(tmp_path).equals(SCHEMA.empty_table())
-    assert len(Layout(tmp_path).parts()) == 1
+    assert len(OutputLayout(tmp_path).parts()) == 1
 
 
 def test_other_readers_see_the_parts_only(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_epochs_without_rows_are_known_after_a_crash(tmp_path: Path) -> None:
     for epoch in range(1, 7):
         store.commit(life(0), epoch, [], 0)
     assert opened(definition, 1)[1] == 6
-    assert Layout(tmp_path).parts() == []
+    assert OutputLayout(tmp_path).parts() == []
 
 
 CHILD = """
@@ -414,7 +414,7 @@ def test_the_output_of_an_earlier_run_can_be_overwritten(earlier: Path) -> None:
     for index, store in enumerate(stores):
         run_on(store, 0, 0, last=2, index=index)
     assert sinks.read(earlier).num_rows == 6
-    assert len(Layout(earlier).runs()) == 1
+    assert len(OutputLayout(earlier).runs()) == 1
 
 
 def test_an_earlier_run_that_still_writes_is_fenced_when_it_is_overwritten(tmp_path: Path) -> None:
@@ -492,7 +492,7 @@ def test_a_full_disk_is_a_fault_of_the_surroundings(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(durable.os, "fsync", full)
     with pytest.raises(EnvironmentFault, match="No space left"):
         store.commit(life(0), 1, rows(1), 0)
-    assert Layout(tmp_path).parts() == []
+    assert OutputLayout(tmp_path).parts() == []
 
 
 def test_an_epoch_is_committed_once(tmp_path: Path) -> None:
@@ -516,7 +516,7 @@ def test_a_directory_without_output_cannot_be_read(tmp_path: Path) -> None:
 
 def test_a_damaged_part_is_named(tmp_path: Path) -> None:
     run_on(opened(sinks.parquet(tmp_path), 0)[0], 0, 0)
-    part = tmp_path / Layout(tmp_path).parts()[0].name
+    part = tmp_path / OutputLayout(tmp_path).parts()[0].name
     os.truncate(part, 20)
     with pytest.raises(EnvironmentFault, match=rf"{part} is damaged"):
         sinks.read(tmp_path)

@@ -18,7 +18,7 @@ from primitives.graph import InstanceId
 from seep import sinks, sources
 from seep.protocol.messages import MAX_WATERMARK
 from seep.protocol.view import Incarnation
-from seep.sinks.formats import CSV, FORMATS, JSON_LINES, PARQUET, Format
+from seep.sinks.formats import CSV, FORMATS, JSON_LINES, PARQUET, FileFormat
 from tests.sources.stage import EDGE, Driver
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
@@ -53,7 +53,7 @@ def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(values, pa.int32()).cast(kind) if pa.types.is_date(kind) else pa.array(values, kind)
 
 
-def written(form: Format, table: pa.Table, home: Path) -> Path:
+def written(form: FileFormat, table: pa.Table, home: Path) -> Path:
     path = home / f"part.{form.suffix}"
     with open(path, "wb") as stream:
         form.write(table, stream)
@@ -64,7 +64,7 @@ def written(form: Format, table: pa.Table, home: Path) -> Path:
 @hypothesis_settings(max_examples=50)
 @given(ROWS)
 def test_rows_are_read_as_they_were_written(
-    form: Format, tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[Any, ...]]
+    form: FileFormat, tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[Any, ...]]
 ) -> None:
     table = table_of(rows)
     assert form.read(written(form, table, tmp_path_factory.mktemp("form")), SCHEMA).equals(table)
@@ -73,7 +73,7 @@ def test_rows_are_read_as_they_were_written(
 @hypothesis_settings(max_examples=25)
 @given(st.sampled_from([CSV, JSON_LINES]), ROWS)
 def test_sources_read_what_sinks_write(
-    tmp_path_factory: pytest.TempPathFactory, form: Format, rows: list[tuple[Any, ...]]
+    tmp_path_factory: pytest.TempPathFactory, form: FileFormat, rows: list[tuple[Any, ...]]
 ) -> None:
     table = table_of(rows)
     path = written(form, table, tmp_path_factory.mktemp("form"))
@@ -125,7 +125,7 @@ def test_a_null_in_a_single_column_stays_a_row_in_csv(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_columns_that_text_cannot_hold_are_refused(form: Format, kind: pa.DataType, tmp_path: Path) -> None:
+def test_columns_that_text_cannot_hold_are_refused(form: FileFormat, kind: pa.DataType, tmp_path: Path) -> None:
     sink = sinks.csv(tmp_path) if form is CSV else sinks.json_lines(tmp_path)
     with pytest.raises(UserError, match=r"sink 'out': column 'x' of type .* cannot be written as .*Parquet"):
         sink.check("out", pa.schema([("n", pa.int64()), ("x", kind)]))

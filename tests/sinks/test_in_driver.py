@@ -12,7 +12,7 @@ from primitives.errors import InternalError, UserError
 from primitives.graph import InstanceId
 from seep import sinks
 from seep.protocol.view import Incarnation
-from seep.sinks.definition import Place, SinkFenced
+from seep.sinks.definition import SinkFenced, StoreSite
 from seep.sinks.in_driver import Collected
 
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -126,7 +126,7 @@ def test_a_function_that_fails_is_named_and_its_epoch_does_not_count() -> None:
 def test_both_are_at_the_driver_and_take_any_columns() -> None:
     for definition in (sinks.collect(), sinks.callback(print)):
         definition.check("out", pa.schema([("x", pa.list_(pa.int64()))]))
-        assert (definition.place, definition.roll) == (Place.DRIVER, 1)
+        assert (definition.place, definition.roll) == (StoreSite.DRIVER, 1)
 
 
 def test_what_cannot_be_called_is_no_callback() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from seep.channels.process import Process
+from seep.channels.process import ProcessId
 from seep.spark.order import NodeOrder
 from tests.waiting import eventually
 
@@ -17,7 +17,7 @@ from tests.waiting import eventually
 class Beacon:
     """What a node said of itself."""
 
-    process: Process
+    process: ProcessId
     host: str
     package: str  #: where it found seep
 
@@ -27,7 +27,7 @@ def await_beacon(directory: Path, order: str, attempt: int = 0) -> Beacon:
     path = directory / f"{order}.{attempt}"
     assert eventually(path.exists), f"node {path.name} did not come"
     place, pid, started, host, package = json.loads(path.read_text())
-    return Beacon(Process(place, pid, started), host, package)
+    return Beacon(ProcessId(place, pid, started), host, package)
 
 
 def tell(directory: Path, order: str, word: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from seep.channels.process import Process
+from seep.channels.process import ProcessId
 from seep.spark.standalone import LocalCluster
 from tests.spark.beacons import await_beacon
 from tests.waiting import eventually
@@ -72,7 +72,7 @@ def test_however_a_driver_ends_no_node_and_no_jvm_is_left_and_spark_was_quiet(tm
     with driver(tmp_path) as running:
         said = running.says()
         nodes = [await_beacon(tmp_path, order).process for order in said["orders"]]
-        processes = [*nodes, *map(Process.of, said["jvms"])]
+        processes = [*nodes, *map(ProcessId.of, said["jvms"])]
         os.killpg(running.process.pid, ending)
         _, errors = running.process.communicate(timeout=120)
         assert eventually(lambda: not any(process.alive() for process in processes), 30.0)
@@ -113,6 +113,6 @@ def test_a_node_on_a_lost_executor_comes_again_on_the_interface_of_another(tmp_p
             output, errors = running.process.communicate(timeout=120)
             assert running.process.returncode == 0, errors
             assert json.loads(output.splitlines()[-1]) == {"left": []}
-        daemons = [Process.of(daemon.pid) for daemon in cluster._daemons.values()]
+        daemons = [ProcessId.of(daemon.pid) for daemon in cluster._daemons.values()]
     assert not any(process.alive() for process in daemons)
     assert not cluster._directory.exists()

@@ -18,7 +18,7 @@ from seep.spark import fleet
 from seep.spark.address import driver_host, driver_interface
 from seep.spark.capacity import capacity
 from seep.spark.fleet import Ended, Fleet
-from seep.spark.preflight import Verdict, before_start, of_session
+from seep.spark.preflight import PreflightVerdict, before_start, of_session
 from seep.spark.reason import CANCELLED, WORKER_GONE
 from seep.spark.session import Host, open_session
 from tests.spark.beacons import Beacon, await_beacon, beacon, tell
@@ -167,14 +167,14 @@ def test_a_local_session_stays_within_the_machine(host: Host) -> None:
 
 def test_a_session_with_room_passes_all_checks(host: Host) -> None:
     checks = list(of_session(host.context, 4, settled=60.0))  # a local session is all there
-    assert {check.verdict for check in checks} == {Verdict.OK}
+    assert {check.verdict for check in checks} == {PreflightVerdict.OK}
     looked_at = [check.name for check in (*before_start(4), *checks)]
     assert sorted(looked_at) == sorted({*looked_at, "port"}), "each once"
 
 
 def test_a_session_without_room_says_how_much_there_is(host: Host) -> None:
     [slots] = [check for check in of_session(host.context, 10_000, wait=0.0) if check.name == "task slots"]
-    assert slots.verdict is Verdict.FAIL
+    assert slots.verdict is PreflightVerdict.FAIL
     assert "64 task slots" in slots.text
     assert "--nodes" in slots.text
 

@@ -18,8 +18,8 @@ from seep.spark.java import check_java
 from seep.spark.preflight import (
     Check,
     Doubt,
-    Finding,
-    Verdict,
+    PreflightFinding,
+    PreflightVerdict,
     before_start,
     check_disk,
     check_memory,
@@ -45,8 +45,8 @@ def fake_java(directory: Path, says: str) -> Path:
 
 def test_this_machine_has_what_a_local_run_needs() -> None:
     verdicts = {check.name: check.verdict for check in before_start(nodes=1)}
-    assert verdicts["Java"] is verdicts["pyspark"] is Verdict.OK
-    assert Verdict.FAIL not in verdicts.values()
+    assert verdicts["Java"] is verdicts["pyspark"] is PreflightVerdict.OK
+    assert PreflightVerdict.FAIL not in verdicts.values()
 
 
 def test_a_java_that_is_too_old_is_named_with_what_is_needed(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ FULL = Capacity(executors=2, slots=4, busy=3)
         (lambda: check_disk("/nowhere"), EnvironmentFault, "TMPDIR"),
         (lambda: check_slots(FULL, 2, False), EnvironmentFault, r"3 busy, 1 free; 2 nodes need one each.*--nodes"),
         (lambda: check_slots(FULL, 2, True), Doubt, "wait until Spark has allocated more"),
-        (lambda: check_python(Finding("w1", "3.11.2", ("numba",))), EnvironmentFault, "on w1 lacks numba"),
+        (lambda: check_python(PreflightFinding("w1", "3.11.2", ("numba",))), EnvironmentFault, "on w1 lacks numba"),
     ],
 )
 def test_a_check_that_does_not_pass_says_what_to_do(
@@ -141,7 +141,7 @@ def test_plain_settings_pass() -> None:
 
 
 def test_the_first_failure_is_raised_and_warnings_are_not() -> None:
-    warning, failure = Check("disk", Verdict.WARN, "little"), Check("Java", Verdict.FAIL, "none")
+    warning, failure = Check("disk", PreflightVerdict.WARN, "little"), Check("Java", PreflightVerdict.FAIL, "none")
     raise_first([warning])
     with pytest.raises(EnvironmentFault, match="Java: none"):
         raise_first([warning, failure])

@@ -22,11 +22,11 @@ from seep.channels.port import Address, Port
 from seep.channels.security import Security
 from seep.protocol.view import MANAGER, STORAGE
 from seep.spark.inlet.intake import Intake
-from seep.spark.inlet.ledger import Ledger, Verdict
-from seep.spark.inlet.pieces import Directory, Key, Piece, PushedBatch
+from seep.spark.inlet.ledger import BatchVerdict, FeedLedger
+from seep.spark.inlet.pieces import Directory, Key, PushedBatch, PushedPiece
 from seep.spark.inlet.push import Push, PushSettings
 from seep.spark.inlet.reader import PushedReader
-from seep.spark.inlet.spool import Spool
+from seep.spark.inlet.spool import InletSpool
 from seep.storage.memory import MemoryStore
 from seep.storage.settings import StorageSettings
 from seep.storage.store import AlreadyThere
@@ -35,8 +35,8 @@ SCHEMA = pa.schema([("n", pa.int64())])
 NEVER = -(2**63)
 
 
-def piece(partition: int, rows: int = 1, token: str = "") -> Piece:
-    return Piece(partition, token or f"t{partition}", rows, rows * 8, ("n1", STORAGE))
+def piece(partition: int, rows: int = 1, token: str = "") -> PushedPiece:
+    return PushedPiece(partition, token or f"t{partition}", rows, rows * 8, ("n1", STORAGE))
 
 
 def rows_of(*numbers: int) -> pa.RecordBatch:
@@ -82,18 +82,18 @@ def test_a_batch_that_was_let_go_of_is_not_taken_for_one_to_come() -> None:
 class Ledgers:
     """Ledgers of one source, run after run."""
 
-    spool: Spool | None = field(default_factory=lambda: Spool(MemoryStore("ledger"), "query"))
+    spool: InletSpool | None = field(default_factory=lambda: InletSpool(MemoryStore("ledger"), "query"))
     news: list[dict[str, Any]] = field(default_factory=list)
 
-    def begin(self, positions: dict[int, Any] | None = None, first: int | None = None) -> Ledger:
-        return Ledger("clicks", self.spool, self.news.append, positions or {}, first)
+    def begin(self, positions: dict[int, Any] | None = None, first: int | None = None) -> FeedLedger:
+        return FeedLedger("clicks", self.spool, self.news.append, positions or {}, first)
 
 
 def test_batches_of_a_stream_count_once_and_in_order() -> None:
     ledger = Ledgers().begin()
     ledger.admit("s", 0, NEVER, [piece(1), piece(0)])
-    assert [ledger.verdict("s", id) for id in range(3)] == [Verdict.KNOWN, Verdict.NEXT, Verdict.GAP]
-    assert ledger.verdict("other", 0) is Verdict.NEXT
+    assert [ledger.verdict("s", id) for id in range(3)] == [BatchVerdict.KNOWN, BatchVerdict.NEXT, BatchVerdict.GAP]
+    assert ledger.verdict("other", 0) is BatchVerdict.NEXT
     [batch] = ledger.kept()
     assert [each.partition for each in batch.pieces] == [0, 1]
 
@@ -107,15 +107,20 @@ def test_a_run_that_goes_on_knows_what_was_admitted_after_its_positions_and_read
     assert [batch.number for batch in after.kept()] == [2, 3]
     assert after.news() | {"batches": []} == {"first": 2, "next": 4, "ended": False, "done": {"s": 3}, "batches": []}
     assert {each.holders for batch in after.kept() for each in batch.pieces} == {(STORAGE,)}
-    assert [after.verdict("s", id) for id in (1, 3, 4, 5)] == [Verdict.KNOWN, Verdict.KNOWN, Verdict.NEXT, Verdict.GAP]
+    assert [after.verdict("s", id) for id in (1, 3, 4, 5)] == [
+        BatchVerdict.KNOWN,
+        BatchVerdict.KNOWN,
+        BatchVerdict.NEXT,
+        BatchVerdict.GAP,
+    ]
 
 
 def test_a_run_that_begins_anew_knows_nothing_and_numbers_on() -> None:
     ledgers = Ledgers()
     ledgers.begin().admit("s", 0, NEVER, [piece(0)])
     anew = ledgers.begin()
-    assert anew.verdict("s", 0) is Verdict.NEXT
-    assert anew.verdict("s", 1) is Verdict.GAP
+    assert anew.verdict("s", 0) is BatchVerdict.NEXT
+    assert anew.verdict("s", 1) is BatchVerdict.GAP
     anew.admit("s", 0, NEVER, [piece(0)])
     assert [batch.number for batch in anew.kept()] == [1]
 
@@ -128,7 +133,7 @@ def test_a_run_that_goes_on_from_the_beginning_of_its_line_takes_all_over_that_w
         anew.admit("t", id, NEVER, [piece(0)])
     after = ledgers.begin(first=anew.line)
     assert [batch.number for batch in after.kept()] == [1, 2]
-    assert [after.verdict(stream, 0) for stream in ("s", "t")] == [Verdict.NEXT, Verdict.KNOWN]
+    assert [after.verdict(stream, 0) for stream in ("s", "t")] == [BatchVerdict.NEXT, BatchVerdict.KNOWN]
     assert ledgers.begin(first=3).kept() == [], "nothing was admitted yet"
 
 
@@ -179,7 +184,7 @@ def test_storage_keeps_what_checkpoints_need_and_always_the_last_batch() -> None
     assert ledgers.spool.numbers("clicks") == [1, 2]
     ledger.trim_spool(9)
     assert ledgers.spool.numbers("clicks") == [2]
-    assert ledgers.begin({0: position(3)}).verdict("s", 2) is Verdict.KNOWN
+    assert ledgers.begin({0: position(3)}).verdict("s", 2) is BatchVerdict.KNOWN
 
 
 def test_a_finite_dataframe_goes_on_after_the_partitions_that_were_admitted() -> None:
@@ -222,7 +227,7 @@ class Kept:
     def directory(self, _: str) -> Directory:
         return self.known
 
-    def rows(self, _: Key, piece: Piece) -> pa.RecordBatch:
+    def rows(self, _: Key, piece: PushedPiece) -> pa.RecordBatch:
         return self.pieces[piece.token]
 
     def reload(self, _: str) -> None:
@@ -305,15 +310,17 @@ class Cluster:
         receipt: dict[str, Any] = pushed.receipt().to_pylist()[0]
         return receipt
 
-    def admit(self, *receipts: dict[str, Any]) -> list[Piece]:
-        pieces = [Piece(r["partition"], r["token"], r["rows"], r["nbytes"], tuple(r["holders"])) for r in receipts]
+    def admit(self, *receipts: dict[str, Any]) -> list[PushedPiece]:
+        pieces = [
+            PushedPiece(r["partition"], r["token"], r["rows"], r["nbytes"], tuple(r["holders"])) for r in receipts
+        ]
         self.driver.directory.add(PushedBatch(self.driver.directory.next, "s", 0, NEVER, tuple(pieces)))
         for intake in self.intakes.values():
             intake.on_news("clicks", self.driver.directory.news(self.driver.directory))
         return pieces
 
     def holds(self, node: str, token: str) -> bool:
-        alone = Piece(0, token, 1, 8, ())  # no other holder is known that could be asked
+        alone = PushedPiece(0, token, 1, 8, ())  # no other holder is known that could be asked
         try:
             self.intakes[node].rows(KEY, alone)
         except EnvironmentFault:
@@ -413,7 +420,7 @@ def test_with_storage_a_piece_outlives_all_nodes(tmp_path: Path) -> None:
     with cluster(tmp_path / "before", storage) as running:
         receipt = running.push(0, 4, 5)
     with cluster(tmp_path / "after", storage) as running:
-        stored = Piece(0, receipt["token"], 2, 16, ("n1", STORAGE))
+        stored = PushedPiece(0, receipt["token"], 2, 16, ("n1", STORAGE))
         running.ports["n1"].close()
         assert running.intakes["n2"].rows(KEY, stored) == rows_of(4, 5)
 

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 
 import seep
 from primitives.slots import SlotSet
-from seep.operators.custom import Custom
+from seep.operators.custom import CustomOperator
 from seep.operators.definition import Input
 from seep.spark.processors.handle import Schemas
 from tests.operators.instances import Instances, bag
@@ -50,7 +50,7 @@ def _schemas_without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nodes_know_the_schemas_that_the_driver_has_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes have no Spark to read text with; here none of what comes after the query is checked has any."""
-    definition = Custom(seep.from_processor(Visits(), OUTPUT, time_mode="EventTime"))
+    definition = CustomOperator(seep.from_processor(Visits(), OUTPUT, time_mode="EventTime"))
     definition.output("visits", [INPUT])
     monkeypatch.undo()
     there = cloudpickle.loads(cloudpickle.dumps(definition))
@@ -96,7 +96,7 @@ epochs = st.lists(
 def test_a_processor_does_what_it_does_in_spark_also_when_slots_move(
     story: list[tuple[list[tuple[str, str, int]], int, SlotSet]], seed: int
 ) -> None:
-    definition = Custom(seep.from_processor(Visits(), OUTPUT, time_mode="EventTime"))
+    definition = CustomOperator(seep.from_processor(Visits(), OUTPUT, time_mode="EventTime"))
     instances = Instances(definition, [INPUT], count=2, seed=seed)
     tester = TwsTester(Visits(), timeMode="EventTime", eventTimeExtractor=lambda row: int(row.at))
     watermark = 0
@@ -117,7 +117,7 @@ class Again(Visits):
 
 
 def test_when_the_input_has_ended_the_timers_that_are_left_fire_once() -> None:
-    definition = Custom(seep.from_processor(Again(), OUTPUT, time_mode="EventTime"))
+    definition = CustomOperator(seep.from_processor(Again(), OUTPUT, time_mode="EventTime"))
     instances = Instances(definition, [INPUT])
     instances.epoch([row("a", "x", 10), row("b", "x", 10**12)], watermark=20)
     kinds = [found["kind"] for found in instances.end()]
@@ -146,7 +146,7 @@ def test_structs_in_state_and_keys_of_several_columns_come_through() -> None:
     place = pa.struct([("x", pa.int32()), ("y", pa.float64())])
     given_rows = Input(pa.schema([("a", pa.string()), ("b", pa.int64()), ("place", place)]), ("a", "b"))
     output = spark.StructType().add("a", "string").add("b", "long").add("sum", "long").add("n", "long")
-    instances = Instances(Custom(seep.from_processor(Several(), output)), [given_rows])
+    instances = Instances(CustomOperator(seep.from_processor(Several(), output)), [given_rows])
     one = {"a": "k", "b": 7, "place": {"x": 3, "y": 0.5}}
     for times in (1, 2, 3):
         assert instances.epoch([one]) == [{"a": "k", "b": 7, "sum": 3 * times, "n": times}]
@@ -181,7 +181,7 @@ def test_what_seep_cannot_do_alike_is_refused_with_what_to_do_instead() -> None:
 
 
 def test_timers_need_a_time_mode() -> None:
-    instances = Instances(Custom(seep.from_processor(Visits(), OUTPUT)), [INPUT])
+    instances = Instances(CustomOperator(seep.from_processor(Visits(), OUTPUT)), [INPUT])
     with pytest.raises(seep.SeepError, match="time_mode='EventTime'"):
         instances.epoch([row("a", "x", 1)])
 
@@ -191,7 +191,7 @@ def test_rows_that_are_no_rows_of_the_output_are_refused() -> None:
         def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: ARG002
             yield Row(user="a")
 
-    instances = Instances(Custom(seep.from_processor(Short(), OUTPUT)), [INPUT])
+    instances = Instances(CustomOperator(seep.from_processor(Short(), OUTPUT)), [INPUT])
     with pytest.raises(seep.SeepError, match="a row has no field 'kind'"):
         instances.epoch([row("a", "x", 1)])
 
@@ -217,7 +217,7 @@ def test_a_processor_of_frames_gets_and_gives_frames() -> None:
                 )
 
     operator = seep.from_processor(Frames(), OUTPUT, in_pandas=True)
-    instances = Instances(Custom(operator), [INPUT])
+    instances = Instances(CustomOperator(operator), [INPUT])
     for times in (1, 2):
         found = instances.epoch([row("a", "x", 1), row("b", "x", 5), row("a", "x", 9)])
         assert bag(found) == bag(
@@ -251,14 +251,14 @@ def test_the_classes_on_the_page_do_what_it_says() -> None:
         shown("class Visits(seep.Operator)")(),
         shown("class Count(seep.Operator)")(),
     ):
-        instances = Instances(Custom(operator), [INPUT])
+        instances = Instances(CustomOperator(operator), [INPUT])
         instances.epoch([row("a", "x", 1), row("b", "x", 2)], watermark=0)
         found = instances.epoch([row("a", "x", 3), row("a", "x", 4)], watermark=3)
         assert found == [{"user": "a", "count": 3}]
 
 
 def test_what_a_processor_changes_in_place_is_in_incremental_checkpoints() -> None:
-    definition = Custom(seep.from_processor(Visits(), OUTPUT, time_mode="EventTime"))
+    definition = CustomOperator(seep.from_processor(Visits(), OUTPUT, time_mode="EventTime"))
     instances = Instances(definition, [INPUT])
     all_slots = SlotSet(range(4))
     copy = definition.logic(instances.setting)

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from seep.channels.process import Process, children
+from seep.channels.process import ProcessId, children
 from seep.spark.fleet import Fleet
 from seep.spark.session import open_session
 from seep.spark.standalone import LocalCluster
@@ -32,7 +32,7 @@ class Registrar:
     def __init__(self, keeper: Keeper, directory: Path) -> None:
         self._keeper, self._directory = keeper, directory
         self.hosts: dict[str, str] = {}  #: node -> where it is
-        self.processes: dict[str, Process] = {}
+        self.processes: dict[str, ProcessId] = {}
 
     def look(self) -> None:
         for path in self._directory.iterdir():
@@ -90,10 +90,10 @@ def use(
 ) -> dict[str, object]:
     before = registrar.await_warm(2)
     killed = provider.pids()["vm-1"]
-    processes = [Process.of(pid) for pid in (*provider.pids().values(), *children(provider.pids().values()))]
+    processes = [ProcessId.of(pid) for pid in (*provider.pids().values(), *children(provider.pids().values()))]
     kill_vm(killed)
     after = registrar.await_warm(2, unlike="vm-1")
-    processes += [Process.of(pid) for pid in (*provider.pids().values(), *children(provider.pids().values()))]
+    processes += [ProcessId.of(pid) for pid in (*provider.pids().values(), *children(provider.pids().values()))]
     stop()
     closed = keeper.close()
     nodes = [process for process in registrar.processes.values() if process.alive()]

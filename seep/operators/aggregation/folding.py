@@ -34,7 +34,7 @@ _DIGITS, _DIGITS_OF_COUNTS = 38, 19
 # --- what is kept -----------------------------------------------------------------------------------------------------
 
 
-class Kept(ABC):
+class FoldedColumns(ABC):
     """Columns of state that several rows are folded into, or several parts of what was folded before."""
 
     kinds: Kinds  #: of the columns; a new row of them is null, except a count, which is 0
@@ -49,7 +49,7 @@ class Kept(ABC):
         """Folds columns of state into rows of a frame; the result does not depend on their order."""
 
 
-class Folded(Kept):
+class Folded(FoldedColumns):
     """One column, by one of the folds of `Frame`."""
 
     def __init__(self, name: str, kind: pa.DataType, fold: str, column: str | None) -> None:
@@ -138,7 +138,7 @@ class Valid(Folded):
         return batch.column(self._column).is_valid().cast(pa.int64())
 
 
-class AtTime(Kept):
+class AtTime(FoldedColumns):
     """The first or last value by event time, then by value; and beside it, that time."""
 
     def __init__(self, name: str, kind: pa.DataType, column: str, time: str, latest: bool) -> None:
@@ -239,7 +239,7 @@ class Aggregates:
         self._operator = operator
         self._stream = stream
         self._asked = dict(asked)
-        self._kept: dict[str, Kept] = {}  #: by aggregate, those without results of their own included
+        self._kept: dict[str, FoldedColumns] = {}  #: by aggregate, those without results of their own included
         for agg in asked.values():
             self._keep(agg)
         self.kinds: Kinds = {name: kind for kept in self._kept.values() for name, kind in kept.kinds.items()}
@@ -306,7 +306,7 @@ class Aggregates:
         narrow = pa.types.is_floating(kind) or (pa.types.is_integer(kind) and kind.bit_width < 64)
         return Agg("sum", mean.column, "error" if narrow else "widen")
 
-    def _kept_for(self, agg: Agg) -> Kept:
+    def _kept_for(self, agg: Agg) -> FoldedColumns:
         name = str(agg)
         if agg.column is None:
             if agg.function == "count":
@@ -326,7 +326,7 @@ class Aggregates:
                 raise self._unfit(agg, "a number, decimal128, bool, date or time; or for first and last, text")
         raise self._unknown(agg)
 
-    def _sum(self, agg: Agg) -> Kept:
+    def _sum(self, agg: Agg) -> FoldedColumns:
         kind, total = self._type(agg), self._sum_type(agg)
         others = {
             "null": not pa.types.is_floating(kind),

@@ -20,7 +20,7 @@ from primitives.state.timers import Timers
 from seep.operators.aggregation.agg import Agg
 from seep.operators.aggregation.folding import Aggregates
 from seep.operators.aggregation.panes import Panes
-from seep.operators.aggregation.sliding import NO_STEPS, Steps, slide
+from seep.operators.aggregation.sliding import NO_STEPS, SlidingChanges, slide
 from seep.operators.base import Base
 from seep.operators.definition import Definition, Input, Setting
 from seep.operators.errors import naming
@@ -235,9 +235,9 @@ class _HighestKeys(Base):
         parts = [*self._straggling(piece, previous), *self._entering(piece), *self._left(piece)]
         if not parts and (not len(self._totals) or piece.watermark == MAX_WATERMARK):
             return None
-        steps = Steps(*map(np.concatenate, zip(*parts, strict=True))) if parts else NO_STEPS
+        steps = SlidingChanges(*map(np.concatenate, zip(*parts, strict=True))) if parts else NO_STEPS
         order = np.argsort(steps.times, kind="stable")
-        steps = Steps(*(each[order] for each in steps))
+        steps = SlidingChanges(*(each[order] for each in steps))
         found = self._slide(steps, previous, piece)
         results = self._results(found) if len(found.rows) else None
         self._forget(steps)
@@ -245,7 +245,7 @@ class _HighestKeys(Base):
 
     # --- what changes -------------------------------------------------------------------------------------------------
 
-    def _entering(self, piece: Piece[pa.RecordBatch]) -> list[Steps]:
+    def _entering(self, piece: Piece[pa.RecordBatch]) -> list[SlidingChanges]:
         """Panes that the watermark closes."""
         closed = self._panes.compute(piece)
         if closed is None or not len(closed):
@@ -253,7 +253,7 @@ class _HighestKeys(Base):
         starts = event_times(closed[_START])
         return [self._entered(self._keys.of(closed), starts, starts + self._grid.width, to_numbers(closed.column(-1)))]
 
-    def _straggling(self, piece: Piece[pa.RecordBatch], previous: int) -> list[Steps]:
+    def _straggling(self, piece: Piece[pa.RecordBatch], previous: int) -> list[SlidingChanges]:
         """Rows whose pane has closed, though not all windows that it is in."""
         rows = self.rows(piece)
         if not len(rows) or previous == _LEAST:
@@ -267,22 +267,22 @@ class _HighestKeys(Base):
         now = np.full(len(rows), previous + 1)
         return [self._entered(self._keys.of(rows), starts, now, to_numbers(self._amounts(rows)))]
 
-    def _entered(self, keys: Mapping[str, pa.Array], starts: Ints, times: Ints, amounts: Ints) -> Steps:
+    def _entered(self, keys: Mapping[str, pa.Array], starts: Ints, times: Ints, amounts: Ints) -> SlidingChanges:
         """What comes in now, and is to leave after the last window that it is in."""
         self._leaving.schedule_batch(self._grid.last_end(starts), list(keys.values()), pa.array(amounts))
-        return Steps(times, self._totals.locate(keys), amounts, np.ones(len(times), np.int64))
+        return SlidingChanges(times, self._totals.locate(keys), amounts, np.ones(len(times), np.int64))
 
-    def _left(self, piece: Piece[pa.RecordBatch]) -> list[Steps]:
+    def _left(self, piece: Piece[pa.RecordBatch]) -> list[SlidingChanges]:
         due = self._leaving.pop(piece.watermark, piece.slots)
         if not len(due):
             return []
         rows = self._totals.locate(self._keys.due(due), create=False)
         times = to_numbers(due["time"]) + 1
-        return [Steps(times, rows, -to_numbers(due.column(-1)), np.full(len(due), -1))]
+        return [SlidingChanges(times, rows, -to_numbers(due.column(-1)), np.full(len(due), -1))]
 
     # --- windows ------------------------------------------------------------------------------------------------------
 
-    def _slide(self, steps: Steps, previous: int, piece: Piece[pa.RecordBatch]) -> Found:
+    def _slide(self, steps: SlidingChanges, previous: int, piece: Piece[pa.RecordBatch]) -> Found:
         """Goes through the windows that the watermark closes."""
         place = self._totals.in_place(steps.rows)
         begin = int(steps.times[0]) if previous == _LEAST else previous + 2
@@ -318,7 +318,7 @@ class _HighestKeys(Base):
         bounds = [times_column(times, kind) for times in (found.ends - self._grid.size, found.ends)]
         return pa.record_batch([*keys.values(), *bounds, pa.array(found.totals)], schema=self.setting.output)
 
-    def _forget(self, steps: Steps) -> None:
+    def _forget(self, steps: SlidingChanges) -> None:
         """Keys of which no part is left."""
         rows = steps.rows[steps.parts < 0]
         if len(rows):

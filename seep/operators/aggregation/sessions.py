@@ -47,7 +47,7 @@ class Sessions(NamedTuple):
         )
 
 
-class Stored(NamedTuple):
+class KeySessions(NamedTuple):
     """What is known of some keys: their sessions, the number of each, and of each key the alarm still to come."""
 
     sessions: Sessions
@@ -113,7 +113,7 @@ class SessionWindows(Base):
         state = pa.record_batch([columns[name] for name in self._aggregates.kinds], names=list(self._aggregates.kinds))
         return Sessions(keys, times, times, np.ones(len(keys), np.int64), state)
 
-    def _stored(self, keys: Columns, count: int, watermark: int) -> Stored:
+    def _stored(self, keys: Columns, count: int, watermark: int) -> KeySessions:
         which, rows = self._located(keys, np.arange(count), 0)
         firsts = self._sessions.take(rows)
         held, alarm = (firsts.column(name).to_numpy() for name in (_COUNT, _ALARM))
@@ -124,7 +124,7 @@ class SessionWindows(Base):
         stored = self._sessions.take(np.concatenate([rows, *(rows for _, rows in others)]))
         first, last, nth = (stored.column(name).to_numpy() for name in (_FIRST, _LAST, _NTH))
         state = stored.select(list(self._aggregates.kinds))
-        return Stored(Sessions(which, first, last, np.zeros(len(which), np.int64), state), nth, alarms)
+        return KeySessions(Sessions(which, first, last, np.zeros(len(which), np.int64), state), nth, alarms)
 
     def _located(self, keys: Columns, which: Ints, nth: int) -> tuple[Ints, Ints]:
         """Those of some keys that have an nth session, and where it is."""
@@ -170,7 +170,7 @@ class SessionWindows(Base):
 
     # --- back into state ----------------------------------------------------------------------------------------------
 
-    def _store(self, keys: Columns, sessions: Sessions, stored: Stored, watermark: int) -> None:
+    def _store(self, keys: Columns, sessions: Sessions, stored: KeySessions, watermark: int) -> None:
         """Replaces the sessions of keys, and sets their alarms."""
         counts = np.bincount(sessions.key, minlength=len(stored.alarms))
         old = stored.sessions.key

@@ -13,7 +13,7 @@ Ints = NDArray[np.int64]
 _LEAST = -(2**63)
 
 
-class Steps(NamedTuple):
+class SlidingChanges(NamedTuple):
     """What changes in totals, in order of time: from the first window on that ends then, or later."""
 
     times: Ints
@@ -22,12 +22,12 @@ class Steps(NamedTuple):
     parts: Ints  #: 1 for what comes in, -1 for what leaves
 
 
-NO_STEPS = Steps(*(np.empty(0, np.int64) for _ in Steps._fields))
+NO_STEPS = SlidingChanges(*(np.empty(0, np.int64) for _ in SlidingChanges._fields))
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def slide(
-    steps: Steps,
+    steps: SlidingChanges,
     words: Ints,
     width: int,
     first: int,
@@ -117,7 +117,7 @@ def _all_rows_with(highest: int, words: Ints, width: int, first: int, mine: NDAr
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def take(steps: Steps, at: int, words: Ints, width: int, first: int, wraps: Ints, count: int) -> int:
+def take(steps: SlidingChanges, at: int, words: Ints, width: int, first: int, wraps: Ints, count: int) -> int:
     """Takes one step; if the total wraps around, notes the row, or its complement if downwards, and returns 1."""
     place, amount = steps.rows[at] * width + first, steps.amounts[at]
     before = words[place]

@@ -31,7 +31,7 @@ from seep.protocol.view import Incarnation, View
 Batch = TypeVar("Batch")
 
 
-class Phase(Enum):
+class InstancePhase(Enum):
     RESTORING = "restoring"  #: waits for its state
     STANDBY = "standby"  #: has its state, waits for the view that makes it an owner
     RUNNING = "running"
@@ -70,7 +70,7 @@ class Instance(ABC, Generic[Batch]):
         self.me = me
         self.node = given.node
         self.view = given.view
-        self.phase = Phase.RESTORING
+        self.phase = InstancePhase.RESTORING
         self.inbox = Inbox()
         self.outbox = given.outbox
         self.work: Work[Batch] | None = None
@@ -95,7 +95,7 @@ class Instance(ABC, Generic[Batch]):
     def handle(self, message: object) -> list[Effect]:
         """Takes one message and returns what is to be done; a halted instance does nothing."""
         self.ring.took("", message)
-        if self.phase is not Phase.HALTED:
+        if self.phase is not InstancePhase.HALTED:
             handler = self._handlers.get(type(message))
             if handler is None:
                 raise InternalError(f"{self.me} has no use for {message!r:.200}: its kind takes no such message")
@@ -108,7 +108,7 @@ class Instance(ABC, Generic[Batch]):
 
     def reconnect(self, peer: str) -> list[Effect]:
         """The link to a node was lost and is back: asks its instances again for what has not arrived."""
-        if self.phase is Phase.RUNNING:
+        if self.phase is InstancePhase.RUNNING:
             for sender, first in self._needs().items():
                 if self.view.placement[sender].node == peer:
                     self._ask(sender, first)
@@ -127,7 +127,7 @@ class Instance(ABC, Generic[Batch]):
         return None
 
     def halt(self) -> None:
-        self.phase = Phase.HALTED
+        self.phase = InstancePhase.HALTED
         self.outbox.close()
 
     @property
@@ -139,7 +139,7 @@ class Instance(ABC, Generic[Batch]):
 
     def _advance(self) -> None:
         """Goes on as far as what is here allows."""
-        while self.phase is Phase.RUNNING:
+        while self.phase is InstancePhase.RUNNING:
             epoch = self.processed + 1
             self._depart(epoch)
             if not self.view.topology.owns(self.me.instance, epoch):
@@ -208,11 +208,11 @@ class Instance(ABC, Generic[Batch]):
 
     def broken_rules(self) -> Iterator[str]:
         """What does not hold of it that must hold between any two calls."""
-        if self.phase is Phase.RUNNING and self.view.is_fenced(self.me):
+        if self.phase is InstancePhase.RUNNING and self.view.is_fenced(self.me):
             yield f"{self.me} runs, and {self.view.incarnation(self.me.instance)} has taken its place"
         if self.work is not None and self.work.epoch != self.processed + 1:
             yield f"{self.me} works on epoch {self.work.epoch} after {self.processed}"
-        if self.phase is Phase.RUNNING and len(self.outbox) and self.outbox.last > self.processed:
+        if self.phase is InstancePhase.RUNNING and len(self.outbox) and self.outbox.last > self.processed:
             yield f"{self.me} has sent epoch {self.outbox.last}, and processed {self.processed}"
 
     # -- what other kinds of operator do differently ---------------------------------------------------------------
@@ -230,7 +230,7 @@ class Instance(ABC, Generic[Batch]):
     # -- receivers ----------------------------------------------------------------------------------------------------
 
     def _on_attach(self, attach: Attach) -> None:
-        if self.phase is not Phase.RUNNING:
+        if self.phase is not InstancePhase.RUNNING:
             self._early.append(attach)
         elif not self.view.is_fenced(attach.receiver):
             self._serve(attach)
@@ -294,7 +294,7 @@ class Instance(ABC, Generic[Batch]):
     def _begin(self, epoch: int) -> None:
         """Everything up to `epoch` is behind this instance; from here on it runs."""
         self.inbox.processed = epoch
-        self.phase = Phase.RUNNING
+        self.phase = InstancePhase.RUNNING
         self._attach_to_senders()
         early, self._early = self._early, []
         for attach in early:
@@ -305,7 +305,7 @@ class Instance(ABC, Generic[Batch]):
         self.view = view
         if view.is_fenced(self.me):
             self.halt()
-        elif self.phase is Phase.RUNNING:
+        elif self.phase is InstancePhase.RUNNING:
             for receiver in self._receivers():
                 if not view.is_current(receiver):
                     self.outbox.detach(receiver)

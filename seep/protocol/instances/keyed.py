@@ -11,7 +11,7 @@ from primitives.outbox import nbytes_of
 from primitives.slots import SlotSet
 from seep.protocol.events import StateTakenIn
 from seep.protocol.instances.departures import Departures
-from seep.protocol.instances.instance import Instance, Phase, Surroundings, Work
+from seep.protocol.instances.instance import Instance, InstancePhase, Surroundings, Work
 from seep.protocol.messages import Attach, Data, StateMoved, Trim
 from seep.protocol.view import Incarnation, View
 
@@ -55,7 +55,7 @@ class KeyedInstance(Instance[Batch]):
 
     def broken_rules(self) -> Iterator[str]:
         yield from super().broken_rules()
-        if self.departures.held and self.phase is Phase.RUNNING:
+        if self.departures.held and self.phase is InstancePhase.RUNNING:
             topology, following = self.view.topology, self.processed + 1
             owned = topology.slots(self.me.instance, following)
             for arriving in topology.arrivals(self.me.instance, following).values():

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from primitives.graph import Edge
 from seep.protocol.effects import Commit, Effect, OpenSink
-from seep.protocol.instances.instance import Batch, Instance, Phase, Surroundings, Work
+from seep.protocol.instances.instance import Batch, Instance, InstancePhase, Surroundings, Work
 from seep.protocol.logic import Piece
 from seep.protocol.messages import Committed, FromCommits
 from seep.protocol.view import MANAGER, Incarnation
@@ -42,7 +42,7 @@ class SinkInstance(Instance[Batch]):
         return self._drain()
 
     def _on_opened(self, committed: SinkOpened) -> None:
-        if self.phase is Phase.RESTORING:
+        if self.phase is InstancePhase.RESTORING:
             epoch = max(int(committed), self._least)
             self._post(MANAGER, Committed(self.me, epoch))
             self._begin(epoch)

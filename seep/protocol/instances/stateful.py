@@ -13,7 +13,7 @@ from primitives.slots import SlotSet
 from seep.protocol.cuts import Persist, Recall, Recalled
 from seep.protocol.effects import Effect
 from seep.protocol.instances.checkpointing import Checkpointing, CheckpointSettings, Copy
-from seep.protocol.instances.instance import Phase, Surroundings, Work
+from seep.protocol.instances.instance import InstancePhase, Surroundings, Work
 from seep.protocol.instances.keyed import KeyedInstance, Warm
 from seep.protocol.logic import Logic, Piece
 from seep.protocol.messages import (
@@ -86,7 +86,7 @@ class StatefulInstance(KeyedInstance[Batch]):
         self._run(None, epoch)
 
     def _on_recalled(self, message: Recalled) -> None:
-        if self.phase is Phase.RESTORING:
+        if self.phase is InstancePhase.RESTORING:
             if message.chunks:  # an operator that is new in the query has none
                 self.state.restore(message.chunks)
             self._start_after(self._recalled_epoch)
@@ -96,7 +96,7 @@ class StatefulInstance(KeyedInstance[Batch]):
             self._warm_with(message.warm_up, message.checkpoint)
             return
         standing = self._handed.take(self.me)
-        if self.phase is Phase.RESTORING:
+        if self.phase is InstancePhase.RESTORING:
             if message.stands and standing is None:
                 raise InternalError(f"the state that stands ready for {self.me} was not handed to it")
             self._restore(message.checkpoint, standing)
@@ -115,7 +115,7 @@ class StatefulInstance(KeyedInstance[Batch]):
         self._post(
             MANAGER, Restored(self.me, checkpoint.epoch, self._origin.holder, self._origin.part, standing is not None)
         )
-        self.phase = Phase.STANDBY
+        self.phase = InstancePhase.STANDBY
         self._run_if_current()
 
     def _fail_to_restore(self) -> None:
@@ -172,7 +172,7 @@ class StatefulInstance(KeyedInstance[Batch]):
         if self.checkpointing.owed and not self.view.topology.owns(self.me.instance, self.processed + 1):
             self.checkpointing.wanted = True  # as there may be no later epoch
         if (
-            self.phase is Phase.RUNNING
+            self.phase is InstancePhase.RUNNING
             and self.work is None
             and self.checkpointing.is_due(self.processed, self._changed())
         ):
@@ -231,18 +231,18 @@ class StatefulInstance(KeyedInstance[Batch]):
     # -- views and trims ----------------------------------------------------------------------------------------------
 
     def _on_trim(self, message: Trim) -> None:
-        if self.phase is Phase.RUNNING:
+        if self.phase is InstancePhase.RUNNING:
             super()._on_trim(message)
         else:  # there is nothing to trim yet
             self._trimmed = message.epoch
 
     def _on_view(self, view: View) -> None:
         super()._on_view(view)
-        if self.phase is Phase.STANDBY:
+        if self.phase is InstancePhase.STANDBY:
             self._run_if_current()
-        elif self.phase is Phase.RESTORING:
+        elif self.phase is InstancePhase.RESTORING:
             if self._origin is not None and self._origin.holder not in view.nodes | {STORAGE}:
                 self._fail_to_restore()
-        elif self.phase is Phase.RUNNING:
+        elif self.phase is InstancePhase.RUNNING:
             self.checkpointing.on_view(view)
             self._checkpoint_if_due()

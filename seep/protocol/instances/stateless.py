@@ -8,7 +8,7 @@ from typing import TypeVar
 from primitives.graph import Edge
 from seep.protocol.cuts import Persist, Recall, Recalled
 from seep.protocol.effects import Effect
-from seep.protocol.instances.instance import Instance, Phase, Surroundings, Work
+from seep.protocol.instances.instance import Instance, InstancePhase, Surroundings, Work
 from seep.protocol.logic import Logic, Piece
 from seep.protocol.messages import FromCut, FromNothing, Trim
 from seep.protocol.view import Incarnation
@@ -38,7 +38,7 @@ class StatelessInstance(Instance[Batch]):
         return self._drain()
 
     def _on_recalled(self, message: Recalled) -> None:
-        if self.phase is Phase.RESTORING:
+        if self.phase is InstancePhase.RESTORING:
             if message.extras:
                 self._logic.take_over(message.extras)
             self._begin(self._origin.epoch)
@@ -54,7 +54,7 @@ class StatelessInstance(Instance[Batch]):
         """A replay need not go on to what all receivers have by now; its senders may not have it any more."""
         super()._on_trim(message)
         before = self.processed
-        if self.phase is Phase.RUNNING and message.epoch > before:
+        if self.phase is InstancePhase.RUNNING and message.epoch > before:
             self.inbox.skip_to(message.epoch)
             self._persist_if_cut(before)
             self._advance()

@@ -28,13 +28,13 @@ from seep.protocol.messages import (
     BackupStored,
     Committed,
     DeleteBackup,
-    Fenced,
     FromBackup,
     FromCommits,
     FromCut,
     FromLog,
     FromNothing,
     Logged,
+    NodeFenced,
     OffsetsRead,
     Persisted,
     PersistFailed,
@@ -66,7 +66,7 @@ class ManagerSettings:
     last_cut: bool = False  #: the query ends with a cut after its final epoch, for which somebody asks; see `persist`
 
 
-class Phase(Enum):
+class QueryPhase(Enum):
     WAITING = "waiting"  #: not launched
     RUNNING = "running"
     FINISHED = "finished"
@@ -85,7 +85,7 @@ class ManagerCore:
     ) -> None:
         self.settings = settings or ManagerSettings()
         self.beginning = beginning or Beginning(0, {}, 0)
-        self.phase = Phase.WAITING
+        self.phase = QueryPhase.WAITING
         self.topology = Topology.initial(graph, parallelism, self.beginning.epoch + 1)
         self.roster = Roster(self.beginning.first_incarnation)
         self.safe = SafeEpochs(graph, self.settings.unkept)
@@ -145,7 +145,7 @@ class ManagerCore:
         unknown = set((placement or {}).values()) - set(self.nodes)
         if unknown:
             raise UserError(f"the placement names nodes that have not registered: {', '.join(sorted(unknown))}")
-        self.phase = Phase.RUNNING
+        self.phase = QueryPhase.RUNNING
         for instance in self.topology.all_instances():
             self._bear(instance, self.beginning.epoch)
             self._read_on(instance)
@@ -158,8 +158,8 @@ class ManagerCore:
         """Takes a letter from a node. A node that was given up is told so, whatever it says."""
         self.ring.took(sender, body)
         if not is_there(sender, self.nodes):
-            return [Post(sender, Fenced())]
-        if self.phase is Phase.RUNNING:
+            return [Post(sender, NodeFenced())]
+        if self.phase is QueryPhase.RUNNING:
             handler = self._handlers.get(type(body))
             if handler is None:
                 raise InternalError(f"the manager has no use for a letter of {sender}: {body!r:.200}")
@@ -168,7 +168,7 @@ class ManagerCore:
 
     def pulse(self) -> list[Effect]:
         """Time to open the next epoch, if the query keeps up with the open ones."""
-        if self.phase is Phase.RUNNING:
+        if self.phase is QueryPhase.RUNNING:
             self._pulses += 1
             if self._pulses % self.settings.trim_every == 0:
                 self._trim_outboxes()
@@ -224,7 +224,7 @@ class ManagerCore:
         know that; if it is not given, by the length of the chain. With `only`, it is of one operator, to be looked at.
         The `last` one is of a query that is ending, and its epoch is the final one.
         """
-        if self.phase is not Phase.RUNNING or self.final is not None or self.cuts.underway is not None:
+        if self.phase is not QueryPhase.RUNNING or self.final is not None or self.cuts.underway is not None:
             return None, []
         if self.ending != last:
             return None, []
@@ -241,7 +241,7 @@ class ManagerCore:
 
     def finish(self) -> list[Effect]:
         """Ends the input as if all sources were exhausted: the next epoch is the final one, or that of the last cut."""
-        if self.phase is Phase.RUNNING:
+        if self.phase is QueryPhase.RUNNING:
             self._end_input()
         return self._drain()
 
@@ -335,7 +335,7 @@ class ManagerCore:
 
     def _finish_if_done(self) -> None:
         if self.final is not None and self._is_committed(self.final) and self._is_kept(self.final):
-            self.phase = Phase.FINISHED
+            self.phase = QueryPhase.FINISHED
             self._tell(self.cuts.abandon("the query has ended"))
             self._effects.append(Finished(self.final))
 
@@ -511,7 +511,7 @@ class ManagerCore:
             self.final = None  # which was to come; it will be that of the next last cut
 
     def _drain(self) -> list[Effect]:
-        if self._view_is_old and self.phase is Phase.RUNNING:
+        if self._view_is_old and self.phase is QueryPhase.RUNNING:
             self._publish()
         effects, self._effects = self._effects, []
         self.ring.answered(effects)

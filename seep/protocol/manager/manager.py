@@ -24,7 +24,7 @@ from seep.protocol.events import (
     SplitBegun,
     SplitEffective,
 )
-from seep.protocol.manager.core import Handler, ManagerSettings, Phase
+from seep.protocol.manager.core import Handler, ManagerSettings, QueryPhase
 from seep.protocol.manager.invariants import broken_rules, broken_rules_of_view
 from seep.protocol.manager.plans import Accepted, Move, Refusal, Refused, Split
 from seep.protocol.manager.recovery import RecoveringManager
@@ -89,7 +89,7 @@ class Manager(RecoveringManager):
         return max(self.ticked + 1 + self.settings.lead, self.topology.history[operator][-1].first + 1)
 
     def _objection_to_move(self, operator: str, parts: Mapping[int, SlotSet]) -> Refusal | None:
-        if self.phase is not Phase.RUNNING:
+        if self.phase is not QueryPhase.RUNNING:
             return Refusal.NOT_RUNNING
         if operator not in self.graph.operators or not self._exist(operator, parts):
             return Refusal.UNKNOWN
@@ -223,7 +223,7 @@ class Manager(RecoveringManager):
         return (Refused(why) if why else self._prepare_split(origin, parts)), self._drain()
 
     def _objection_to_split(self, origin: InstanceId, parts: Mapping[int, SlotSet]) -> Refusal | None:
-        if self.phase is not Phase.RUNNING:
+        if self.phase is not QueryPhase.RUNNING:
             return Refusal.NOT_RUNNING
         if origin not in self.placement:
             return Refusal.UNKNOWN
@@ -374,7 +374,7 @@ class Manager(RecoveringManager):
 
     def validate(self) -> None:
         """Raises InternalError with what does not hold that must hold between any two calls."""
-        if self.phase is not Phase.RUNNING:
+        if self.phase is not QueryPhase.RUNNING:
             return
         broken = list(broken_rules(self))
         if self._validated != self.version:

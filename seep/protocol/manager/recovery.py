@@ -8,7 +8,7 @@ from primitives.graph import InstanceId, QueryGraph
 from seep.protocol.cuts import Beginning
 from seep.protocol.effects import Effect, StateLost
 from seep.protocol.events import NodeLeaving, NodeLost, Rebound, StateRestored, StoodReady
-from seep.protocol.manager.core import Handler, ManagerCore, ManagerSettings, Phase
+from seep.protocol.manager.core import Handler, ManagerCore, ManagerSettings, QueryPhase
 from seep.protocol.manager.replication import BackupCopy, is_there
 from seep.protocol.messages import BackupFound, FindBackup, FromNothing, Restored, RestoreFailed
 from seep.protocol.view import STORAGE
@@ -100,7 +100,7 @@ class RecoveringManager(ManagerCore):
 
     def _rebind(self, instance: InstanceId) -> None:
         """The same instance in its next incarnation on another node, under the unchanged topology."""
-        if self.phase is not Phase.RUNNING:
+        if self.phase is not QueryPhase.RUNNING:
             return
         replicas = self._holders(instance) if instance in self.replication.groups else ()
         node = self._pick_node(near=replicas, first=True)
@@ -173,5 +173,5 @@ class RecoveringManager(ManagerCore):
             self._fail(instance)
 
     def _fail(self, instance: InstanceId) -> None:
-        self.phase = Phase.FAILED
+        self.phase = QueryPhase.FAILED
         self._effects.append(StateLost(instance, self.safe.of(instance)))

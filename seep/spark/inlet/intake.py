@@ -20,8 +20,8 @@ from seep.channels.security import Security
 from seep.channels.wire import encode
 from seep.protocol.view import MANAGER, STORAGE
 from seep.rows.batches import concat
-from seep.spark.inlet.pieces import Directory, Key, Piece
-from seep.spark.inlet.spool import Spool
+from seep.spark.inlet.pieces import Directory, Key, PushedPiece
+from seep.spark.inlet.spool import InletSpool
 from seep.storage.location import store_of
 from seep.storage.settings import StorageSettings
 
@@ -104,10 +104,10 @@ class Intake:
         """Becomes a holder of a piece that others hold; EnvironmentFault if none of them gives it."""
         if method != "copy piece":
             raise UserError(f"nodes do not know the call {method!r}")
-        self._copy(Key(*body["key"]), Piece.from_plain(body["piece"]))
+        self._copy(Key(*body["key"]), PushedPiece.from_plain(body["piece"]))
         return True
 
-    def _copy(self, key: Key, piece: Piece) -> None:
+    def _copy(self, key: Key, piece: PushedPiece) -> None:
         rows = self.rows(key, piece)
         with self._lock:
             self._held[piece.token] = _Held(key, self._shelf.batch(rows))
@@ -120,7 +120,7 @@ class Intake:
             self._load(source)
         return self._directory(source)
 
-    def rows(self, key: Key, piece: Piece) -> pa.RecordBatch:
+    def rows(self, key: Key, piece: PushedPiece) -> pa.RecordBatch:
         """The rows of a piece, wherever they are; EnvironmentFault if they are nowhere."""
         held = self._held.get(piece.token)
         if held is not None:
@@ -133,7 +133,7 @@ class Intake:
             f"none of {', '.join(piece.holders) or 'no node'} gives them"
         )
 
-    def _fetched(self, holder: str, key: Key, piece: Piece) -> pa.RecordBatch:
+    def _fetched(self, holder: str, key: Key, piece: PushedPiece) -> pa.RecordBatch:
         if holder == STORAGE:
             if self._spool is None:
                 raise EnvironmentFault("there is no storage")
@@ -168,9 +168,9 @@ class Intake:
         return self._directories.setdefault(source, Directory())
 
     @cached_property
-    def _spool(self) -> Spool | None:
+    def _spool(self) -> InletSpool | None:
         store = store_of(self._storage)
-        return Spool(store, self._query) if store is not None else None
+        return InletSpool(store, self._query) if store is not None else None
 
     @property
     def _links(self) -> Peers:

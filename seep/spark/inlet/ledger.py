@@ -10,8 +10,8 @@ from typing import Any
 from primitives.avro_file import Damaged
 from primitives.errors import UserError
 from seep.protocol.view import STORAGE
-from seep.spark.inlet.pieces import Directory, Key, Piece, PushedBatch
-from seep.spark.inlet.spool import Spool
+from seep.spark.inlet.pieces import Directory, Key, PushedBatch, PushedPiece
+from seep.spark.inlet.spool import InletSpool
 
 #: The streams of finite DataFrames are named by how many partitions they have, and by the line that reads them.
 FINITE = "finite-"
@@ -19,7 +19,7 @@ FINITE = "finite-"
 Tell = Callable[[dict[str, Any]], None]
 
 
-class Verdict(Enum):
+class BatchVerdict(Enum):
     """What a batch is to the ledger when Spark comes with it."""
 
     NEXT = "next"
@@ -27,13 +27,13 @@ class Verdict(Enum):
     GAP = "gap"  #: Spark has done with batches before it that were never admitted here
 
 
-class Ledger:
+class FeedLedger:
     """Every change is told to all nodes, which follow it; a spool, if there is one, has each batch before that."""
 
     def __init__(
         self,
         source: str,
-        spool: Spool | None,
+        spool: InletSpool | None,
         tell: Tell,
         positions: Mapping[int, Any],
         first: int | None = None,
@@ -78,12 +78,12 @@ class Ledger:
 
     # -- batches ------------------------------------------------------------------------------------------------------
 
-    def verdict(self, stream: str, id: int) -> Verdict:
+    def verdict(self, stream: str, id: int) -> BatchVerdict:
         """Batches of a stream come in order, each once; the ledger says which one this is."""
         done = self._directory.done
         if id <= done.get(stream, -1):
-            return Verdict.KNOWN
-        return Verdict.NEXT if id == done.get(stream, -1) + 1 else Verdict.GAP
+            return BatchVerdict.KNOWN
+        return BatchVerdict.NEXT if id == done.get(stream, -1) + 1 else BatchVerdict.GAP
 
     def partitions_done(self, partitions: int) -> int:
         """How many partitions of a finite DataFrame are admitted, the first of them; UserError if it is another one."""
@@ -106,7 +106,7 @@ class Ledger:
         """Spark's number of the batch of a stream that is next."""
         return self._directory.done.get(stream, -1) + 1
 
-    def admit(self, stream: str, id: int, latest: int, pieces: Iterable[Piece]) -> None:
+    def admit(self, stream: str, id: int, latest: int, pieces: Iterable[PushedPiece]) -> None:
         """The batch counts from now on: it is read once, whatever fails."""
         ordered = tuple(sorted(pieces, key=lambda piece: piece.partition))
         with self._lock:

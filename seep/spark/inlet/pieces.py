@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from primitives.errors import EnvironmentFault
 
 
-class Piece(NamedTuple):
+class PushedPiece(NamedTuple):
     """The rows of one partition of a batch, as the attempt that Spark counts has pushed them."""
 
     partition: int
@@ -21,7 +21,7 @@ class Piece(NamedTuple):
         return [*self[:4], list(self.holders)]
 
     @classmethod
-    def from_plain(cls, plain: list[Any]) -> Piece:
+    def from_plain(cls, plain: list[Any]) -> PushedPiece:
         partition, token, rows, nbytes, holders = plain
         return cls(partition, token, rows, nbytes, tuple(holders))
 
@@ -41,13 +41,13 @@ class PushedBatch(NamedTuple):
     stream: str
     id: int  #: Spark's number, within the stream
     latest: int  #: highest event time
-    pieces: tuple[Piece, ...]  #: by partition
+    pieces: tuple[PushedPiece, ...]  #: by partition
 
     @property
     def nbytes(self) -> int:
         return sum(piece.nbytes for piece in self.pieces)
 
-    def of_slot(self, slot: int, slots: int) -> list[Piece]:
+    def of_slot(self, slot: int, slots: int) -> list[PushedPiece]:
         """The pieces with rows that a slot reads, in order: partitions are dealt out over slots."""
         return [piece for piece in self.pieces if piece.rows and piece.partition % slots == slot]
 
@@ -57,7 +57,7 @@ class PushedBatch(NamedTuple):
     @classmethod
     def from_plain(cls, plain: list[Any]) -> PushedBatch:
         number, stream, id, latest, pieces = plain
-        return cls(number, stream, id, latest, tuple(map(Piece.from_plain, pieces)))
+        return cls(number, stream, id, latest, tuple(map(PushedPiece.from_plain, pieces)))
 
 
 class Directory:

@@ -56,7 +56,7 @@ class PushSettings:
     security: Security
 
 
-class Place:
+class PushTarget:
     """A node that a piece is pushed to."""
 
     def __init__(self, name: str, address: Address, settings: PushSettings, opening: list[Any]) -> None:
@@ -89,7 +89,7 @@ class Push:
     def __init__(self, settings: PushSettings, partition: int) -> None:
         self._settings, self._partition = settings, partition
         self._token = uuid.uuid4().hex
-        self._places: list[Place] | None = None  #: none are opened for no rows
+        self._places: list[PushTarget] | None = None  #: none are opened for no rows
         self._rows = self._nbytes = 0
         self._latest = MIN_WATERMARK
         self._why = ""
@@ -111,7 +111,7 @@ class Push:
 
     def receipt(self) -> pa.RecordBatch:
         """Who keeps the piece, and what there is of it."""
-        self._with_all(Place.finish)
+        self._with_all(PushTarget.finish)
         holders = [place.name for place in self._places or ()]
         self.close()
         row = [self._partition, self._token, self._rows, self._nbytes, self._latest, holders, self._why]
@@ -122,24 +122,24 @@ class Push:
         for place in self._places or ():
             place.close()
 
-    def _opened(self) -> list[Place]:
+    def _opened(self) -> list[PushTarget]:
         asked = _ask(self._settings, self._partition)
         key = Key(self._settings.source, asked["stream"], asked["id"])
         opening = ["piece", list(key), self._partition, self._token]
         places = []
         for name, host, port in asked["places"]:
             try:
-                places.append(Place(name, Address(host, port), self._settings, opening))
+                places.append(PushTarget(name, Address(host, port), self._settings, opening))
             except FAILURES as reason:
                 self._why = f"{name}: {reason}"
         return places
 
-    def _with_all(self, act: Callable[[Place], None]) -> None:
+    def _with_all(self, act: Callable[[PushTarget], None]) -> None:
         """Does something with all places; those that fail are places no more."""
         if self._places is not None:
             self._places = [place for place in self._places if self._works(place, act)]
 
-    def _works(self, place: Place, act: Callable[[Place], None]) -> bool:
+    def _works(self, place: PushTarget, act: Callable[[PushTarget], None]) -> bool:
         try:
             act(place)
         except FAILURES as reason:

@@ -13,9 +13,9 @@ from seep.protocol.logic import Reading
 from seep.rows.batches import concat
 from seep.rows.position import Position
 from seep.sources.logic import PartitionedLogic
-from seep.sources.reader import Block, SourceReader
+from seep.sources.reader import RowBlock, SourceReader
 from seep.sources.time_order import Taken
-from seep.spark.inlet.pieces import Directory, Key, Piece, PushedBatch
+from seep.spark.inlet.pieces import Directory, Key, PushedBatch, PushedPiece
 
 #: The number of a batch, and of a row among those of it that a slot reads.
 Offset = Sequence[int]
@@ -28,7 +28,7 @@ class Pieces(Protocol):
         """All batches of a source that can be read."""
         ...
 
-    def rows(self, key: Key, piece: Piece) -> pa.RecordBatch:
+    def rows(self, key: Key, piece: PushedPiece) -> pa.RecordBatch:
         """The rows of a piece; EnvironmentFault if nobody gives them."""
         ...
 
@@ -49,7 +49,7 @@ class PushedReader(SourceReader):
         """See `SourceReader`."""
         return [self._directory.first, 0]
 
-    def read(self, partition: int, offset: Offset, limit: int) -> Block:
+    def read(self, partition: int, offset: Offset, limit: int) -> RowBlock:
         """See `SourceReader`."""
         (number, row), taken = offset, []
         while limit and (batch := self._directory.get(number)) is not None:
@@ -59,7 +59,7 @@ class PushedReader(SourceReader):
             limit -= count
             is_done = row + count >= _rows_of(batch.of_slot(partition, self._slots))
             number, row = (number + 1, 0) if is_done else (number, row + count)
-        return Block(concat(taken, self._schema), [number, row], self.is_at_end([number, row]))
+        return RowBlock(concat(taken, self._schema), [number, row], self.is_at_end([number, row]))
 
     def between(self, partition: int, first: Offset, after: Offset) -> list[pa.RecordBatch]:
         """The rows from one offset up to another."""
@@ -98,14 +98,14 @@ class PushedReader(SourceReader):
                 limit -= len(rows)
             row = max(row - piece.rows, 0)
 
-    def _piece(self, slot: int, batch: PushedBatch, piece: Piece) -> pa.RecordBatch:
+    def _piece(self, slot: int, batch: PushedBatch, piece: PushedPiece) -> pa.RecordBatch:
         token, rows = self._open.get(slot, ("", None))
         if token != piece.token:
             rows = self._fetched(Key(self._source, batch.stream, batch.id), batch.number, piece)
             self._open[slot] = (piece.token, rows)
         return rows
 
-    def _fetched(self, key: Key, number: int, piece: Piece) -> pa.RecordBatch:
+    def _fetched(self, key: Key, number: int, piece: PushedPiece) -> pa.RecordBatch:
         try:
             return self._intake.rows(key, piece)
         except EnvironmentFault:
@@ -150,5 +150,5 @@ class PushedLogic(PartitionedLogic):
         return max(known, default=after.latest)
 
 
-def _rows_of(pieces: list[Piece]) -> int:
+def _rows_of(pieces: list[PushedPiece]) -> int:
     return sum(piece.rows for piece in pieces)

@@ -14,7 +14,7 @@ from primitives.errors import InternalError, UserError
 from seep.rows.times import Duration
 from seep.sources.base import ReaderDefinition, check_partitions, naming
 from seep.sources.definition import SourceSetting
-from seep.sources.logic import Clock, Rows
+from seep.sources.logic import Clock, RowDescription
 from seep.sources.reader import SourceReader
 from seep.spark.inlet.intake import Intake
 from seep.spark.inlet.reader import PushedLogic, PushedReader
@@ -111,7 +111,7 @@ class SparkSource(ReaderDefinition):
 
     def logic(self, setting: SourceSetting, clock: Clock = clocks.time) -> PushedLogic:
         with naming(setting.operator):
-            rows = Rows(self.schema, self.partitions, self.time, self._lag())
+            rows = RowDescription(self.schema, self.partitions, self.time, self._lag())
             if self._intake is None:
                 raise UserError("Spark pushes only to nodes: start the query with seep.launch")
         reader = PushedReader(setting.operator, self.partitions, self._intake, self.schema)

@@ -7,12 +7,12 @@ import json
 import pyarrow as pa
 
 from primitives.avro_file import Damaged
-from seep.spark.inlet.pieces import Key, Piece, PushedBatch
+from seep.spark.inlet.pieces import Key, PushedBatch, PushedPiece
 from seep.storage.layout import pushed_batch_key, pushed_batch_number, pushed_pieces_prefix, pushed_prefix
 from seep.storage.store import BlobStore
 
 
-class Spool:
+class InletSpool:
     """Pieces are Arrow files, written by the nodes that they are pushed to.
 
     A batch is a small file, written by the driver after all its pieces; it is never written twice, so that of two
@@ -30,7 +30,7 @@ class Spool:
             stream.write_batch(rows)
         self._store.put(self._piece_key(key, partition, token), [sink.getvalue()])
 
-    def get_piece(self, key: Key, piece: Piece) -> pa.RecordBatch:
+    def get_piece(self, key: Key, piece: PushedPiece) -> pa.RecordBatch:
         name = self._piece_key(key, piece.partition, piece.token)
         try:
             [rows] = pa.ipc.open_stream(pa.py_buffer(self._store.get(name)))

@@ -20,8 +20,8 @@ from pyspark.sql.types import StructType
 
 from primitives.errors import EnvironmentFault, UserError
 from seep.rows.spark_types import spark_schema
-from seep.sinks.layout import Part
-from seep.sinks.spool import Spool
+from seep.sinks.layout import PartFile
+from seep.sinks.spool import SinkSpool
 
 NAME = "seep"
 #: Bytes of files that one task reads, if there are several.
@@ -40,7 +40,7 @@ class SeepDataSource(DataSource):
         super().__init__(options)
         if "path" not in options:
             raise UserError('format("seep") needs the directory of a sink: load(path)')
-        self._spool = Spool(options["path"])
+        self._spool = SinkSpool(options["path"])
 
     @classmethod
     def name(cls) -> str:
@@ -69,7 +69,7 @@ class Files(InputPartition):
 class BatchReader(DataSourceReader):
     """All that is shown now, which of a finished query is all there will be."""
 
-    def __init__(self, spool: Spool, schema: StructType) -> None:
+    def __init__(self, spool: SinkSpool, schema: StructType) -> None:
         self._spool, self._schema = spool, schema
 
     def partitions(self) -> list[InputPartition]:
@@ -89,7 +89,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     patience = 0.1  #: seconds that Spark waits for an answer that there is nothing new
 
-    def __init__(self, spool: Spool, schema: StructType, limit: ReadLimit) -> None:
+    def __init__(self, spool: SinkSpool, schema: StructType, limit: ReadLimit) -> None:
         self._spool, self._schema, self._limit = spool, schema, limit
         self._taken: int | None = None
         #: where a query with the trigger availableNow ends
@@ -185,7 +185,7 @@ class _Sized(NamedTuple):
     nbytes: int
 
 
-def tasks_for(spool: Spool, parts: Sequence[Part]) -> list[InputPartition]:
+def tasks_for(spool: SinkSpool, parts: Sequence[PartFile]) -> list[InputPartition]:
     """The files of each instance, in order, divided so that no task has much more than others."""
     by_instance = sorted(parts, key=lambda part: (part.run, part.instance, part.last))
     tasks: list[InputPartition] = []

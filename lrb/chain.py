@@ -13,7 +13,7 @@ from lrb.schema import INPUT
 from primitives.graph import Edge
 from primitives.slots import SlotSet
 from seep import sinks, sources
-from seep.operators.base import Base
+from seep.operators.base import BatchLogic
 from seep.protocol.logic import Piece
 from seep.query.program import Program
 from seep.rows.batches import empty
@@ -30,10 +30,10 @@ class Chain:
     def __init__(self) -> None:
         feeder = sources.memory(empty(INPUT), time="time")
         program: Program = linear_road(feeder, sinks.discard()).compile()
-        self._logics: dict[str, Base] = {}
+        self._logics: dict[str, BatchLogic] = {}
         for name in OPERATORS:
             logic = program.logic(name)
-            assert isinstance(logic, Base)
+            assert isinstance(logic, BatchLogic)
             self._logics[name] = logic
         self.spent = dict.fromkeys(OPERATORS, 0.0)
         self._epoch = 0

@@ -13,8 +13,8 @@ from lrb.query.columns import ANSWERS, BALANCE, EXPENDITURE
 from primitives.errors import UserError
 from primitives.graph import Kind
 from primitives.state.frame import Frame
-from seep.operators.base import Base
-from seep.operators.definition import Definition, Input, Setting
+from seep.operators.base import BatchLogic
+from seep.operators.definition import Definition, Input, OperatorSetting
 from seep.protocol.logic import Piece
 
 
@@ -35,15 +35,15 @@ class BalanceAccount(Definition):
             raise UserError(f"operator '{operator}' reads one stream, of answers keyed by vid")
         return ANSWERS
 
-    def logic(self, setting: Setting) -> BalanceAccounting:
+    def logic(self, setting: OperatorSetting) -> BalanceAccounting:
         """See `Definition.logic`."""
         return BalanceAccounting(setting, self.beginning)
 
 
-class BalanceAccounting(Base):
+class BalanceAccounting(BatchLogic):
     """See `BalanceAccount`."""
 
-    def __init__(self, setting: Setting, beginning: Beginning | None = None) -> None:
+    def __init__(self, setting: OperatorSetting, beginning: Beginning | None = None) -> None:
         self._beginning = beginning
         values = {"balances": pa.int64(), "expenditures": pa.int64()}
         self._totals = Frame("totals", {"vid": pa.int64()}, values, slot_bits=setting.slot_bits)

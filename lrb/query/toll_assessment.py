@@ -22,8 +22,8 @@ from primitives.errors import UserError
 from primitives.graph import Kind as OperatorKind
 from primitives.state.fixed import to_numbers
 from primitives.state.frame import Frame
-from seep.operators.base import Base
-from seep.operators.definition import Definition, Input, Setting
+from seep.operators.base import BatchLogic
+from seep.operators.definition import Definition, Input, OperatorSetting
 from seep.protocol.logic import Piece
 from seep.rows.batches import concat
 
@@ -51,15 +51,15 @@ class TollAssessment(Definition):
             raise UserError(f"operator '{operator}' reads queries of the forwarder and crossings, both keyed by vid")
         return ANSWERS
 
-    def logic(self, setting: Setting) -> TollAssessing:
+    def logic(self, setting: OperatorSetting) -> TollAssessing:
         """See `Definition.logic`."""
         return TollAssessing(setting, history_of(self.history), self.beginning)
 
 
-class TollAssessing(Base):
+class TollAssessing(BatchLogic):
     """See `TollAssessment`."""
 
-    def __init__(self, setting: Setting, history: History, beginning: Beginning | None = None) -> None:
+    def __init__(self, setting: OperatorSetting, history: History, beginning: Beginning | None = None) -> None:
         bits = setting.slot_bits
         self._beginning = beginning
         self._history = history

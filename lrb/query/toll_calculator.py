@@ -19,8 +19,8 @@ from primitives.graph import Kind
 from primitives.slots import SlotSet
 from primitives.state.fixed import read_only, to_numbers
 from primitives.state.frame import Frame, InPlace
-from seep.operators.base import Base
-from seep.operators.definition import Definition, Input, Setting
+from seep.operators.base import BatchLogic
+from seep.operators.definition import Definition, Input, OperatorSetting
 from seep.protocol.logic import Piece
 from seep.protocol.messages import MAX_WATERMARK
 
@@ -59,15 +59,15 @@ class TollCalculator(Definition):
             raise UserError(f"operator '{operator}' reads one stream, of what the forwarder puts out, keyed by road")
         return CROSSINGS
 
-    def logic(self, setting: Setting) -> TollCalculating:
+    def logic(self, setting: OperatorSetting) -> TollCalculating:
         """See `Definition.logic`."""
         return TollCalculating(setting, self.beginning)
 
 
-class TollCalculating(Base):
+class TollCalculating(BatchLogic):
     """See `TollCalculator`."""
 
-    def __init__(self, setting: Setting, beginning: Beginning | None = None) -> None:
+    def __init__(self, setting: OperatorSetting, beginning: Beginning | None = None) -> None:
         bits = setting.slot_bits
         self._beginning = beginning
         self._vehicles = Frame(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from seep.channels.pieces import Label, MessagePiece
+from seep.channels.pieces import MessagePiece, PieceHeader
 from seep.channels.port import GREETING, Address
 from seep.channels.security import Security
 from seep.channels.sockets import cut_connections
@@ -29,7 +29,7 @@ _OPTIONS: list[tuple[str, int]] = [
 _FIRST_DELAY, _LONGEST_DELAY = 0.01, 1.0
 
 
-class Way(NamedTuple):
+class Direction(NamedTuple):
     """From where to where."""
 
     me: str
@@ -54,7 +54,7 @@ def client_of(address: Address, security: Security) -> flight.FlightClient:
 class Exchange:
     """One open stream to a port. One thread opens it and sends; another may listen; any may cut it."""
 
-    def __init__(self, way: Way) -> None:
+    def __init__(self, way: Direction) -> None:
         self._way = way
         self._reader: Any = None
         self._writer: Any = None
@@ -94,7 +94,7 @@ class Exchange:
         It takes no more: the port ends the stream then. (The writer's own `done_writing` must not be used, for the
         library does the same when the listening thread sees the end, and twice at once it aborts the process.)
         """
-        self._writer.write_metadata(bytes([Label.END]))
+        self._writer.write_metadata(bytes([PieceHeader.END]))
 
     def wait_for_end(self) -> None:
         """Returns when the other end, having taken all that was sent, ends the stream; raises if it breaks."""

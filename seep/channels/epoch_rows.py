@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from primitives.errors import InternalError
 from primitives.spill import pack_batches, unpack_batches
-from seep.channels.pieces import Aligner, Label, MessagePiece
+from seep.channels.pieces import Aligner, MessagePiece, PieceHeader
 from seep.channels.wire import WireError
 from seep.protocol.messages import Data
 from seep.protocol.view import Incarnation
@@ -36,7 +36,7 @@ class RowsWriter:
         rounds = _rounds({port: rows for port, rows in message.batches.items() if rows.num_rows}, self._most_at_once)
         for at, batches in enumerate(rounds, 1):
             more = at < len(rounds)
-            header = _HEADER.pack(Label.ROWS, more, message.epoch, message.watermark, message.created)
+            header = _HEADER.pack(PieceHeader.ROWS, more, message.epoch, message.watermark, message.created)
             yield self._piece(header, batches)
 
     def _piece(self, header: bytes, batches: Mapping[int, pa.RecordBatch]) -> MessagePiece:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from primitives.errors import EnvironmentFault, SeepError
-from seep.channels.dial import FAILURES, Exchange, Way, client_of, delays
+from seep.channels.dial import FAILURES, Direction, Exchange, client_of, delays
 from seep.channels.inline_sends import is_small, may_send
 from seep.channels.pieces import BYTES, Aligner, cut
 from seep.channels.port import CALL, Address, answer_of
@@ -28,7 +28,7 @@ from seep.channels.wire import encode, pack
 from seep.protocol.courier import LetterFrame
 from seep.protocol.view import Incarnation
 
-__all__ = ["InstanceStream", "Link", "LinkEvents", "Unheard"]
+__all__ = ["InstanceStream", "Link", "LinkEvents", "NoLinkEvents"]
 
 #: Frames that wait are sent together, up to so many.
 _TOGETHER = 64
@@ -52,7 +52,7 @@ class LinkEvents(StreamEvents, Protocol):
         ...
 
 
-class Unheard:
+class NoLinkEvents:
     """Events of a link that is only made for a call, which nobody listens to: whoever calls sees that it fails."""
 
     def on_broken(self, peer: str, refused: bool) -> None: ...
@@ -79,7 +79,7 @@ class Link:
         self.me = me
         self.peer = peer
         self.address = address
-        self._way = Way(me, peer, address, security)
+        self._way = Direction(me, peer, address, security)
         self._events = events
         self._room = room
         self._lock = threading.Lock()

@@ -30,7 +30,7 @@ CUT_AT = 256 << 10
 LIMIT = 64 << 30
 
 
-class Label(IntEnum):
+class PieceHeader(IntEnum):
     """What a piece is; stands first in its bytes."""
 
     ROWS = 0  #: not a piece of a message, but rows of a typed stream
@@ -41,7 +41,7 @@ class Label(IntEnum):
     END = 5  #: of the stream: without it, a stream that ends has broken
 
 
-_LABELS = tuple(Label)
+_LABELS = tuple(PieceHeader)
 
 
 class MessagePiece(NamedTuple):
@@ -51,7 +51,7 @@ class MessagePiece(NamedTuple):
     body: pa.RecordBatch | None
 
 
-def label_of(metadata: pa.Buffer | bytes) -> Label:
+def label_of(metadata: pa.Buffer | bytes) -> PieceHeader:
     """The label of a Flight message; WireError if it has none."""
     try:
         return _LABELS[memoryview(metadata).cast("B")[0]]  # as Arrow sees its buffers, bytes have signs
@@ -62,14 +62,14 @@ def label_of(metadata: pa.Buffer | bytes) -> Label:
 def cut(parts: Sequence[pa.Buffer], alignment: Aligner, cut_at: int = CUT_AT) -> Iterator[MessagePiece]:
     """The pieces of a packed message."""
     if sum(part.size for part in parts) <= WHOLE_UP_TO:
-        yield MessagePiece(_LABEL.pack(Label.WHOLE) + join(parts).to_pybytes(), None)
+        yield MessagePiece(_LABEL.pack(PieceHeader.WHOLE) + join(parts).to_pybytes(), None)
         return
     for place, part in enumerate(parts):
         for start in range(0, part.size, cut_at):
             piece = part.slice(start, min(cut_at, part.size - start))
             ends = start + piece.size == part.size
             last = ends and place == len(parts) - 1
-            label = Label.ENDS_MESSAGE if last else Label.ENDS_PART if ends else Label.GOES_ON
+            label = PieceHeader.ENDS_MESSAGE if last else PieceHeader.ENDS_PART if ends else PieceHeader.GOES_ON
             yield MessagePiece(alignment.pad(_LABEL.pack(label), piece.size), _as_batch(piece))
 
 
@@ -91,16 +91,20 @@ class Assembly:
     def add(self, metadata: pa.Buffer, body: pa.RecordBatch | None) -> list[pa.Buffer] | None:
         """The parts of the message that the piece completes, if it does. A whole message is its own one part."""
         label = label_of(metadata)
-        if label is Label.WHOLE and not self._size:
+        if label is PieceHeader.WHOLE and not self._size:
             return [metadata.slice(_LABEL.size)]
-        if label in (Label.ROWS, Label.WHOLE, Label.END) or body is None or not body.schema.equals(BYTES):
+        if (
+            label in (PieceHeader.ROWS, PieceHeader.WHOLE, PieceHeader.END)
+            or body is None
+            or not body.schema.equals(BYTES)
+        ):
             raise WireError(f"a piece labelled {label.name} is out of place in its stream")
         self._keep(body.column(0).buffers()[1].slice(body.column(0).offset, body.num_rows))
-        if label is Label.GOES_ON:
+        if label is PieceHeader.GOES_ON:
             return None
         self._parts.append(self._whole(self._cut))
         self._cut = []
-        if label is Label.ENDS_PART:
+        if label is PieceHeader.ENDS_PART:
             return None
         parts, self._parts, self._size = self._parts, [], 0
         return parts

@@ -13,7 +13,7 @@ from primitives.errors import EnvironmentFault, InternalError, SeepError, UserEr
 from primitives.mapped import Shelf
 from seep.channels.epoch_rows import RowsReader
 from seep.channels.inline_sends import only_read
-from seep.channels.pieces import LIMIT, Assembly, Label, label_of
+from seep.channels.pieces import LIMIT, Assembly, PieceHeader, label_of
 from seep.channels.security import Security
 from seep.channels.sockets import cut_connections
 from seep.channels.wire import WireError, decode, pack, unpack
@@ -77,7 +77,7 @@ class Receiver(Protocol):
         ...
 
 
-class Shop(Protocol):
+class RowExchange(Protocol):
     """Where rows are left and fetched that are no messages, as Spark's tasks do it. Called on channel threads."""
 
     def on_put(self, opening: Any, batches: Iterable[pa.RecordBatch]) -> bytes:
@@ -121,7 +121,7 @@ class Port:
         port: int = 0,
         limit: int = LIMIT,
         shelf: Shelf | None = None,
-        shop: Shop | None = None,
+        shop: RowExchange | None = None,
     ) -> None:
         self._server = _Server((host, port), security, receiver, limit, shelf, shop)
         self.address = Address(host, self._server.port)
@@ -161,7 +161,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         receiver: Receiver,
         limit: int,
         shelf: Shelf | None,
-        shop: Shop | None,
+        shop: RowExchange | None,
     ) -> None:
         self._shop = shop
         self._receiver = receiver
@@ -305,7 +305,7 @@ def _chunks(reader: flight.MetadataRecordBatchReader) -> Iterator[tuple[pa.Buffe
         except pa.ArrowException as reason:
             raise WireError(f"what arrived is no Arrow data: {reason}") from reason
         metadata = chunk.app_metadata or pa.py_buffer(b"")
-        if label_of(metadata) is Label.END:
+        if label_of(metadata) is PieceHeader.END:
             return
         yield metadata, chunk.data
 
@@ -337,7 +337,7 @@ def _message(
     opening: Messages, rows: RowsReader, assembly: Assembly, metadata: pa.Buffer, body: pa.RecordBatch | None
 ) -> Data | StateMoved | None:
     """The message that a Flight message completes."""
-    if opening.ports and label_of(metadata) is Label.ROWS:
+    if opening.ports and label_of(metadata) is PieceHeader.ROWS:
         return rows.add(metadata, body)
     parts = assembly.add(metadata, body)
     if parts is None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from primitives.errors import InternalError, SeepError
 from primitives.outbox import nbytes_of
-from seep.channels.dial import FAILURES, Exchange, Way, delays
+from seep.channels.dial import FAILURES, Direction, Exchange, delays
 from seep.channels.epoch_rows import RowsWriter
 from seep.channels.pieces import BYTES, Aligner, MessagePiece, cut
 from seep.channels.wire import pack
@@ -45,7 +45,7 @@ class InstanceStream:
 
     def __init__(
         self,
-        way: Way,
+        way: Direction,
         ends: tuple[Incarnation, Incarnation],
         schemas: Mapping[int, pa.Schema],
         events: StreamEvents,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from rich.text import Text
 
 from primitives.errors import SeepError
-from seep.spark.preflight import Check, PreflightVerdict, before_start, of_session
+from seep.spark.preflight import PreflightCheck, PreflightVerdict, before_start, of_session
 
 #: Seconds after which no more executors are expected, once one has come.
 _SETTLED = 3.0
@@ -25,7 +25,7 @@ def examine(master: str | None, nodes: int, say: Callable[[Text], None]) -> bool
     return here and _said(_in_session(master, nodes), say)  # each as it is made: executors take their time
 
 
-def _said(checks: Iterable[Check], say: Callable[[Text], None]) -> bool:
+def _said(checks: Iterable[PreflightCheck], say: Callable[[Text], None]) -> bool:
     """Says them all; whether none has failed."""
     verdicts = []
     for check in checks:
@@ -34,18 +34,18 @@ def _said(checks: Iterable[Check], say: Callable[[Text], None]) -> bool:
     return PreflightVerdict.FAIL not in verdicts
 
 
-def _in_session(master: str | None, nodes: int) -> Iterator[Check]:
+def _in_session(master: str | None, nodes: int) -> Iterator[PreflightCheck]:
     from seep.spark.session import open_session
 
     try:
         with open_session(master=master, slots_needed=nodes, name="seep doctor") as host:
-            yield Check("Spark", PreflightVerdict.OK, f"starts at {host.context.master}")
+            yield PreflightCheck("Spark", PreflightVerdict.OK, f"starts at {host.context.master}")
             yield from of_session(host.context, nodes, settled=_SETTLED)
     except SeepError as failure:
-        yield Check("Spark", PreflightVerdict.FAIL, str(failure))
+        yield PreflightCheck("Spark", PreflightVerdict.FAIL, str(failure))
 
 
-def check_line(check: Check) -> Text:
+def check_line(check: PreflightCheck) -> Text:
     """A check in one line."""
     verdict = Text(f"{check.verdict.value:<5}", style=_STYLES[check.verdict])
     return verdict + Text(f"{check.name:<11}{check.text}")

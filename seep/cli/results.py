@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 from rich.console import Console
 
-from seep.cli.tables import Sheet, show
+from seep.cli.tables import TextTable, show
 from seep.reports import figures
 from seep.runs.run import Run
 from seep.sinks.in_driver import Collect
@@ -27,7 +27,7 @@ def show_collected(sink: str, table: pa.Table, console: Console) -> None:
     console.print(line + more, markup=False, highlight=False, soft_wrap=True)
     if len(table):
         rows = zip(*(column.to_pylist() for column in table.slice(0, _ROWS).columns), strict=True)
-        show(Sheet(table.column_names, [[_text(value) for value in row] for row in rows]), console)
+        show(TextTable(table.column_names, [[_text(value) for value in row] for row in rows]), console)
 
 
 def _text(value: object) -> str:

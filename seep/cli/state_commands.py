@@ -16,7 +16,7 @@ from primitives.errors import UserError
 from primitives.import_paths import imported
 from primitives.manifest import Manifest
 from primitives.slots import SlotSet
-from seep.cli.tables import Sheet, show
+from seep.cli.tables import TextTable, show
 from seep.config.files import read_policy
 from seep.inspection.comparing import Difference, diff
 from seep.inspection.container import StoredContainer
@@ -318,7 +318,7 @@ def _tell_json(value: Any) -> None:
 
 
 def _show(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
-    show(Sheet(columns, [[_cell(row[name]) for name in columns] for row in rows]), Console())
+    show(TextTable(columns, [[_cell(row[name]) for name in columns] for row in rows]), Console())
 
 
 def _cell(value: Any) -> str:

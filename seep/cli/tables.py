@@ -10,14 +10,14 @@ from rich.table import Table
 from rich.text import Text
 
 
-class Sheet(NamedTuple):
+class TextTable(NamedTuple):
     """Cells of text."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
 
 
-def show(sheet: Sheet, console: Console) -> None:
+def show(sheet: TextTable, console: Console) -> None:
     """Prints a table; nothing in it is taken for markup."""
     if not console.is_terminal:
         console.print("\n".join(aligned(sheet)), markup=False, highlight=False, soft_wrap=True)
@@ -30,7 +30,7 @@ def show(sheet: Sheet, console: Console) -> None:
     console.print(table)
 
 
-def aligned(sheet: Sheet) -> list[str]:
+def aligned(sheet: TextTable) -> list[str]:
     """A line for each row, below one for the names of the columns.
 
     >>> aligned(Sheet(["word", "n"], [["be", "12"], ["question", "1"]]))

@@ -76,7 +76,7 @@ class ConsoleView:
         """What has happened since, as nothing more will be shown."""
 
 
-class Telling(ConsoleView):
+class EventView(ConsoleView):
     """A view that shows events, in the thread that shows everything."""
 
     def __init__(self, console: Console, verbose: bool = False) -> None:
@@ -93,7 +93,7 @@ class Telling(ConsoleView):
             self.say(event_line(self._happened.get()))
 
 
-class Lines(Telling):
+class LogLines(EventView):
     """For a log: one line a second, and one per event."""
 
     _next = 0.0
@@ -108,7 +108,7 @@ class Lines(Telling):
             self.say(status_line(status))
 
 
-class Board(Telling):
+class LiveTable(EventView):
     """For a terminal: a table that is drawn again in place, and the events above it."""
 
     def __init__(self, console: Console, verbose: bool = False) -> None:
@@ -136,7 +136,7 @@ def view_for(console: Console, *, quiet: bool, verbose: bool) -> ConsoleView:
     """The view that suits where the output goes."""
     if quiet:
         return ConsoleView(console)
-    return (Board if console.is_terminal else Lines)(console, verbose)
+    return (LiveTable if console.is_terminal else LogLines)(console, verbose)
 
 
 def event_line(event: Event) -> Text:

@@ -19,7 +19,7 @@ _TYPES = {"boolean": "true or false", "integer": "integer", "number": "number", 
 _BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 
 
-class Row(NamedTuple):
+class SettingField(NamedTuple):
     """One field."""
 
     path: str
@@ -34,12 +34,12 @@ def json_schema(kind: ConfigKind) -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": f"seep {kind.words}"}
 
 
-def rows(kind: ConfigKind) -> Iterator[Row]:
+def rows(kind: ConfigKind) -> Iterator[SettingField]:
     """All fields of such a file, in the order in which they are declared; `<name>` stands for what the user names."""
     return rows_of(json_schema(kind))
 
 
-def rows_of(schema: Node) -> Iterator[Row]:
+def rows_of(schema: Node) -> Iterator[SettingField]:
     """The same of any model of settings."""
     return _rows(schema, schema.get("$defs", {}), "")
 
@@ -51,13 +51,13 @@ def table(kind: ConfigKind) -> str:
     return "\n".join(lines)
 
 
-def _rows(section: Node, named: Mapping[str, Node], prefix: str) -> Iterator[Row]:
+def _rows(section: Node, named: Mapping[str, Node], prefix: str) -> Iterator[SettingField]:
     required = section.get("required", ())
     for name, node in section["properties"].items():
         path, inner = _section_in(node, named, prefix + name)
         if inner is None:
             default = "required" if name in required else _default(node)
-            yield Row(path, _type(node, named), default, node.get("description", "").replace("|", "\\|"))
+            yield SettingField(path, _type(node, named), default, node.get("description", "").replace("|", "\\|"))
         else:
             yield from _rows(inner, named, f"{path}.")
 

@@ -22,7 +22,7 @@ from seep.spark.inlet.ledger import BatchVerdict, FeedLedger
 from seep.spark.inlet.mapped import map_in_arrow
 from seep.spark.inlet.pieces import Key, PushedPiece
 from seep.spark.inlet.push import RECEIPT_COLUMNS, PushSettings, push
-from seep.spark.inlet.source import SparkSource, Streaming
+from seep.spark.inlet.source import SparkSource, StreamingOptions
 from seep.spark.inlet.unweighed import unweigh, unweighed
 from seep.spark.reason import for_spark, reason_of_exception
 from seep.spark.shipping import is_local, loose_modules, packed, ship, travel_by_value
@@ -45,7 +45,7 @@ _STOPPING = 10.0
 Job = Callable[[], Sequence["Row"]]
 
 
-class Over(Exception):
+class RunOver(Exception):
     """The run has ended: nothing more is pushed."""
 
 
@@ -138,7 +138,7 @@ class Feed(ABC):
     def _run(self) -> None:
         try:
             self._feed()
-        except Over:
+        except RunOver:
             return
         except SeepError as reason:
             self._tell_failure(reason)
@@ -228,12 +228,12 @@ class Feed(ABC):
 
     def _check_begins(self) -> None:
         if self._finishing.is_set():
-            raise Over
+            raise RunOver
         self._check_going_on()
 
     def _check_going_on(self) -> None:
         if self._over.is_set():
-            raise Over
+            raise RunOver
 
 
 class FiniteFeed(Feed):
@@ -279,7 +279,7 @@ class StreamingFeed(Feed):
         self._reason: BaseException | None = None
 
     @property
-    def _settings(self) -> Streaming:
+    def _settings(self) -> StreamingOptions:
         assert self._definition.streaming is not None
         return self._definition.streaming
 
@@ -335,7 +335,7 @@ class StreamingFeed(Feed):
 
     def _said_to_spark(self, query: StreamingQuery, id: int) -> str:
         assert self._reason is not None
-        if not isinstance(self._reason, Over):
+        if not isinstance(self._reason, RunOver):
             return for_spark(self._reason)
         self._wait_for_stop(query)
         # by these words, and by its id, Spark knows that this is the end that it was asked for, and no failure

@@ -13,7 +13,7 @@ from seep.driver.driver import ManagerProcess
 from seep.driver.listener import RunListener
 from seep.driver.node_register import NodeRecord
 from seep.driver.options import RunOptions
-from seep.spark.fleet import Ended, Fleet
+from seep.spark.fleet import Fleet, OrderEnded
 from seep.spark.order import NodeOrder
 from seep.spark.session import Host
 from vmpool.events import PoolEvent
@@ -124,7 +124,7 @@ class NodeFleet(RunListener):
 
     # -- what Spark tells ---------------------------------------------------------------------------------------------
 
-    def _ended(self, ended: Ended) -> None:
+    def _ended(self, ended: OrderEnded) -> None:
         """The task of a node is over, and Spark does not run it again."""
         if self._ending:
             return

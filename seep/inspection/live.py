@@ -12,7 +12,7 @@ from primitives.errors import UserError
 from primitives.manifest import Component, Manifest, component_of
 from primitives.persist import persist_state
 from seep.inspection.stored import Stored
-from seep.runs.remote_control import Listed, find
+from seep.runs.remote_control import RunListing, find
 from seep.storage.memory import MemoryStore
 
 #: Said instead of the number of a checkpoint.
@@ -42,7 +42,7 @@ class Live(Stored):
         return f"the running query {self.manifest.query}"
 
 
-def _component(run: Listed, operator: str, store: MemoryStore) -> Component:
+def _component(run: RunListing, operator: str, store: MemoryStore) -> Component:
     looked = run.tell("look", operator=operator)
 
     def put(name: str, parts: Sequence[Piece]) -> str:

@@ -11,7 +11,7 @@ from seep.protocol.cuts import Beginning, CutComplete, CutPart, Persist, Recalle
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
+class StoredCut:
     """A complete cut."""
 
     beginning: Beginning
@@ -25,7 +25,7 @@ class Saved:
 class CutStorage:
     """Takes in parts of cuts as they are written; knows the last complete one."""
 
-    saved: Saved = field(default_factory=lambda: Saved(Beginning(0, {}, 0), {}))
+    saved: StoredCut = field(default_factory=lambda: StoredCut(Beginning(0, {}, 0), {}))
     _parts: list[Persist] = field(default_factory=list)
 
     def write(self, part: Persist) -> CutPart:
@@ -45,7 +45,7 @@ class CutStorage:
             parts[instance.operator] = (*before, (part.slots, written.chunks))
             if written.extra is not None:
                 extras.setdefault(instance.operator, {})[min(part.slots)] = written.extra
-        self.saved = Saved(Beginning(cut.cut.epoch, cut.positions), parts, extras)
+        self.saved = StoredCut(Beginning(cut.cut.epoch, cut.positions), parts, extras)
 
     def beginning(self, generation: int) -> Beginning:
         """Where a life of the query begins that goes on from the last complete cut; epoch 0 if there is none."""

@@ -22,7 +22,7 @@ class RequestOutcome(NamedTuple):
     again: bool = True  #: whether another try may succeed by itself
 
 
-class Outside(Protocol):
+class CloudBehaviour(Protocol):
     """How provider and cluster behave."""
 
     def start(self) -> RequestOutcome:
@@ -50,7 +50,12 @@ class KernelFleet:
     """Does what the pool wants done, and tells it what came of it. One for each life of a query."""
 
     def __init__(
-        self, kernel: Kernel, pool: Pool, outside: Outside, clock: Callable[[], float], tell: Callable[[Event], None]
+        self,
+        kernel: Kernel,
+        pool: Pool,
+        outside: CloudBehaviour,
+        clock: Callable[[], float],
+        tell: Callable[[Event], None],
     ) -> None:
         self._kernel, self.pool, self._outside = kernel, pool, outside
         self._clock, self._tell, self._life = clock, tell, kernel.lives

@@ -95,7 +95,7 @@ class InOrder:
         return True
 
 
-class Drawn:
+class RandomOrder:
     """The next channel is drawn by lot."""
 
     def __init__(self, rng: random.Random) -> None:

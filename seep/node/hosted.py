@@ -21,8 +21,8 @@ from seep.channels.links import InstanceStream
 from seep.node.meter import Meter, Sized
 from seep.node.share import CpuShare
 from seep.node.usage import stolen_seconds
-from seep.operators.base import Base
-from seep.operators.room import Room
+from seep.operators.base import BatchLogic
+from seep.operators.room import StateBudget
 from seep.protocol.cuts import CutAbandoned, CutComplete, Persist, Recall
 from seep.protocol.effects import Commit, Effect, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
 from seep.protocol.holder import Holder, HolderLetter
@@ -42,7 +42,7 @@ Work = Callable[[], list[Effect]]
 _LOOK, _LOOK_SHARE = 0.3, 100
 
 
-class Surface(Protocol):
+class NodeServices(Protocol):
     """What a hosted machine needs of its node; called on the machine's thread."""
 
     name: str
@@ -88,20 +88,20 @@ class HostedInstance:
     def __init__(
         self,
         instance: Instance[pa.RecordBatch],
-        node: Surface,
+        node: NodeServices,
         store: SinkStore | None,
         meter: Meter,
         share: CpuShare,
-        room: Room,
+        room: StateBudget,
     ) -> None:
         self.me = instance.me
         self.meter = meter
         self._share = share
-        self._turn = Turn(room) if _shares_budget(instance) else nullcontext()
+        self._turn = BudgetLock(room) if _shares_budget(instance) else nullcontext()
         self._look = 0.0
         self.instance = instance
         self._node = node
-        self._sink = SinkHand(instance, store, meter) if store is not None else None
+        self._sink = SinkDriver(instance, store, meter) if store is not None else None
         self._mailbox: Mailbox[Work] = Mailbox()
         self._streams: dict[Incarnation, InstanceStream] = {}
         self._thread = threading.Thread(target=self._run, name=f"seep instance {self.me}", daemon=True)
@@ -276,7 +276,7 @@ class HostedInstance:
             self._close_stream(receiver)
         if self._sink is not None:
             self._sink.close()
-        if isinstance(self.meter.logic, Base):
+        if isinstance(self.meter.logic, BatchLogic):
             with self._turn:
                 self.meter.logic.close()
 
@@ -286,10 +286,10 @@ def _shares_budget(instance: Instance[pa.RecordBatch]) -> bool:
     return isinstance(state, Containers) and state.shares_budget
 
 
-class Turn:
+class BudgetLock:
     """The time in which one instance uses containers that share a budget; none of its objects is out after it."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: StateBudget) -> None:
         self._room = room
 
     def __enter__(self) -> None:
@@ -302,7 +302,7 @@ class Turn:
             self._room.lock.release()
 
 
-class SinkHand:
+class SinkDriver:
     """Between a sink instance and its store."""
 
     def __init__(self, instance: Instance[pa.RecordBatch], store: SinkStore, meter: Meter) -> None:
@@ -346,7 +346,7 @@ class SinkHand:
 class HostedHolder:
     """A holder on its own thread: merging a large backup holds up nobody but other backups."""
 
-    def __init__(self, holder: Holder, node: Surface, share: CpuShare) -> None:
+    def __init__(self, holder: Holder, node: NodeServices, share: CpuShare) -> None:
         self._holder = holder
         self._share = share
         self._node = node

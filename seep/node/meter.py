@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 @runtime_checkable
-class Counting(Protocol):
+class CountingLogic(Protocol):
     """A logic that counts things worth telling: late rows, dead letters."""
 
     @property
@@ -96,7 +96,7 @@ class Meter:
         )
 
     def _counters(self) -> dict[str, int]:
-        if not isinstance(self.logic, Counting):
+        if not isinstance(self.logic, CountingLogic):
             return {}
         return {name: int(count) for name, count in dict(self.logic.counters).items()}
 

@@ -41,7 +41,7 @@ from seep.channels.letters import (
     SayLastWord,
     ToNode,
 )
-from seep.channels.links import InstanceStream, Link, Unheard
+from seep.channels.links import InstanceStream, Link, NoLinkEvents
 from seep.channels.peers import Peers
 from seep.channels.port import Address, Port
 from seep.channels.security import Security
@@ -51,11 +51,11 @@ from seep.node.failures import failure_to_json, is_internal
 from seep.node.hosted import HostedHolder, HostedInstance
 from seep.node.meter import Meter
 from seep.node.share import CpuShare, NoShare
-from seep.node.slot_meter import Metered
+from seep.node.slot_meter import MeteredOperators
 from seep.node.slot_meter import warm_up as warm_up_counting
 from seep.node.stores import RemoteStore
 from seep.node.usage import resources
-from seep.operators.room import Room
+from seep.operators.room import StateBudget
 from seep.protocol.courier import LetterFrame
 from seep.protocol.cuts import CutAbandoned, CutComplete, CutPart, Persist, Recall
 from seep.protocol.effects import Commit, Effect, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
@@ -125,7 +125,7 @@ class NodeProcess:
         self._directory = directory
         self._share = CpuShare(settings.vm.cpu, settings.vm.credit) if settings.vm.cpu else NoShare()
         self._stored: StorageHolder | None = None
-        self._room = Room(settings.state_budget, directory / "state")
+        self._room = StateBudget(settings.state_budget, directory / "state")
         self._counted: frozenset[str] = frozenset()  #: operators whose rows are counted by slot
         self._archive = Archive(settings.storage, program.name, settings.begins_from, program.aliases)
         self._shelf = Shelf(directory / "shelf", above=SHELVED)
@@ -139,7 +139,7 @@ class NodeProcess:
         self._intake.open(self._peers, self._ended)
         self.node: Node[pa.RecordBatch] = Node(
             self.name,
-            Metered(program.in_room(self._room), lambda: self._counted),
+            MeteredOperators(program.in_room(self._room), lambda: self._counted),
             program.batches(),
             self._checkpoints(),
             self._outbox,
@@ -392,7 +392,7 @@ class NodeProcess:
 
     def _register(self) -> str:
         """Tells the driver where this node listens; its answer is this node's name."""
-        link = Link(f"order {self._order.id}", MANAGER, self._settings.driver, self._settings.security, Unheard())
+        link = Link(f"order {self._order.id}", MANAGER, self._settings.driver, self._settings.security, NoLinkEvents())
         try:
             answer = link.call(
                 "register",

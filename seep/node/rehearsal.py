@@ -15,8 +15,8 @@ import pyarrow as pa
 from primitives.slots import SlotSet
 from primitives.topology import Assignment
 from seep.operators.aggregation.aggregates import Aggregate
-from seep.operators.base import Base
-from seep.operators.definition import Definition, Setting
+from seep.operators.base import BatchLogic
+from seep.operators.definition import Definition, OperatorSetting
 from seep.operators.joins import Join
 from seep.protocol.logic import Logic, Piece
 from seep.protocol.messages import MAX_WATERMARK
@@ -43,13 +43,13 @@ def rehearse(program: Program) -> None:
             batches.select(edge, made_up(schema), SlotSet.full(bits) - SlotSet([0]))
 
 
-def _logic(definition: Definition, setting: Setting) -> Base:
+def _logic(definition: Definition, setting: OperatorSetting) -> BatchLogic:
     logic = definition.logic(setting)
-    assert isinstance(logic, Base)
+    assert isinstance(logic, BatchLogic)
     return logic
 
 
-def _play(logic: Logic[pa.RecordBatch], successor: Logic[pa.RecordBatch], setting: Setting) -> None:
+def _play(logic: Logic[pa.RecordBatch], successor: Logic[pa.RecordBatch], setting: OperatorSetting) -> None:
     """Some epochs, a full and an incremental checkpoint, a restore, and the end of the input."""
     everything = SlotSet.full(setting.slot_bits)
     inputs = {port: (made_up(stream.schema),) for port, stream in enumerate(setting.inputs)}

@@ -157,7 +157,7 @@ class SlotMeter:
 
 
 @dataclass(frozen=True, slots=True)
-class Metered:
+class MeteredOperators:
     """The operators of a program, with a meter for each instance whose rows can be counted by slot."""
 
     program: Program

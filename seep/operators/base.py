@@ -10,19 +10,19 @@ import pyarrow as pa
 from primitives.graph import Edge
 from primitives.state.container import State
 from primitives.state.processing import Containers
-from seep.operators.definition import Setting
+from seep.operators.definition import OperatorSetting
 from seep.operators.errors import Guard
 from seep.protocol.logic import Piece
 from seep.rows.batches import concat, conform, in_sequence
 
 
-class Base:
+class BatchLogic:
     """The logic of an operator on Arrow batches: subclasses compute one batch from a piece.
 
     User code is called through `guard`; the rows that it fails on are put out with the piece, as dead letters.
     """
 
-    def __init__(self, setting: Setting, *containers: State) -> None:
+    def __init__(self, setting: OperatorSetting, *containers: State) -> None:
         self.setting = setting
         self.state = Containers(*containers)
         self.guard = Guard(setting)

@@ -22,9 +22,9 @@ from primitives.state.spilling_frame import SpillingFrame
 from primitives.state.spilling_values import SpillingValues
 from primitives.state.timers import Timers
 from primitives.state.values import Values
-from seep.operators.definition import Input, Setting
+from seep.operators.definition import Input, OperatorSetting
 from seep.operators.keyed import key_types
-from seep.operators.room import Room
+from seep.operators.room import StateBudget
 from seep.protocol.logic import Piece
 from seep.protocol.messages import MAX_WATERMARK
 from seep.rows.batches import in_sequence
@@ -40,7 +40,7 @@ class Context:
     """
 
     def __init__(
-        self, operator: str, slot_bits: int, inputs: Sequence[Input], version: int, room: Room | None = None
+        self, operator: str, slot_bits: int, inputs: Sequence[Input], version: int, room: StateBudget | None = None
     ) -> None:
         self.operator = operator
         self.slot_bits = slot_bits
@@ -50,7 +50,7 @@ class Context:
         self.containers: list[State] = []  #: made so far
         self.hints: dict[str, Mapping[str, Hint]] = {}  #: what columns of containers were in stored state
         self.aliases: dict[str, tuple[str, ...]] = {}  #: what containers were called in stored state
-        self._room = room or Room()
+        self._room = room or StateBudget()
 
     def values(
         self,
@@ -146,7 +146,9 @@ class Context:
 class Inputs:
     """The rows of one epoch by port, and what an operator may know of time and chance so that a replay is the same."""
 
-    def __init__(self, setting: Setting, piece: Piece[pa.RecordBatch], batches: Sequence[pa.RecordBatch]) -> None:
+    def __init__(
+        self, setting: OperatorSetting, piece: Piece[pa.RecordBatch], batches: Sequence[pa.RecordBatch]
+    ) -> None:
         self.epoch = piece.epoch
         #: how far event time has come: in microseconds since 1970 for timestamps of whatever unit, else as integers are
         self.watermark = piece.watermark

@@ -22,9 +22,9 @@ from primitives.state.own import OwnState
 from primitives.state.owned_keys import OwnedKeys
 from primitives.state.processing import Containers
 from primitives.state.timers import Timers
-from seep.operators.base import Base
+from seep.operators.base import BatchLogic
 from seep.operators.context import Context, Inputs
-from seep.operators.definition import Definition, Input, Setting
+from seep.operators.definition import Definition, Input, OperatorSetting
 from seep.operators.errors import UserCodeFailed, describe, naming
 from seep.operators.keyed import check_keyed
 from seep.operators.strictness import Strictness
@@ -173,7 +173,7 @@ class CustomOperator(Definition):
             raise UserError(f"operator '{operator}': its output() returned {schema!r}; return a pyarrow.Schema")
         return schema
 
-    def logic(self, setting: Setting) -> Logic[pa.RecordBatch]:
+    def logic(self, setting: OperatorSetting) -> Logic[pa.RecordBatch]:
         """See `Definition.logic`."""
         return _Running(setting, self._new())
 
@@ -261,10 +261,10 @@ def _watched(operator: Operator) -> list[object]:
 # --- logic ------------------------------------------------------------------------------------------------------------
 
 
-class _Running(Base):
+class _Running(BatchLogic):
     """Runs a user's operator."""
 
-    def __init__(self, setting: Setting, operator: Operator) -> None:
+    def __init__(self, setting: OperatorSetting, operator: Operator) -> None:
         context = Context(setting.operator, setting.slot_bits, setting.inputs, operator.version, setting.room)
         self._context = context  # its room is there as long as somebody holds it
         with naming(setting.operator):

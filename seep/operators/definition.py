@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple
 import pyarrow as pa
 
 from primitives.graph import Edge, Kind
-from seep.operators.room import Room
+from seep.operators.room import StateBudget
 from seep.protocol.logic import Logic
 
 
@@ -23,7 +23,7 @@ class Input(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class OperatorSetting:
     """Where an operator stands in its query: all that its instances are told."""
 
     operator: str
@@ -34,7 +34,7 @@ class Setting:
     dead_letters: Edge | None = None  #: where rows go that user code fails on; None to stop the run instead
     epoch_seconds: float = 0.05
     strict: bool = False  #: what user code does wrong is looked for, whatever it costs: in tests
-    room: Room | None = None  #: of the node that the instance is on; a temporary one where none is given
+    room: StateBudget | None = None  #: of the node that the instance is on; a temporary one where none is given
 
 
 class Definition(ABC):
@@ -48,5 +48,5 @@ class Definition(ABC):
         """The columns it puts out; UserError that names the operator if it cannot work with these inputs."""
 
     @abstractmethod
-    def logic(self, setting: Setting) -> Logic[pa.RecordBatch]:
+    def logic(self, setting: OperatorSetting) -> Logic[pa.RecordBatch]:
         """The logic of one instance."""

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from primitives.errors import SeepError, UserError
-from seep.operators.definition import Setting
+from seep.operators.definition import OperatorSetting
 
 Result = TypeVar("Result")
 Row = Mapping[str, Any]
@@ -110,7 +110,7 @@ class Guard:
     Errors of the project itself pass: a UserError says that the query is wrong, not a row.
     """
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: OperatorSetting) -> None:
         self._operator = setting.operator
         self._keeps_letters = setting.dead_letters is not None
         self._letters: list[dict[str, Any]] = []

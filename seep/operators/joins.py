@@ -17,12 +17,12 @@ from primitives.graph import Kind
 from primitives.state.container import State
 from primitives.state.rows import Rows
 from primitives.state.rows_on_disk import RowsOnDisk
-from seep.operators.base import Base
-from seep.operators.definition import Definition, Input, Setting
+from seep.operators.base import BatchLogic
+from seep.operators.definition import Definition, Input, OperatorSetting
 from seep.operators.errors import naming
 from seep.operators.keyed import plain, plain_type
 from seep.operators.progress import Progress
-from seep.operators.room import Room
+from seep.operators.room import StateBudget
 from seep.operators.windows import Tumbling, grid_of
 from seep.protocol.logic import Logic, Piece
 from seep.rows.times import Duration, event_times, length
@@ -36,14 +36,14 @@ _NEVER, _ALWAYS = -(2**63), 2**63 - 1
 # --- which rows meet --------------------------------------------------------------------------------------------------
 
 
-class Search(NamedTuple):
+class PartnerSearch(NamedTuple):
     """Where the partners of some rows are: in which bucket to look, for which row."""
 
     rows: Times
     buckets: Times
 
 
-class Meeting:
+class PairMatching:
     """Which rows of one key belong together: all of them. Subclasses cut event time into buckets, and search in few."""
 
     timed: ClassVar[bool] = False
@@ -52,9 +52,9 @@ class Meeting:
         """Where rows with these times are kept."""
         return np.zeros(len(times), np.int64)
 
-    def search(self, side: int, times: Times) -> Search:  # noqa: ARG002
+    def search(self, side: int, times: Times) -> PartnerSearch:  # noqa: ARG002
         """Where on the other side the partners of rows of `side` are; no bucket twice for a row."""
-        return Search(np.arange(len(times)), self.bucket(times))
+        return PartnerSearch(np.arange(len(times)), self.bucket(times))
 
     def fits(self, left: Times, right: Times) -> NDArray[np.bool_]:  # noqa: ARG002
         """Which of the pairs found in these buckets belong together."""
@@ -70,7 +70,7 @@ class Meeting:
 
 
 @dataclass(frozen=True, slots=True)
-class SameWindow(Meeting):
+class SameWindow(PairMatching):
     """Rows meet in windows of `size` that begin at `offset` and multiples; a bucket is a window."""
 
     timed: ClassVar[bool] = True
@@ -90,7 +90,7 @@ class SameWindow(Meeting):
 
 
 @dataclass(frozen=True, slots=True)
-class Between(Meeting):
+class Between(PairMatching):
     """Rows meet if right is from left + lower to left + upper; buckets are as long as that, so two are searched."""
 
     timed: ClassVar[bool] = True
@@ -110,10 +110,10 @@ class Between(Meeting):
     def bucket(self, times: Times) -> Times:
         return times // self._size
 
-    def search(self, side: int, times: Times) -> Search:
+    def search(self, side: int, times: Times) -> PartnerSearch:
         first, last = (self.bucket(times + reach) for reach in self._reach(side))
         two = np.flatnonzero(first != last)
-        return Search(np.concatenate([np.arange(len(times)), two]), np.concatenate([first, last[two]]))
+        return PartnerSearch(np.concatenate([np.arange(len(times)), two]), np.concatenate([first, last[two]]))
 
     def fits(self, left: Times, right: Times) -> NDArray[np.bool_]:
         apart = right - left
@@ -155,7 +155,7 @@ class Join(Definition):
         with naming(operator):
             meeting = self.meeting(inputs)
             for at, given in enumerate(inputs):
-                Side(at, given, meeting, 0)
+                JoinSide(at, given, meeting, 0)
         names = [column.name for column in columns_of(inputs)]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise UserError(
@@ -163,16 +163,16 @@ class Join(Definition):
             )
         return pa.schema([(column.name, column.kind) for column in columns_of(inputs)])
 
-    def logic(self, setting: Setting) -> Logic[pa.RecordBatch]:
+    def logic(self, setting: OperatorSetting) -> Logic[pa.RecordBatch]:
         """See `Definition.logic`."""
         meeting, room = self.meeting(setting.inputs), None
         if self.keeps_on_disk:
-            room = Share(setting.operator, setting.room or Room())
-        sides = [Side(at, given, meeting, setting.slot_bits, room) for at, given in enumerate(setting.inputs)]
+            room = DiskShare(setting.operator, setting.room or StateBudget())
+        sides = [JoinSide(at, given, meeting, setting.slot_bits, room) for at, given in enumerate(setting.inputs)]
         return _Joining(setting, meeting, sides)
 
     @abstractmethod
-    def meeting(self, inputs: Sequence[Input]) -> Meeting:
+    def meeting(self, inputs: Sequence[Input]) -> PairMatching:
         """Which rows meet, in the unit of the event times of these streams."""
 
 
@@ -182,8 +182,8 @@ class UnboundedJoin(Join):
 
     on_disk: bool = False
 
-    def meeting(self, inputs: Sequence[Input]) -> Meeting:  # noqa: ARG002
-        return Meeting()
+    def meeting(self, inputs: Sequence[Input]) -> PairMatching:  # noqa: ARG002
+        return PairMatching()
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ class WindowJoin(Join):
     window: Tumbling
     on_disk: bool = False
 
-    def meeting(self, inputs: Sequence[Input]) -> Meeting:
+    def meeting(self, inputs: Sequence[Input]) -> PairMatching:
         if not isinstance(self.window, Tumbling):
             raise UserError(f"streams are joined in tumbling windows, and {self.window!r} is none")
         for kind in time_types(inputs):
@@ -209,7 +209,7 @@ class IntervalJoin(Join):
     upper: Duration
     lateness: Duration = 0
 
-    def meeting(self, inputs: Sequence[Input]) -> Meeting:
+    def meeting(self, inputs: Sequence[Input]) -> PairMatching:
         kind = time_types(inputs)[LEFT]
         lower, upper, lateness = (
             length(duration, kind) if duration else 0 for duration in (self.lower, self.upper, self.lateness)
@@ -295,19 +295,21 @@ def with_keys(batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
 # --- logic ------------------------------------------------------------------------------------------------------------
 
 
-class Share(NamedTuple):
+class DiskShare(NamedTuple):
     """What rows on disk have of a node: a place, and half of the memory for state."""
 
     operator: str
-    room: Room
+    room: StateBudget
 
 
-class Side:
+class JoinSide:
     """One of the two streams: its rows so far that may still meet others."""
 
     kept: Rows | RowsOnDisk
 
-    def __init__(self, index: int, given: Input, meeting: Meeting, slot_bits: int, share: Share | None = None) -> None:
+    def __init__(
+        self, index: int, given: Input, meeting: PairMatching, slot_bits: int, share: DiskShare | None = None
+    ) -> None:
         self.index = index
         self.share = share  #: a room of its own is there as long as somebody holds it
         self.keys = given.keys
@@ -336,10 +338,10 @@ class Side:
         return [batch.column(name) for name in self.keys]
 
 
-class _Joining(Base):
+class _Joining(BatchLogic):
     """Rows that come in meet those that are there, on the other side; then they are there, too."""
 
-    def __init__(self, setting: Setting, meeting: Meeting, sides: Sequence[Side]) -> None:
+    def __init__(self, setting: OperatorSetting, meeting: PairMatching, sides: Sequence[JoinSide]) -> None:
         self._progress = Progress(setting.slot_bits)
         super().__init__(setting, *(each for side in sides for each in side.containers), self._progress.state)
         self._meeting = meeting
@@ -359,7 +361,7 @@ class _Joining(Base):
         self._progress.advance(piece.slots, piece.watermark)
         return pa.concat_batches(pairs)
 
-    def _on_time(self, side: Side, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch:
+    def _on_time(self, side: JoinSide, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch:
         """The rows of one side that may meet others."""
         batch = with_keys(self.rows(piece, side.index), side.keys)
         late = self._progress.passed(side.key_columns(batch), self._meeting.closing(side.times(batch)))
@@ -368,7 +370,7 @@ class _Joining(Base):
             batch = batch.filter(pa.array(~late))
         return batch
 
-    def _meet(self, side: Side, batch: pa.RecordBatch, other: Side) -> pa.RecordBatch:
+    def _meet(self, side: JoinSide, batch: pa.RecordBatch, other: JoinSide) -> pa.RecordBatch:
         """The pairs of rows that come in on one side, and rows kept on the other."""
         times = side.times(batch)
         search = self._meeting.search(side.index, times)
@@ -381,7 +383,7 @@ class _Joining(Base):
             rows, found = rows[fits], found.filter(pa.array(fits))
         return self._paired({side.index: batch.take(pa.array(rows)), other.index: found}, other)
 
-    def _paired(self, rows: Mapping[int, pa.RecordBatch], kept: Side) -> pa.RecordBatch:
+    def _paired(self, rows: Mapping[int, pa.RecordBatch], kept: JoinSide) -> pa.RecordBatch:
         """Rows side by side. The key is taken from those that were kept: there, equal keys are the same."""
         keys = kept.key_columns(rows[kept.index])
         others = [rows[column.side].column(column.source) for column in self._columns[len(keys) :]]

@@ -16,7 +16,7 @@ from primitives.state.budget import MemoryBudget
 DEFAULT_MEMORY = 1 << 30
 
 
-class Room:
+class StateBudget:
     """Shared by all instances of a node. While one uses its spilling containers, it holds `lock`: they share a budget.
 
     >>> room = Room()

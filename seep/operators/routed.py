@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from primitives.errors import UserError
 from primitives.graph import Edge
-from seep.operators.base import Base
-from seep.operators.definition import Setting
+from seep.operators.base import BatchLogic
+from seep.operators.definition import OperatorSetting
 from seep.operators.expressions import evaluate
 from seep.operators.stateless import Columns, FlatMap
 from seep.protocol.logic import Piece
@@ -35,7 +35,7 @@ class Routed(FlatMap):
         super().__init__(function, schema)
         self.routes = dict(routes)
 
-    def logic(self, setting: Setting) -> Base:
+    def logic(self, setting: OperatorSetting) -> BatchLogic:
         """See `Definition.logic`."""
         behind = {edge.downstream for edge in setting.outputs}
         if unknown := sorted(self.routes.keys() - behind):
@@ -46,8 +46,8 @@ class Routed(FlatMap):
         return _Routing(setting, self)
 
 
-class _Routing(Base):
-    def __init__(self, setting: Setting, definition: Routed) -> None:
+class _Routing(BatchLogic):
+    def __init__(self, setting: OperatorSetting, definition: Routed) -> None:
         super().__init__(setting)
         self._transform = partial(definition.transform, setting)
         self._routes = definition.routes

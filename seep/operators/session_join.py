@@ -15,10 +15,10 @@ from primitives.state.rows import Rows
 from seep.operators.aggregation.agg import count
 from seep.operators.aggregation.folding import Aggregates
 from seep.operators.aggregation.sessions import SessionWindows
-from seep.operators.base import Base
-from seep.operators.definition import Input, Setting
+from seep.operators.base import BatchLogic
+from seep.operators.definition import Input, OperatorSetting
 from seep.operators.errors import naming
-from seep.operators.joins import LEFT, RIGHT, Join, Meeting, Side, Times, columns_of, time_types, with_keys
+from seep.operators.joins import LEFT, RIGHT, Join, JoinSide, PairMatching, Times, columns_of, time_types, with_keys
 from seep.operators.keyed import plain_type
 from seep.operators.keys import Keys
 from seep.operators.progress import Progress
@@ -49,17 +49,17 @@ class SessionJoin(Join):
         kind = kinds[LEFT] if pa.types.is_timestamp(kinds[LEFT]) else pa.int64()
         return pa.schema([*pairs, pa.field(_START, kind), pa.field(_END, kind)])
 
-    def logic(self, setting: Setting) -> Logic[pa.RecordBatch]:
+    def logic(self, setting: OperatorSetting) -> Logic[pa.RecordBatch]:
         """See `Definition.logic`."""
         return _Joining(setting, gap_of(self.window, time_types(setting.inputs)[LEFT]))
 
-    def meeting(self, inputs: Sequence[Input]) -> Meeting:
+    def meeting(self, inputs: Sequence[Input]) -> PairMatching:
         """Rows wait for their session under their key alone."""
         kind = time_types(inputs)[LEFT]
         gap_of(self.window, kind)
         if self.window.lateness:
             raise UserError("the sessions of a join have no lateness; let the sources lag by it, as out_of_order=")
-        return Meeting()
+        return PairMatching()
 
 
 class _Sessions(NamedTuple):
@@ -70,13 +70,13 @@ class _Sessions(NamedTuple):
     ends: Times
 
 
-class _Joining(Base):
+class _Joining(BatchLogic):
     """Sessions are found by the operator for windows, on the keys and times of both streams."""
 
-    def __init__(self, setting: Setting, gap: int) -> None:
+    def __init__(self, setting: OperatorSetting, gap: int) -> None:
         self._gap = gap
         self._columns = columns_of(setting.inputs)
-        self._sides = [Side(at, each, Meeting(), setting.slot_bits) for at, each in enumerate(setting.inputs)]
+        self._sides = [JoinSide(at, each, PairMatching(), setting.slot_bits) for at, each in enumerate(setting.inputs)]
         self._both = _both(setting.inputs[LEFT])
         self._sessions = _session_windows(setting, self._both, gap)
         self._progress = Progress(setting.slot_bits)
@@ -95,7 +95,7 @@ class _Joining(Base):
         closed = self._sessions.compute(piece._replace(inputs=inputs))
         return None if closed is None or not len(closed) else self._pairs(self._found(closed))
 
-    def _on_time(self, side: Side, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch:
+    def _on_time(self, side: JoinSide, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch:
         rows = with_keys(self.rows(piece, side.index), side.keys)
         late = self._progress.passed(side.key_columns(rows), self._times(side, rows) + self._gap - 1)
         if late.any():
@@ -103,10 +103,10 @@ class _Joining(Base):
             rows = rows.filter(pa.array(~late))
         return rows
 
-    def _times(self, side: Side, rows: pa.RecordBatch) -> Times:
+    def _times(self, side: JoinSide, rows: pa.RecordBatch) -> Times:
         return event_times(rows[self.setting.inputs[side.index].time])
 
-    def _keyed(self, side: Side, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def _keyed(self, side: JoinSide, rows: pa.RecordBatch) -> pa.RecordBatch:
         columns = [*side.key_columns(rows), pa.array(self._times(side, rows))]
         return pa.record_batch(columns, schema=self._both.schema)
 
@@ -123,7 +123,7 @@ class _Joining(Base):
         bounds = [times_column(times[of], kind) for times in (sessions.starts, sessions.ends)]
         return pa.record_batch([*columns, *bounds], schema=self.setting.output)
 
-    def _taken(self, side: Side, sessions: _Sessions) -> tuple[Times, pa.RecordBatch]:
+    def _taken(self, side: JoinSide, sessions: _Sessions) -> tuple[Times, pa.RecordBatch]:
         """The rows of one side in these sessions, which are kept no more; and the session of each."""
 
         def fits(which: Times, rows: pa.RecordBatch) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -141,7 +141,7 @@ def _both(left: Input) -> Input:
     return Input(pa.schema({**kinds, _TIME: pa.int64()}), tuple(kinds), _TIME)
 
 
-def _session_windows(setting: Setting, both: Input, gap: int) -> SessionWindows:
+def _session_windows(setting: OperatorSetting, both: Input, gap: int) -> SessionWindows:
     fields = [*both.schema][:-1] + [pa.field(name, pa.int64()) for name in (_START, _END, "rows")]
     inner = replace(setting, inputs=(both,), output=pa.schema(fields), outputs=tuple[Edge, ...]())
     aggregates = Aggregates(setting.operator, {"rows": count()}, both)

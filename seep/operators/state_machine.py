@@ -14,8 +14,8 @@ from primitives.errors import SeepError, UserError
 from primitives.graph import Kind
 from primitives.state.keys import Key, KeyColumns
 from primitives.state.values import Values
-from seep.operators.base import Base
-from seep.operators.definition import Definition, Input, Setting
+from seep.operators.base import BatchLogic
+from seep.operators.definition import Definition, Input, OperatorSetting
 from seep.operators.errors import naming
 from seep.operators.keyed import check_keyed, key_columns, key_types, plain_schema
 from seep.protocol.logic import Logic, Piece
@@ -62,7 +62,7 @@ class StateMachine(Definition):
             _values(inputs[0], 0, self.key_state_type)
         return self.schema
 
-    def logic(self, setting: Setting) -> Logic[pa.RecordBatch]:
+    def logic(self, setting: OperatorSetting) -> Logic[pa.RecordBatch]:
         """See `Definition.logic`."""
         return _Folding(setting, self)
 
@@ -89,7 +89,7 @@ class Reduce(Definition):
             _values(inputs[0], 0, None)
         return plain_schema(inputs[0].schema)
 
-    def logic(self, setting: Setting) -> Logic[pa.RecordBatch]:
+    def logic(self, setting: OperatorSetting) -> Logic[pa.RecordBatch]:
         """See `Definition.logic`."""
         return _Reducing(setting, self)
 
@@ -106,7 +106,7 @@ class _Steps:
         self.made: list[list[Row]] = []  #: of each row
 
 
-class _Machine(Base):
+class _Machine(BatchLogic):
     """Steps through rows one by one.
 
     What raises, or does not fit, is to leave no trace in a state that may have been changed in place. Copies of it for
@@ -114,7 +114,7 @@ class _Machine(Base):
     become dead letters; and if a row fails, a slow one from the start, that copies and tries each.
     """
 
-    def __init__(self, setting: Setting, kind: pa.DataType | None) -> None:
+    def __init__(self, setting: OperatorSetting, kind: pa.DataType | None) -> None:
         given = setting.inputs[0]
         self._values = _values(given, setting.slot_bits, kind)
         super().__init__(setting, self._values)
@@ -207,7 +207,7 @@ class _Machine(Base):
 
 
 class _Folding(_Machine):
-    def __init__(self, setting: Setting, definition: StateMachine) -> None:
+    def __init__(self, setting: OperatorSetting, definition: StateMachine) -> None:
         super().__init__(setting, definition.key_state_type)
         self._fold = definition.fold
         self._initial = definition.initial
@@ -229,7 +229,7 @@ class _Folding(_Machine):
 
 
 class _Reducing(_Machine):
-    def __init__(self, setting: Setting, definition: Reduce) -> None:
+    def __init__(self, setting: OperatorSetting, definition: Reduce) -> None:
         super().__init__(setting, pa.struct(list(setting.output)))
         self._function = definition.function
         self._at_end = definition.emit == "end"

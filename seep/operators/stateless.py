@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from primitives.errors import UserError
 from primitives.graph import Kind
-from seep.operators.base import Base
-from seep.operators.definition import Definition, Input, Setting
+from seep.operators.base import BatchLogic
+from seep.operators.definition import Definition, Input, OperatorSetting
 from seep.operators.expressions import evaluate, no_column, type_of
 from seep.protocol.logic import Piece
 from seep.rows.batches import as_batch, conform, empty
@@ -31,15 +31,15 @@ class Vectorised(Definition):
     kind: ClassVar[Kind] = Kind.STATELESS
 
     @abstractmethod
-    def transform(self, setting: Setting, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def transform(self, setting: OperatorSetting, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows to put out for those of a batch, which has some."""
 
-    def logic(self, setting: Setting) -> Base:
+    def logic(self, setting: OperatorSetting) -> BatchLogic:
         return _Transforming(setting, partial(self.transform, setting))
 
 
-class _Transforming(Base):
-    def __init__(self, setting: Setting, transform: Callable[[pa.RecordBatch], pa.RecordBatch]) -> None:
+class _Transforming(BatchLogic):
+    def __init__(self, setting: OperatorSetting, transform: Callable[[pa.RecordBatch], pa.RecordBatch]) -> None:
         super().__init__(setting)
         self._transform = transform
 
@@ -66,7 +66,7 @@ class FlatMap(Vectorised):
     def output(self, operator: str, inputs: Sequence[Input]) -> pa.Schema:
         return self.schema if self.schema is not None else self._inferred(operator, inputs[0].schema)
 
-    def transform(self, setting: Setting, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def transform(self, setting: OperatorSetting, batch: pa.RecordBatch) -> pa.RecordBatch:
         rows = as_batch(setting.operator, self.function(batch), setting.output)
         return conform(setting.operator, rows, setting.output)
 
@@ -95,7 +95,7 @@ class Map(FlatMap):
     ['n']
     """
 
-    def transform(self, setting: Setting, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def transform(self, setting: OperatorSetting, batch: pa.RecordBatch) -> pa.RecordBatch:
         rows = super().transform(setting, batch)
         if len(rows) != len(batch):
             raise UserError(
@@ -127,7 +127,7 @@ class Filter(Vectorised):
                 )
         return schema
 
-    def transform(self, setting: Setting, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def transform(self, setting: OperatorSetting, batch: pa.RecordBatch) -> pa.RecordBatch:
         if isinstance(self.predicate, pc.Expression):
             return batch.filter(evaluate(batch, [self.predicate])[0])
         return batch.filter(self._mask(setting.operator, self.predicate(batch), len(batch)))
@@ -158,7 +158,7 @@ class Project(Vectorised):
             raise UserError(f"operator '{operator}' is a projection to no columns; name at least one")
         return pa.schema([self._field(operator, inputs[0].schema, name, given) for name, given in self.columns.items()])
 
-    def transform(self, setting: Setting, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def transform(self, setting: OperatorSetting, batch: pa.RecordBatch) -> pa.RecordBatch:
         expressions = {name: given for name, given in self.columns.items() if isinstance(given, pc.Expression)}
         computed = evaluate(batch, list(expressions.values())) if expressions else []
         by_name = dict(zip(expressions, computed, strict=True))
@@ -189,12 +189,14 @@ class EachRow(Definition):
     def output(self, operator: str, inputs: Sequence[Input]) -> pa.Schema:  # noqa: ARG002
         return self.schema
 
-    def logic(self, setting: Setting) -> Base:
+    def logic(self, setting: OperatorSetting) -> BatchLogic:
         return _RowByRow(setting, self.function)
 
 
-class _RowByRow(Base):
-    def __init__(self, setting: Setting, function: Callable[[dict[str, Any]], Row | Iterable[Row] | None]) -> None:
+class _RowByRow(BatchLogic):
+    def __init__(
+        self, setting: OperatorSetting, function: Callable[[dict[str, Any]], Row | Iterable[Row] | None]
+    ) -> None:
         super().__init__(setting)
         self._function = function
         self._names = frozenset(setting.output.names)

@@ -10,14 +10,14 @@ from primitives.state.owned_keys import OwnedKeys, signatures
 from primitives.state.processing import Containers
 from seep.operators.attributes import Attributes
 from seep.operators.context import Inputs
-from seep.operators.definition import Setting
+from seep.operators.definition import OperatorSetting
 from seep.operators.keyed import key_columns
 
 
 class Strictness:
     """Knows every key that rows of one instance had, and what attributes were like before the first of them."""
 
-    def __init__(self, setting: Setting, state: Containers, watched: Iterable[object]) -> None:
+    def __init__(self, setting: OperatorSetting, state: Containers, watched: Iterable[object]) -> None:
         self._setting = setting
         self._state = state
         self._restored = state.restored

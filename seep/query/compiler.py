@@ -10,7 +10,7 @@ import pyarrow as pa
 from primitives.errors import UserError
 from primitives.graph import Edge, Kind, Operator, QueryGraph
 from primitives.renaming import check_aliases
-from seep.operators.definition import Definition, Setting
+from seep.operators.definition import Definition, OperatorSetting
 from seep.operators.errors import DEAD_LETTERS
 from seep.query.checks import can_be_key, check_travels
 from seep.query.program import Program, Resume
@@ -132,8 +132,8 @@ class Compiler:
 
     # -- what instances are told --------------------------------------------------------------------------------------
 
-    def _setting(self, vertex: OperatorVertex) -> Setting:
-        return Setting(
+    def _setting(self, vertex: OperatorVertex) -> OperatorSetting:
+        return OperatorSetting(
             operator=vertex.name,
             slot_bits=self._slot_bits(vertex),
             inputs=tuple(stream.rows for stream in vertex.inputs),

@@ -11,9 +11,9 @@ import pyarrow as pa
 from primitives.arrow_batches import ArrowBatches
 from primitives.graph import Edge, QueryGraph
 from primitives.renaming import renamed
-from seep.operators.base import Base
-from seep.operators.definition import Definition, Setting
-from seep.operators.room import Room
+from seep.operators.base import BatchLogic
+from seep.operators.definition import Definition, OperatorSetting
+from seep.operators.room import StateBudget
 from seep.protocol.cuts import Beginning
 from seep.protocol.logic import Logic, SourceLogic
 from seep.sinks.definition import SinkDefinition
@@ -44,7 +44,7 @@ class Program:
     graph: QueryGraph
     schemas: Mapping[Edge, pa.Schema]  #: the columns on every stream
     keys: Mapping[Edge, tuple[str, ...]]  #: the key columns of every stream; none: routed by whole rows
-    operators: Mapping[str, tuple[Definition, Setting]]
+    operators: Mapping[str, tuple[Definition, OperatorSetting]]
     sources: Mapping[str, tuple[SourceDefinition, SourceSetting]]
     sinks: Mapping[str, tuple[SinkDefinition, pa.Schema]]
     parallelism: Mapping[str, int] = field(default_factory=dict)  #: instances per operator; 1 where absent
@@ -67,12 +67,12 @@ class Program:
     def standing(self, operator: str) -> Logic[pa.RecordBatch] | None:
         """Only what is in memory alone: room on disk, and a budget, are for what is in use."""
         logic = self.logic(operator)
-        if isinstance(logic, Base) and not logic.state.in_memory:
+        if isinstance(logic, BatchLogic) and not logic.state.in_memory:
             logic.close()
             return None
         return logic
 
-    def in_room(self, room: Room) -> Program:
+    def in_room(self, room: StateBudget) -> Program:
         """The same for a node whose instances have this room for their state."""
         operators = {
             name: (definition, replace(setting, room=room)) for name, (definition, setting) in self.operators.items()

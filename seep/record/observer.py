@@ -27,7 +27,7 @@ class SourceDemand(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class RunSnapshot:
     """What there is to be seen of a run at one moment."""
 
     at: float  #: seconds since the query began to run
@@ -45,9 +45,9 @@ class Observer:
     """Compares each sight of a run with the one before. Instances that were not in both are left out."""
 
     sources: Mapping[str, SourceDemand]
-    _before: Sight | None = field(default=None)
+    _before: RunSnapshot | None = field(default=None)
 
-    def observe(self, sight: Sight) -> Observation | None:
+    def observe(self, sight: RunSnapshot) -> Observation | None:
         """What happened since the last call; None at the first."""
         before, self._before = self._before, sight
         if before is None or sight.at <= before.at:
@@ -70,20 +70,20 @@ class Observer:
             warm_nodes=sight.warm_nodes,
         )
 
-    def _offered(self, before: Sight, now: Sight) -> dict[str, float]:
+    def _offered(self, before: RunSnapshot, now: RunSnapshot) -> dict[str, float]:
         """By its rate where a source has one, else what it has read."""
         return {
             source: (self._due(source, now) - self._due(source, before)) / (now.clock - before.clock)
             for source in self.sources
         }
 
-    def _behind(self, now: Sight) -> dict[str, float]:
+    def _behind(self, now: RunSnapshot) -> dict[str, float]:
         return {
             source: max(0.0, self._due(source, now) - sum(p.passed for p in _positions(source, now)))
             for source in self.sources
         }
 
-    def _due(self, source: str, sight: Sight) -> float:
+    def _due(self, source: str, sight: RunSnapshot) -> float:
         rate, partitions, by_time = self.sources[source]
         if rate is None:
             return float(sum(position.passed for position in _positions(source, sight)))
@@ -102,5 +102,5 @@ def _due_in_all(rate: Rate, positions: list[Position], now: float) -> float:
     return rate.rows_due(now - min(starts))
 
 
-def _positions(source: str, sight: Sight) -> Iterable[Position]:
+def _positions(source: str, sight: RunSnapshot) -> Iterable[Position]:
     return (Position(*position) for position in sight.positions.get(source, {}).values())

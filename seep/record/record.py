@@ -33,7 +33,7 @@ from seep.record.facts import Handover, QueryFacts
 from seep.record.histogram import Histogram
 from seep.record.latencies import LatencyRing, percentiles
 from seep.record.log import EventLog
-from seep.record.observer import Observer, Positions, Sight, SourceDemand
+from seep.record.observer import Observer, Positions, RunSnapshot, SourceDemand
 from seep.record.recoveries import Recovered, Recoveries, RecoveryChanges
 from seep.record.report import make_report
 from seep.record.reports import InstanceFigures, NodeReport, check_figures, check_report
@@ -325,7 +325,7 @@ class Record:
         since, self._seen = self._seen, self.log.now
         latest = {operator: query.latest(operator) for operator in query.topology.history}
         observation = self._observer.observe(
-            Sight(
+            RunSnapshot(
                 at=self._seen,
                 clock=self._wall_clock(),
                 nodes={name: node.report for name, node in self._nodes.items()},

@@ -10,7 +10,7 @@ from typing import Generic, NamedTuple, TypeVar
 T = TypeVar("T")
 
 
-class Level(NamedTuple):
+class SeriesLevel(NamedTuple):
     """A stretch of the past."""
 
     every: float  #: seconds between two items, at least
@@ -18,7 +18,12 @@ class Level(NamedTuple):
 
 
 #: All of the last five minutes, one each ten seconds of two hours, one a minute of a day, one an hour of three months.
-LEVELS = (Level(0.0, 300.0), Level(10.0, 7_200.0), Level(60.0, 86_400.0), Level(3_600.0, 92 * 86_400.0))
+LEVELS = (
+    SeriesLevel(0.0, 300.0),
+    SeriesLevel(10.0, 7_200.0),
+    SeriesLevel(60.0, 86_400.0),
+    SeriesLevel(3_600.0, 92 * 86_400.0),
+)
 
 
 class CoarseningSeries(Generic[T]):
@@ -31,7 +36,7 @@ class CoarseningSeries(Generic[T]):
     ['item 0', 'item 30', 'item 40', 'item 50', 'item 57', 'item 58', 'item 59']
     """
 
-    def __init__(self, levels: Sequence[Level] = LEVELS) -> None:
+    def __init__(self, levels: Sequence[SeriesLevel] = LEVELS) -> None:
         self._levels = tuple(levels)
         self._rings: tuple[deque[tuple[float, T]], ...] = tuple(deque() for _ in levels)
         self._first: tuple[float, T] | None = None
@@ -57,7 +62,9 @@ class CoarseningSeries(Generic[T]):
         return sum(map(len, self._rings))
 
 
-def _through(level: Level, ring: deque[tuple[float, T]], arriving: list[tuple[float, T]]) -> Iterator[tuple[float, T]]:
+def _through(
+    level: SeriesLevel, ring: deque[tuple[float, T]], arriving: list[tuple[float, T]]
+) -> Iterator[tuple[float, T]]:
     """Takes in what arrives, where it is not too close to what is there; yields what is too old now."""
     for at, item in arriving:
         if not ring or at - ring[-1][0] >= level.every:

@@ -29,7 +29,7 @@ _OF_NODES = (
 )
 
 
-class Act(StrEnum):
+class StrikeKind(StrEnum):
     """What is done: to the nodes of a target, or to the slots of an operator."""
 
     KILL = "kill"  #: `kill -9`
@@ -41,24 +41,24 @@ class Act(StrEnum):
     BALANCE = "balance"  #: what instances have to do is evened out
 
 
-_WRITTEN: Mapping[Act, tuple[re.Pattern[str], str]] = {
-    Act.SCALE: (re.compile(rf"{_OPERATOR}=(?P<to>[1-9]\d*)"), "no number of instances; write counter=3"),
-    Act.MIGRATE: (
+_WRITTEN: Mapping[StrikeKind, tuple[re.Pattern[str], str]] = {
+    StrikeKind.SCALE: (re.compile(rf"{_OPERATOR}=(?P<to>[1-9]\d*)"), "no number of instances; write counter=3"),
+    StrikeKind.MIGRATE: (
         re.compile(rf"{_OPERATOR}=(?P<strategy>{'|'.join(Strategy)})(->(?P<to>[1-9]\d*))?"),
         f"no strategy ({', '.join(Strategy)}); write counter=batched, or counter=fluid->3",
     ),
-    Act.BALANCE: (re.compile(_OPERATOR), "no operator; write balance:counter@5s"),
+    StrikeKind.BALANCE: (re.compile(_OPERATOR), "no operator; write balance:counter@5s"),
 }
 
 #: After these an operator may have instances that it did not begin with.
-_CHANGING = (Act.SCALE, Act.MIGRATE, Act.HANDOVER)
+_CHANGING = (StrikeKind.SCALE, StrikeKind.MIGRATE, StrikeKind.HANDOVER)
 
 
 @dataclass(frozen=True, slots=True)
 class Strike:
     """One act on operators (`counter`: all its instances), instances (`counter[0]`) or slots, all at once."""
 
-    act: Act
+    act: StrikeKind
     targets: tuple[str, ...]
     at: float  #: seconds after the query began to run
 
@@ -66,7 +66,7 @@ class Strike:
         return f"{self.act}:{'+'.join(self.targets)}@{self.at:g}s"
 
 
-class Struck(Protocol):
+class ChaosTarget(Protocol):
     """What chaos needs of a run."""
 
     @property
@@ -104,9 +104,9 @@ def parse_chaos(text: str) -> tuple[Strike, ...]:
     strikes = sorted((_parse_strike(part.strip()) for part in text.split(",")), key=lambda strike: strike.at)
     stopped: set[str] = set()
     for strike in strikes:
-        if strike.act is Act.CONT and (missing := set(strike.targets) - stopped):
+        if strike.act is StrikeKind.CONT and (missing := set(strike.targets) - stopped):
             raise UserError(f"chaos {str(strike)!r}: {min(missing)} is not stopped by then; stop it first")
-        stopped |= set(strike.targets) if strike.act is Act.STOP else set()
+        stopped |= set(strike.targets) if strike.act is StrikeKind.STOP else set()
     return tuple(strikes)
 
 
@@ -114,9 +114,9 @@ def _parse_strike(part: str) -> Strike:
     read = _STRIKE.fullmatch(part)
     if read is None:
         raise UserError(f"chaos {part!r} does not read as a strike; {_EXAMPLE}")
-    if read["act"] not in list(Act):
-        raise UserError(f"chaos {part!r}: {read['act']!r} is no act; choose from {', '.join(Act)}")
-    act, targets = Act(read["act"]), tuple(target.strip() for target in read["targets"].split("+"))
+    if read["act"] not in list(StrikeKind):
+        raise UserError(f"chaos {part!r}: {read['act']!r} is no act; choose from {', '.join(StrikeKind)}")
+    act, targets = StrikeKind(read["act"]), tuple(target.strip() for target in read["targets"].split("+"))
     for target in targets:
         pattern, words = _WRITTEN.get(act, _OF_NODES)
         if not pattern.fullmatch(target):
@@ -124,7 +124,7 @@ def _parse_strike(part: str) -> Strike:
     return Strike(act, targets, _seconds(part, read["at"]))
 
 
-def _read(act: Act, target: str) -> re.Match[str] | None:
+def _read(act: StrikeKind, target: str) -> re.Match[str] | None:
     return _WRITTEN.get(act, _OF_NODES)[0].fullmatch(target)
 
 
@@ -174,7 +174,7 @@ def _check_target(strike: Strike, target: str, parallelism: Mapping[str, int], c
 class Chaos:
     """Deals strikes to a run for as long as the context is open; their times count from its opening."""
 
-    def __init__(self, run: Struck, strikes: Sequence[Strike]) -> None:
+    def __init__(self, run: ChaosTarget, strikes: Sequence[Strike]) -> None:
         self._run = run
         #: strikes that have not been dealt yet, by time
         self.pending = sorted(strikes, key=lambda strike: strike.at)
@@ -206,33 +206,33 @@ class Chaos:
         """A target that is gone by now is no reason to end the run; it is said, though."""
         try:
             match strike.act:
-                case Act.KILL:
+                case StrikeKind.KILL:
                     self._run.kill(target)
-                case Act.STOP:
+                case StrikeKind.STOP:
                     self._stopped[target] = self._nodes_of(target)
                     self._signal(NodeStopped, self._stopped[target], signal.SIGSTOP)
-                case Act.CONT:
+                case StrikeKind.CONT:
                     self._signal(NodeContinued, self._stopped.pop(target, []), signal.SIGCONT)
                 case _:
                     self._change(strike.act, target)
         except (UserError, ProcessLookupError) as reason:
             self._run.events.add(StrikeFailed(strike=str(strike), why=str(reason)))
 
-    def _change(self, act: Act, target: str) -> None:
+    def _change(self, act: StrikeKind, target: str) -> None:
         read = _read(act, target)
         assert read is not None, "it was read when it was parsed"
         operator = read["operator"]
         match act:
-            case Act.SCALE:
+            case StrikeKind.SCALE:
                 self._run.scale(operator, int(read["to"]))
-            case Act.MIGRATE:
+            case StrikeKind.MIGRATE:
                 goal = int(read["to"]) if read["to"] else passed_on(operator)
                 self._run.migrate(operator, goal, read["strategy"])
-            case Act.HANDOVER:
+            case StrikeKind.HANDOVER:
                 self._run.handover(target)
-            case Act.BALANCE if isinstance(self._run, BalancedRun):
+            case StrikeKind.BALANCE if isinstance(self._run, BalancedRun):
                 self._run.balance(operator)
-            case Act.BALANCE:
+            case StrikeKind.BALANCE:
                 raise UserError("this run cannot balance its operators")
 
     def _nodes_of(self, target: str) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from primitives.errors import UserError
-from seep.channels.links import Link, Unheard
+from seep.channels.links import Link, NoLinkEvents
 from seep.channels.port import Address
 from seep.channels.process import ProcessId
 from seep.channels.security import Security
@@ -19,7 +19,7 @@ from seep.protocol.view import MANAGER
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class RunListing:
     """A run that says where it can be reached. The file holds its secret, so only its user can read it."""
 
     id: str
@@ -41,7 +41,7 @@ class Listed:
 
     def tell(self, what: str, **more: Any) -> Mapping[str, Any]:
         """Has the run do something, and returns its answer; UserError or EnvironmentFault with what it says."""
-        link = Link("control", MANAGER, self.address, self.security, Unheard())
+        link = Link("control", MANAGER, self.address, self.security, NoLinkEvents())
         try:
             answer: Mapping[str, Any] = link.call("control", {"do": what} | more)
         finally:
@@ -66,7 +66,7 @@ class Listed:
         } | {name: text.decode() if text else None for name, text in texts.items()}
 
     @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Listed:
+    def of(cls, data: Mapping[str, Any]) -> RunListing:
         pem = {name: data[name].encode() if data[name] else None for name in ("certificate", "key")}
         security = Security(data["token"], pem["certificate"], pem["key"], data["name"])
         return cls(data["id"], data["query"], ProcessId(*data["process"]), Address(*data["address"]), security)
@@ -77,12 +77,12 @@ def home() -> Path:
     return Path(os.environ.get("SEEP_HOME", "~/.seep")).expanduser() / "runs"
 
 
-def listed() -> list[Listed]:
+def listed() -> list[RunListing]:
     """The runs of this user on this machine, in order of their ids; those whose driver is gone are struck off."""
     found = []
     for path in sorted(home().glob("*.json")) if home().is_dir() else []:
         with suppress(OSError, ValueError, KeyError, TypeError):
-            run = Listed.of(json.loads(path.read_bytes()))
+            run = RunListing.of(json.loads(path.read_bytes()))
             if run.process.alive():
                 found.append(run)
             else:
@@ -90,7 +90,7 @@ def listed() -> list[Listed]:
     return found
 
 
-def find(name: str) -> Listed:
+def find(name: str) -> RunListing:
     """The run with that id, or the only one of a query of that name; UserError with what there is."""
     runs = listed()
     found = [run for run in runs if name in (run.id, run.query)]

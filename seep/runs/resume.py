@@ -14,7 +14,7 @@ from primitives.graph import Kind
 from primitives.manifest import Component, Manifest, manifests_of
 from primitives.slots import SlotSet
 from seep.driver.options import RunOptions
-from seep.operators.base import Base
+from seep.operators.base import BatchLogic
 from seep.protocol.cuts import Beginning
 from seep.query.program import Program, Resume
 from seep.sinks.definition import SinkDefinition
@@ -206,7 +206,7 @@ def _check_component(program: Program, operator: str, component: Component, allo
         )
     stored = [empty_chunk(container.avro_schema) for container in component.containers.values() if container.blobs]
     logic = program.logic(operator)
-    assert isinstance(logic, Base)
+    assert isinstance(logic, BatchLogic)
     with closing(logic):
         declared = tuple(logic.state.snapshot(SlotSet.empty()))
         try:

@@ -57,7 +57,7 @@ from seep.runs import live_runs
 from seep.runs.interrupts import ENDING, Interrupts, uninterrupted
 from seep.runs.migration_handle import MigrationHandle
 from seep.runs.queryable import StateView
-from seep.runs.remote_control import Listed
+from seep.runs.remote_control import RunListing
 from seep.runs.resume import catalogue_of, check_resume, resume_of
 from seep.spark.capacity import capacity
 from seep.spark.inlet.source import spark_sources
@@ -199,7 +199,7 @@ class Run:
         self._requests = MigrationRequests(self.program.graph, steps)
         self._manager.serve("control", self._controlled)
         self._feeds = Feeds(self._manager, self.program, self._security, catalogue_of(self.options, self.program.name))
-        self._listed = Listed(self.id, self.program.name, ProcessId.this(), self._manager.address, self._security)
+        self._listed = RunListing(self.id, self.program.name, ProcessId.this(), self._manager.address, self._security)
         self._publisher = SparkPublisher(self._manager, host.is_local)
         self._manager.start()
 

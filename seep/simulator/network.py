@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import random
 
-from seep.kernel.mail import Channel, Drawn
+from seep.kernel.mail import Channel, RandomOrder
 
 _PACES = (1.0, 1.0, 1.0, 1.0, 0.5, 0.1)
 
 
-class Network(Drawn):
+class Network(RandomOrder):
     """Queues of what is under way. Which queue moves next is drawn by lot."""
 
     def __init__(self, rng: random.Random) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from primitives.errors import UserError
 from seep.sinks.definition import SinkDefinition, SinkStore
-from seep.sinks.file_store import Existing, FileStore, Resumed, Target
+from seep.sinks.file_store import EarlierOutput, FileStore, Resumed, Target
 from seep.sinks.formats import CSV, JSON_LINES, PARQUET, FileFormat
 from seep.sinks.layout import OutputLayout, new_run
 from seep.sources.files import absolute
@@ -48,7 +48,9 @@ class FileSink(SinkDefinition):
         self._layout = OutputLayout(absolute(path))
         self._format = form
         self._roll = roll
-        self._existing = Existing.OVERWRITE if overwrite else Existing.APPEND if append else Existing.REFUSE
+        self._existing = (
+            EarlierOutput.OVERWRITE if overwrite else EarlierOutput.APPEND if append else EarlierOutput.REFUSE
+        )
         self._run = new_run()
         self._resumed: Resumed | None = None
 
@@ -92,13 +94,13 @@ class FileSink(SinkDefinition):
 
     def _check_existing(self, schema: pa.Schema) -> None:
         foreign, runs = self._layout.foreign(), self._layout.runs()
-        if self._existing is Existing.APPEND:
+        if self._existing is EarlierOutput.APPEND:
             self._check_same_columns(schema, runs)
         elif foreign:
             raise UserError(
                 f"{self._layout.root} has files that no sink wrote, such as {foreign[0]}; name another directory"
             )
-        elif runs and self._existing is Existing.REFUSE:
+        elif runs and self._existing is EarlierOutput.REFUSE:
             raise UserError(
                 f"{self._layout.root} has the output of an earlier run; "
                 "name another directory, or say overwrite=True or append=True"

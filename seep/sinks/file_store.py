@@ -38,7 +38,7 @@ _MOST_BYTES = 64 << 20
 _GONE = (errno.ENOENT, errno.ESTALE)
 
 
-class Existing(StrEnum):
+class EarlierOutput(StrEnum):
     """What becomes of the output of earlier runs."""
 
     REFUSE = "refuse"
@@ -62,7 +62,7 @@ class Target:
     run: str
     form: FileFormat
     roll: int
-    existing: Existing
+    existing: EarlierOutput
     resumed: Resumed | None = None
 
 
@@ -174,10 +174,10 @@ class FileStore(SinkStore):
             self._take_back(self._target.resumed)
             return
         earlier = [run for run in self._target.layout.runs() if run < self._target.run]
-        if self._target.existing is Existing.OVERWRITE:
+        if self._target.existing is EarlierOutput.OVERWRITE:
             for run in earlier:
                 self._clear(run)
-        elif self._target.existing is Existing.REFUSE and earlier:
+        elif self._target.existing is EarlierOutput.REFUSE and earlier:
             raise UserError(
                 f"another run or another sink writes to {self._target.layout.root} as well; "
                 "give each sink a directory of its own"

@@ -67,7 +67,7 @@ class Callback(SinkDefinition):
         """Any columns will do."""
 
     def store(self, operator: str, schema: pa.Schema) -> SinkStore:
-        return Called(operator, schema, self._function)
+        return CallingStore(operator, schema, self._function)
 
 
 class DriverStore(SinkStore):
@@ -131,7 +131,7 @@ class Collected(DriverStore):
         self._rows[epoch, sink] = rows
 
 
-class Called(DriverStore):
+class CallingStore(DriverStore):
     """Keeps nothing, and calls a function."""
 
     def __init__(self, operator: str, schema: pa.Schema, function: Function) -> None:

@@ -23,9 +23,9 @@ from seep.rows.position import MIN_WATERMARK, Position, watermark_of
 from seep.rows.rate import Rate
 from seep.rows.times import event_times, times_column
 from seep.sources.definition import MAX_BYTES, SourceSetting
-from seep.sources.pace import Adaptive, Paced, Portion, ReadPace, Whole
+from seep.sources.pace import Adaptive, FixedEpochs, Paced, ReadPace, ReadPortion
 from seep.sources.reader import SourceReader
-from seep.sources.time_order import Taken, take_in_time_order
+from seep.sources.time_order import TakenRows, take_in_time_order
 
 Clock = Callable[[], float]
 
@@ -94,15 +94,15 @@ class PartitionedLogic:
         self._note(taken, portions, share)
         return self._reading(slots, taken, is_over, evened)
 
-    def _bound(self, portions: list[Portion], share: float) -> list[Portion]:
+    def _bound(self, portions: list[ReadPortion], share: float) -> list[ReadPortion]:
         """Together no more than the bytes of an epoch, and a row of each partition at least."""
         rows = sum(portion.take for portion in portions)
         most = MAX_BYTES * share / self._row_bytes if self._row_bytes else math.inf
         if rows <= most:
             return portions
-        return [Portion(each.skip, min(each.take, max(1, int(each.take * most / rows)))) for each in portions]
+        return [ReadPortion(each.skip, min(each.take, max(1, int(each.take * most / rows)))) for each in portions]
 
-    def _note(self, taken: Sequence[Taken], portions: Sequence[Portion], share: float) -> None:
+    def _note(self, taken: Sequence[TakenRows], portions: Sequence[ReadPortion], share: float) -> None:
         counts = [sum(batch.num_rows for batch in each.batches) for each in taken]
         wanted, rows = [portion.take for portion in portions], sum(counts)
         if self._rows.by_time:  # by whichever partitions have them
@@ -148,18 +148,18 @@ class PartitionedLogic:
                 position = Position(self._reader.start(slot), latest=MIN_WATERMARK if latest is None else latest)
         return position
 
-    def _take_rows(self, slot: int, position: Position, rows: int) -> Taken:
-        return self._take(slot, position, Portion(0, rows))
+    def _take_rows(self, slot: int, position: Position, rows: int) -> TakenRows:
+        return self._take(slot, position, ReadPortion(0, rows))
 
-    def _take(self, slot: int, position: Position, portion: Portion) -> Taken:
+    def _take(self, slot: int, position: Position, portion: ReadPortion) -> TakenRows:
         """Reads on; one block, which may be shorter than the portion."""
         first = self._skip(slot, position, portion.skip)
         if not portion.take:
-            return Taken([], first, first)
+            return TakenRows([], first, first)
         batch, after = self._block(slot, first, portion.take)
-        return Taken([batch] if len(batch) else [], first, after)
+        return TakenRows([batch] if len(batch) else [], first, after)
 
-    def _retake(self, slot: int, target: Position) -> Taken:
+    def _retake(self, slot: int, target: Position) -> TakenRows:
         """Reads exactly up to a position, by as many blocks as it takes."""
         position = self._position(slot)._replace(start=target.start, at=target.at)
         position = first = self._skip(slot, position, target.shed - position.shed)
@@ -169,7 +169,7 @@ class PartitionedLogic:
             self._check_same(slot, len(batch) > 0)
             batches.append(batch)
         self._check_same(slot, (position.rows, position.latest) == (target.rows, target.latest))
-        return Taken(batches, first, target)
+        return TakenRows(batches, first, target)
 
     def _check_same(self, slot: int, is_same: bool) -> None:
         if not is_same:
@@ -235,7 +235,7 @@ class PartitionedLogic:
         return Position(None, rows=rows, start=start, at=max((position.at for position in there), default=0.0))
 
     def _reading(
-        self, slots: SlotSet, taken: Sequence[Taken], is_over: bool, evened: Position
+        self, slots: SlotSet, taken: Sequence[TakenRows], is_over: bool, evened: Position
     ) -> Reading[pa.RecordBatch]:
         positions = {slot: self._position(slot) for slot in slots}
         batches = [batch for each in taken for batch in each.batches]
@@ -256,7 +256,7 @@ def _begun(position: Position, now: float) -> Position:
 
 def _pace(setting: SourceSetting, rows: RowDescription) -> ReadPace:
     if setting.rate is None and math.isinf(setting.epoch_seconds):
-        return Whole(setting.max_rows)
+        return FixedEpochs(setting.max_rows)
     if setting.rate is None:
         return Adaptive(setting.epoch_seconds, setting.max_rows)
     most = setting.max_rows if rows.shed else min(setting.max_rows, _catching_up(setting.rate, setting.epoch_seconds))

@@ -25,7 +25,7 @@ _SLACK = 4
 _COMMITS = 32
 
 
-class Portion(NamedTuple):
+class ReadPortion(NamedTuple):
     """What to read of one partition: first pass over some rows, then take some."""
 
     skip: int
@@ -38,7 +38,7 @@ class ReadPace(Protocol):
     `share` is the part of the source's partitions that the instance has, so that all instances together keep the pace.
     """
 
-    def portions(self, epoch: int, now: float, share: float, positions: Sequence[Position]) -> list[Portion]: ...
+    def portions(self, epoch: int, now: float, share: float, positions: Sequence[Position]) -> list[ReadPortion]: ...
 
     def took(self, rows: int, share: float, is_full: bool) -> None:
         """So many rows were read in the epoch that was asked about last, or in a piece of it.
@@ -52,7 +52,7 @@ class ReadPace(Protocol):
         ...
 
 
-class ByNothing:
+class UnpacedReading:
     """A pace that goes neither by the clock nor by the query."""
 
     def took(self, rows: int, share: float, is_full: bool) -> None:
@@ -62,18 +62,18 @@ class ByNothing:
         """See `Pace`."""
 
 
-class Whole(ByNothing):
+class FixedEpochs(UnpacedReading):
     """Epochs of the same size, as where no time passes."""
 
     def __init__(self, rows: int) -> None:
         self._rows = rows
 
-    def portions(self, epoch: int, now: float, share: float, positions: Sequence[Position]) -> list[Portion]:  # noqa: ARG002
+    def portions(self, epoch: int, now: float, share: float, positions: Sequence[Position]) -> list[ReadPortion]:  # noqa: ARG002
         """See `Pace`."""
-        return [Portion(0, _even(self._rows * share, positions))] * len(positions)
+        return [ReadPortion(0, _even(self._rows * share, positions))] * len(positions)
 
 
-class Paced(ByNothing):
+class Paced(UnpacedReading):
     """By a rate: each partition reads what is due of its equal part of the rate.
 
     What is due counts from the first read of the partition, so one that is behind, by a stall or a recovery, catches
@@ -86,13 +86,13 @@ class Paced(ByNothing):
         self._max_rows = max_rows
         self._shed = shed
 
-    def portions(self, epoch: int, now: float, share: float, positions: Sequence[Position]) -> list[Portion]:  # noqa: ARG002
+    def portions(self, epoch: int, now: float, share: float, positions: Sequence[Position]) -> list[ReadPortion]:  # noqa: ARG002
         """See `Pace`."""
         seconds = np.array([now - (position.start or now) for position in positions])
         due = self._rate.rows_due_at(seconds) / self._partitions
         cap = _even(self._max_rows * share, positions)
         behind = [max(int(rows) - position.passed, 0) for rows, position in zip(due, positions, strict=True)]
-        return [Portion(max(rows - cap, 0) if self._shed else 0, min(rows, cap)) for rows in behind]
+        return [ReadPortion(max(rows - cap, 0) if self._shed else 0, min(rows, cap)) for rows in behind]
 
 
 @dataclass(slots=True)
@@ -136,14 +136,14 @@ class Adaptive:
         self._rows = 0.0  #: of committed epochs
         self._commits: deque[tuple[float, float]] = deque(maxlen=_COMMITS)  #: (when heard of, rows until then)
 
-    def portions(self, epoch: int, now: float, share: float, positions: Sequence[Position]) -> list[Portion]:
+    def portions(self, epoch: int, now: float, share: float, positions: Sequence[Position]) -> list[ReadPortion]:
         """See `Pace`. An epoch that is read in several pieces counts once."""
         if epoch != self._epoch:
             if self._epoch is not None:
                 self._adapt(epoch, now)
             self._epoch, self._last = epoch, now
             self._open.append(_Epoch(epoch, self._quota))
-        return [Portion(0, _even(self._quota * share, positions))] * len(positions)
+        return [ReadPortion(0, _even(self._quota * share, positions))] * len(positions)
 
     def took(self, rows: int, share: float, is_full: bool) -> None:
         """See `Pace`."""

@@ -15,29 +15,29 @@ from seep.rows.position import MIN_WATERMARK, Position
 _SLICES, _LEAST = 16, 256
 
 
-class Taken(NamedTuple):
+class TakenRows(NamedTuple):
     """What was read of one partition, and the positions of the first of these rows and of the one after the last."""
 
     batches: list[pa.RecordBatch]
     first: Position
     after: Position
 
-    def then(self, more: Taken) -> Taken:
+    def then(self, more: TakenRows) -> TakenRows:
         """This, and what was read right after it."""
-        return Taken(self.batches + more.batches, self.first, more.after)
+        return TakenRows(self.batches + more.batches, self.first, more.after)
 
 
 #: Reads at most so many rows of a slot, from a position on.
-Take = Callable[[int, Position, int], Taken]
+Take = Callable[[int, Position, int], TakenRows]
 
 
-def take_in_time_order(live: Mapping[int, Position], rows: int, take: Take) -> list[Taken]:
+def take_in_time_order(live: Mapping[int, Position], rows: int, take: Take) -> list[TakenRows]:
     """Reads so many rows of all partitions together, slice by slice, always of the one that is behind in event time.
 
     Of a partition of which no time is known yet one row is read, to know it. One without rows at the moment is left
     for the next epoch.
     """
-    taken = {slot: Taken([], position, position) for slot, position in live.items()}
+    taken = {slot: TakenRows([], position, position) for slot, position in live.items()}
     behind = [(position.latest, slot) for slot, position in live.items()]
     heapify(behind)
     size = max(rows // _SLICES, _LEAST)

@@ -38,7 +38,7 @@ _MANY = 1000
 _ENDED = 100
 
 
-class Ended(NamedTuple):
+class OrderEnded(NamedTuple):
     """An order is over: Spark does not run it again."""
 
     order: str
@@ -50,7 +50,7 @@ class _Job:
     thread: threading.Thread
     processes: list[ProcessId] = field(default_factory=list)
     cancelled: bool = False
-    ended: Ended | None = None
+    ended: OrderEnded | None = None
 
 
 class Fleet:
@@ -66,7 +66,7 @@ class Fleet:
         settings: Any,
         *,
         query: str,
-        on_ended: Callable[[Ended], None],
+        on_ended: Callable[[OrderEnded], None],
     ) -> None:
         travel_by_value()
         self._context, self._on_ended = context, on_ended
@@ -154,7 +154,7 @@ class Fleet:
             reason = None
         except Exception as error:
             reason = CANCELLED if job.cancelled else reason_of_exception(error)
-        job.ended = Ended(order, reason)
+        job.ended = OrderEnded(order, reason)
         self._on_ended(job.ended)
 
     def _run(self, order: str) -> None:

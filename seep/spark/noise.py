@@ -43,7 +43,7 @@ def quiet_logging(directory: Path) -> str:
     return f"-Dlog4j2.configurationFile={path.as_uri()}"
 
 
-class Sieve:
+class StderrFilter:
     """A stderr for the JVM that passes every line on to ours, but the known noise; what nodes print comes this way too.
 
     Until the JVM has `started`, lines are kept back: if it does not start, they belong into the error.

@@ -41,7 +41,7 @@ class PreflightVerdict(enum.Enum):
     FAIL = "fail"
 
 
-class Check(NamedTuple):
+class PreflightCheck(NamedTuple):
     """One look: what at, how it came out, and in words what was found or what to do."""
 
     name: str
@@ -49,7 +49,7 @@ class Check(NamedTuple):
     text: str
 
 
-def before_start(nodes: int, directory: str | None = None) -> Iterator[Check]:
+def before_start(nodes: int, directory: str | None = None) -> Iterator[PreflightCheck]:
     """What can be looked at without Spark: for a session that is still to start on this machine."""
     yield _look("packages", check_packages)
     yield _look("Java", check_java)
@@ -60,7 +60,7 @@ def before_start(nodes: int, directory: str | None = None) -> Iterator[Check]:
 
 def of_session(
     context: SparkContext, nodes: int, *, wait: float | None = None, settled: float = 0.0
-) -> Iterator[Check]:
+) -> Iterator[PreflightCheck]:
     """What a session offers to so many nodes; waits up to `wait` seconds for executors that are still coming.
 
     With `settled`, until none has come for so many seconds: then all are counted, and not only as many as are needed.
@@ -75,24 +75,24 @@ def of_session(
     yield _look("port", lambda: check_port(driver_interface(context)))
 
 
-def raise_first(checks: Iterable[Check]) -> None:
+def raise_first(checks: Iterable[PreflightCheck]) -> None:
     """EnvironmentFault with the text of the first check that failed, if one did."""
     for check in checks:
         if check.verdict is PreflightVerdict.FAIL:
             raise EnvironmentFault(f"{check.name}: {check.text}")
 
 
-class Doubt(SeepError):
+class PreflightWarning(SeepError):
     """A check's way to warn."""
 
 
-def _look(name: str, check: Callable[[], str]) -> Check:
+def _look(name: str, check: Callable[[], str]) -> PreflightCheck:
     try:
-        return Check(name, PreflightVerdict.OK, check())
-    except Doubt as doubt:
-        return Check(name, PreflightVerdict.WARN, str(doubt))
+        return PreflightCheck(name, PreflightVerdict.OK, check())
+    except PreflightWarning as doubt:
+        return PreflightCheck(name, PreflightVerdict.WARN, str(doubt))
     except (EnvironmentFault, UserError) as fault:
-        return Check(name, PreflightVerdict.FAIL, str(fault))
+        return PreflightCheck(name, PreflightVerdict.FAIL, str(fault))
 
 
 # -- this machine -----------------------------------------------------------------------------------------------------
@@ -103,7 +103,9 @@ def check_packages() -> str:
     if found := namesakes.foreign():
         raise EnvironmentFault("; ".join(found))
     if others := namesakes.sharing():
-        raise Doubt(f"ours, but {', '.join(others)} lies in the same directory: to install or remove it breaks seep")
+        raise PreflightWarning(
+            f"ours, but {', '.join(others)} lies in the same directory: to install or remove it breaks seep"
+        )
     return f"ours, in {namesakes.HOME}"
 
 
@@ -132,10 +134,12 @@ def check_memory(nodes: int, available: int | None) -> str:
     '8.0 GiB free'
     """
     if available is None:
-        raise Doubt("it is not known how much memory is free here")
+        raise PreflightWarning("it is not known how much memory is free here")
     needed = nodes * NODE_MEMORY
     if available < needed:
-        raise Doubt(f"{_gib(available)} free, and {nodes} nodes take {_gib(needed)} or more; ask for fewer (--nodes)")
+        raise PreflightWarning(
+            f"{_gib(available)} free, and {nodes} nodes take {_gib(needed)} or more; ask for fewer (--nodes)"
+        )
     return f"{_gib(available)} free"
 
 
@@ -159,7 +163,9 @@ def check_disk(directory: str) -> str:
         raise EnvironmentFault(f"{directory} cannot be written; set TMPDIR to a directory that can")
     free = shutil.disk_usage(directory).free
     if free < SPILL_SPACE:
-        raise Doubt(f"{directory} has {_gib(free)} left for state that does not fit in memory; set TMPDIR to more room")
+        raise PreflightWarning(
+            f"{directory} has {_gib(free)} left for state that does not fit in memory; set TMPDIR to more room"
+        )
     return f"{_gib(free)} free in {directory}"
 
 
@@ -179,7 +185,7 @@ def check_slots(found: Capacity, nodes: int, dynamic: bool) -> str:
     if found.free >= nodes:
         return str(found)
     if dynamic:
-        raise Doubt(f"{found}; {nodes} nodes need one each, and have to wait until Spark has allocated more")
+        raise PreflightWarning(f"{found}; {nodes} nodes need one each, and have to wait until Spark has allocated more")
     raise EnvironmentFault(
         f"{found}; {nodes} nodes need one each: ask for fewer (--nodes, --parallelism), end other jobs, "
         "or give the session more cores (for a local one: master local[64])"
@@ -189,15 +195,21 @@ def check_slots(found: Capacity, nodes: int, dynamic: bool) -> str:
 def check_settings(conf: SparkConf) -> str:
     """Settings of Spark's that would harm nodes, which are tasks that last."""
     if int(conf.get("spark.task.cpus", "1") or 1) > 1:
-        raise Doubt(f"spark.task.cpus is {conf.get('spark.task.cpus')}: every node takes so many cores; 1 is enough")
+        raise PreflightWarning(
+            f"spark.task.cpus is {conf.get('spark.task.cpus')}: every node takes so many cores; 1 is enough"
+        )
     if _is_true(conf, "spark.python.worker.killOnIdleTimeout"):
         raise EnvironmentFault("spark.python.worker.killOnIdleTimeout ends nodes, which are silent for Spark; unset it")
     if conf.get("spark.speculation.task.duration.threshold", None) and _is_true(conf, "spark.speculation"):
-        raise Doubt("spark.speculation.task.duration.threshold has Spark run second copies of nodes: harmless but idle")
+        raise PreflightWarning(
+            "spark.speculation.task.duration.threshold has Spark run second copies of nodes: harmless but idle"
+        )
     if any(key.startswith("spark.task.resource.") for key, _ in conf.getAll()):
-        raise Doubt("spark.task.resource… has every node hold a resource such as a GPU, and nodes need none")
+        raise PreflightWarning("spark.task.resource… has every node hold a resource such as a GPU, and nodes need none")
     if conf.get("spark.executor.pyspark.memory", None):
-        raise Doubt("spark.executor.pyspark.memory limits each node's memory; it fails when its state outgrows that")
+        raise PreflightWarning(
+            "spark.executor.pyspark.memory limits each node's memory; it fails when its state outgrows that"
+        )
     return "nothing in Spark's settings stands in the way"
 
 

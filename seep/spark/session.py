@@ -24,7 +24,7 @@ from primitives.errors import EnvironmentFault, UserError
 from seep.spark.address import driver_host, driver_interface, is_loopback
 from seep.spark.capacity import capacity
 from seep.spark.java import check_java
-from seep.spark.noise import Sieve, quiet_logging
+from seep.spark.noise import StderrFilter, quiet_logging
 from seep.spark.reason import reason_of_exception
 from seep.spark.shipping import is_local
 
@@ -191,7 +191,7 @@ def _context_at(master: str, conf: SparkConf) -> SparkContext:
 
 def _launch_jvm(conf: SparkConf, verbose: bool, closing: contextlib.ExitStack) -> None:
     """Starts Spark's JVM; without `verbose`, with its stderr behind a sieve."""
-    sieve = None if verbose else Sieve()
+    sieve = None if verbose else StderrFilter()
     try:
         gateway = launch_gateway(conf, {"stderr": sieve.writing} if sieve else {})  # type: ignore[no-untyped-call]
     except Exception as reason:

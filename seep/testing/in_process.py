@@ -24,7 +24,7 @@ from seep.control.migration import MigrationProgress
 from seep.control.requests import MigrationRequests
 from seep.control.targets import Target
 from seep.kernel.kernel import Kernel, Told
-from seep.kernel.mail import Drawn, InOrder, Mail, OwnWork
+from seep.kernel.mail import InOrder, Mail, OwnWork, RandomOrder
 from seep.kernel.steering import KernelSteering
 from seep.operators.errors import UserCodeFailed
 from seep.protocol.cuts import Beginning, Cut, CutAbandoned, CutComplete
@@ -84,7 +84,7 @@ class _ProgramSetting:
 
     def mail(self) -> Mail:
         """See `KernelSetting`."""
-        return InOrder() if self._rng is None else Drawn(self._rng)
+        return InOrder() if self._rng is None else RandomOrder(self._rng)
 
     def node(self, name: str, own: Callable[[OwnWork], None]) -> _ProgramNode:  # noqa: ARG002  (it puts nothing off)
         """See `KernelSetting`."""

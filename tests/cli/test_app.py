@@ -16,7 +16,7 @@ from primitives.errors import EnvironmentFault, InternalError, UserError
 from seep.cli import commands
 from seep.cli.app import app
 from seep.cli.flags import Flags
-from seep.runs.chaos import Act
+from seep.runs.chaos import StrikeKind
 
 runner = CliRunner()
 
@@ -43,7 +43,7 @@ def test_every_help_has_an_example(command: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("flag", "words"),
-    [("--chaos", [*Act, "counter[0]", "@5s"]), ("--restore", ["auto", "none", "latest", "number", "storage"])],
+    [("--chaos", [*StrikeKind, "counter[0]", "@5s"]), ("--restore", ["auto", "none", "latest", "number", "storage"])],
 )
 def test_a_flag_that_has_a_language_of_its_own_explains_it(flag: str, words: list[str]) -> None:
     lines = runner.invoke(app, ["run", "--help"]).output.split("\n  --")

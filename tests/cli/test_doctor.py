@@ -14,21 +14,23 @@ from primitives.errors import EnvironmentFault
 from seep.cli import doctor
 from seep.cli.app import app
 from seep.spark import session
-from seep.spark.preflight import Check, PreflightVerdict
+from seep.spark.preflight import PreflightCheck, PreflightVerdict
 
-WELL = Check("Java", PreflightVerdict.OK, "Java 17")
-DOUBTFUL = Check("memory", PreflightVerdict.WARN, "0.5 GiB free; ask for fewer nodes")
-BAD = Check("task slots", PreflightVerdict.FAIL, "2 task slots; ask for fewer nodes")
+WELL = PreflightCheck("Java", PreflightVerdict.OK, "Java 17")
+DOUBTFUL = PreflightCheck("memory", PreflightVerdict.WARN, "0.5 GiB free; ask for fewer nodes")
+BAD = PreflightCheck("task slots", PreflightVerdict.FAIL, "2 task slots; ask for fewer nodes")
 
 
 class Machine:
     """What the checks find, and what they were asked."""
 
-    def __init__(self, before: list[Check], after: list[Check], fault: EnvironmentFault | None = None) -> None:
+    def __init__(
+        self, before: list[PreflightCheck], after: list[PreflightCheck], fault: EnvironmentFault | None = None
+    ) -> None:
         self.before, self.after, self.fault = before, after, fault
         self.asked: list[Any] = []
 
-    def before_start(self, nodes: int) -> list[Check]:
+    def before_start(self, nodes: int) -> list[PreflightCheck]:
         self.asked.append(nodes)
         return self.before
 
@@ -39,7 +41,7 @@ class Machine:
             raise self.fault
         yield SimpleNamespace(context=SimpleNamespace(master="local[64]"))
 
-    def of_session(self, _: Any, nodes: int, settled: float) -> list[Check]:
+    def of_session(self, _: Any, nodes: int, settled: float) -> list[PreflightCheck]:
         assert settled > 0
         self.asked.append(nodes)
         return self.after

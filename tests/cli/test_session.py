@@ -20,7 +20,7 @@ from primitives.errors import EnvironmentFault, UserError
 from seep.cli import session as module
 from seep.cli.session import session
 from seep.cli.settings import CommandSettings
-from seep.cli.view import ConsoleView, Lines
+from seep.cli.view import ConsoleView, LogLines
 from seep.record.events import NodeKilled
 from seep.record.log import EventLog
 from seep.record.report import make_report
@@ -95,7 +95,7 @@ def start(monkeypatch: pytest.MonkeyPatch, run: FakeRun, **settings: Any) -> tup
 
     monkeypatch.setitem(vars(seep), "launch", launch)
     written = io.StringIO()
-    return session(FakeQuery(), CommandSettings(**settings), Lines(Console(file=written, width=200))), written  # type: ignore[arg-type]
+    return session(FakeQuery(), CommandSettings(**settings), LogLines(Console(file=written, width=200))), written  # type: ignore[arg-type]
 
 
 def press_ctrl_c(_: FakeRun) -> None:

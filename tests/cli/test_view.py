@@ -10,7 +10,7 @@ from rich.console import Console
 
 from primitives.graph import InstanceId
 from seep.cli import view as module
-from seep.cli.view import Board, ConsoleView, Lines, event_line, status_line, view_for
+from seep.cli.view import ConsoleView, LiveTable, LogLines, event_line, status_line, view_for
 from seep.protocol.events import StateRestored
 from seep.record.events import InstanceRecovered, NodeKilled, RunFailed
 from seep.record.status import InstanceStatus, Status
@@ -56,7 +56,7 @@ def test_a_log_has_each_event_once_and_no_more_than_a_status_a_second(monkeypatc
     now = iter([0.0, 0.0, 0.5, 1.1, 1.1]).__next__
     monkeypatch.setattr(module.time, "monotonic", now)
     out, written = console(terminal=False)
-    with Lines(out) as view:
+    with LogLines(out) as view:
         view.step("starting Spark")
         view._next = -1.0
         view.happen(KILLED)
@@ -71,7 +71,7 @@ def test_a_log_has_each_event_once_and_no_more_than_a_status_a_second(monkeypatc
 @pytest.mark.parametrize(("verbose", "shown"), [(False, ["killed"]), (True, ["killed", "restored"])])
 def test_details_are_for_those_who_ask(verbose: bool, shown: list[str]) -> None:
     out, written = console(terminal=False)
-    view = Lines(out, verbose)
+    view = LogLines(out, verbose)
     for event in (KILLED, RESTORED, FAILED):
         view.happen(event)
     view.flush()
@@ -80,7 +80,7 @@ def test_details_are_for_those_who_ask(verbose: bool, shown: list[str]) -> None:
 
 def test_a_board_shows_every_instance_and_leaves_only_events_and_words() -> None:
     out, written = console(terminal=True)
-    with Board(out) as view:
+    with LiveTable(out) as view:
         view.step("starting Spark")
         view.happen(KILLED)
         view.show(STATUS)
@@ -109,6 +109,6 @@ def test_quiet_shows_what_is_said_and_nothing_else() -> None:
     assert written.getvalue() == "the end\n"
 
 
-@pytest.mark.parametrize(("terminal", "kind"), [(True, Board), (False, Lines)])
+@pytest.mark.parametrize(("terminal", "kind"), [(True, LiveTable), (False, LogLines)])
 def test_the_view_suits_where_the_output_goes(terminal: bool, kind: type[ConsoleView]) -> None:
     assert type(view_for(console(terminal)[0], quiet=False, verbose=False)) is kind

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from primitives.errors import UserError
 from seep.cli.app import app
 from seep.cli.state_commands import slots_in
-from seep.cli.tables import Sheet, show
+from seep.cli.tables import TextTable, show
 from seep.inspection import Stored
 from tests.inspection.orders import QUERY, WORDS, Counter, Stage
 
@@ -202,6 +202,6 @@ def test_what_are_no_slots_is_refused(text: str) -> None:
 
 def test_a_terminal_gets_lines_around_and_names_are_no_markup() -> None:
     written = io.StringIO()
-    show(Sheet(["count[bold]", "n"], [["[/]", "1"]]), Console(file=written, force_terminal=True, color_system=None))
+    show(TextTable(["count[bold]", "n"], [["[/]", "1"]]), Console(file=written, force_terminal=True, color_system=None))
     assert "┃ count[bold] ┃ n ┃" in written.getvalue()
     assert "│ [/]         │ 1 │" in written.getvalue()

@@ -15,7 +15,7 @@ from primitives.chunk import Chunk, read_chunk, write_chunk
 from primitives.graph import Edge
 from primitives.hashing import hash_keys
 from primitives.slots import SlotSet, slots_of
-from seep.operators.definition import Definition, Input, Setting
+from seep.operators.definition import Definition, Input, OperatorSetting
 from seep.protocol.logic import Piece
 from seep.protocol.messages import MAX_WATERMARK
 
@@ -28,8 +28,8 @@ MIN_WATERMARK = -(2**63)
 
 def setting_of(
     definition: Definition, inputs: Sequence[Input], *, slot_bits: int = 2, letters: bool = False
-) -> Setting:
-    return Setting(
+) -> OperatorSetting:
+    return OperatorSetting(
         operator=NAME,
         slot_bits=slot_bits,
         inputs=tuple(inputs),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from primitives.errors import EnvironmentFault, UserError
 from primitives.graph import Edge
-from seep.operators.definition import Setting
+from seep.operators.definition import OperatorSetting
 from seep.operators.errors import DEAD_LETTERS, Guard, UserCodeFailed, naming, row_as_json
 
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -23,7 +23,7 @@ SCHEMA = pa.schema([("n", pa.int64())])
 
 def guard(*, letters: bool = True) -> Guard:
     edge = Edge("halve", "letters") if letters else None
-    return Guard(Setting("halve", 2, (), SCHEMA, (), dead_letters=edge))
+    return Guard(OperatorSetting("halve", 2, (), SCHEMA, (), dead_letters=edge))
 
 
 def batch(*numbers: int) -> pa.RecordBatch:

@@ -12,24 +12,24 @@ import seep
 from primitives.errors import UserError
 from seep.operators.context import Context
 from seep.operators.definition import Input
-from seep.operators.room import Room
+from seep.operators.room import StateBudget
 from seep.testing import run
 
 KEYED = Input(pa.schema([("k", pa.int64()), ("n", pa.int64())]), keys=("k",))
 
 
-def context(room: Room | None) -> Context:
+def context(room: StateBudget | None) -> Context:
     return Context("counter", 4, [KEYED], 0, room)
 
 
 def test_containers_of_one_name_on_the_same_node_get_different_places(tmp_path: Path) -> None:
-    room = Room(1 << 20, tmp_path)
+    room = StateBudget(1 << 20, tmp_path)
     assert room.place("counter", "totals") != room.place("counter", "totals")
     assert room.place("counter", "totals").parent == tmp_path
 
 
 def test_a_room_without_a_directory_has_a_temporary_one_until_it_is_closed() -> None:
-    room = Room()
+    room = StateBudget()
     place = room.place("counter", "totals")
     assert place.parent.is_dir()
     room.close()
@@ -37,7 +37,7 @@ def test_a_room_without_a_directory_has_a_temporary_one_until_it_is_closed() -> 
 
 
 def test_spilling_containers_of_a_node_share_its_budget(tmp_path: Path) -> None:
-    made = context(Room(1 << 18, tmp_path))
+    made = context(StateBudget(1 << 18, tmp_path))
     frame, values = made.frame("rows", {"n": pa.int64()}, spill=True), made.values("objects", pa.int64(), spill=True)
     frame.add(np.arange(50_000), n=1)
     for key in range(1000):
@@ -52,7 +52,7 @@ def test_spilling_containers_of_a_node_share_its_budget(tmp_path: Path) -> None:
 
 
 def test_a_frame_on_disk_takes_half_of_the_budget_unless_it_is_told(tmp_path: Path) -> None:
-    made = context(Room(8 << 20, tmp_path))
+    made = context(StateBudget(8 << 20, tmp_path))
     asked, told = made.disk("asked", {"n": pa.int64()}), made.disk("told", {"n": pa.int64()}, memory=1 << 20)
     assert (asked._memory, told._memory) == (4 << 20, 1 << 20)
     asked.close()

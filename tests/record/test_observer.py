@@ -18,7 +18,7 @@ from primitives.event import Event
 from seep.protocol.events import Rebound
 from seep.record.comparison import compared
 from seep.record.events import InstanceRecovered
-from seep.record.observer import Observer, Sight, SourceDemand
+from seep.record.observer import Observer, RunSnapshot, SourceDemand
 from seep.record.recoveries import RecoveryChanges
 from seep.rows.position import Position
 from tests.record.kit import COUNTER, MAP, Recorded, figures, launched, node
@@ -139,9 +139,9 @@ def program(rate: seep.Rate | None) -> dict[str, SourceDemand]:
     return demands(query.compile(rate=rate))
 
 
-def sight(at: float, passed: int, start: float = 1000.0) -> Sight:
+def sight(at: float, passed: int, start: float = 1000.0) -> RunSnapshot:
     positions = {partition: Position(passed, passed, start=start) for partition in (0, 1)}
-    return Sight(at, 1000.0 + at, {}, {}, {"numbers": positions}, (0.1, 0.3), 4, 2)
+    return RunSnapshot(at, 1000.0 + at, {}, {}, {"numbers": positions}, (0.1, 0.3), 4, 2)
 
 
 def test_the_offered_rate_is_what_is_due_and_what_is_not_read_of_it_is_behind() -> None:
@@ -162,9 +162,9 @@ def test_of_files_that_are_read_one_after_the_other_the_whole_rate_is_due_until_
     query.source("numbers", seep.sources.parquet(tmp_path, time="at")).sink("out", seep.sinks.collect())
     observer = Observer(demands(query.compile(rate=seep.Rate(1000))))
     first, second = Position([10_000], 10_000, ended=True, start=1000.0), Position([0], start=1000.0)
-    observer.observe(Sight(10.0, 1010.0, {}, {}, {"numbers": {0: first, 1: second}}, (), 4, 2))
+    observer.observe(RunSnapshot(10.0, 1010.0, {}, {}, {"numbers": {0: first, 1: second}}, (), 4, 2))
     read = {0: first, 1: second._replace(rows=3_000)}
-    observation = observer.observe(Sight(15.0, 1015.0, {}, {}, {"numbers": read}, (), 4, 2))
+    observation = observer.observe(RunSnapshot(15.0, 1015.0, {}, {}, {"numbers": read}, (), 4, 2))
     assert observation is not None
     assert observation.offered == {"numbers": pytest.approx(1000.0)}
     assert observation.behind == {"numbers": pytest.approx(2_000)}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seep.record.ring import Ring
-from seep.record.series import LEVELS, CoarseningSeries, Level
+from seep.record.series import LEVELS, CoarseningSeries, SeriesLevel
 
 
 @given(st.integers(1, 10), st.lists(st.integers(1, 20)))
@@ -26,7 +26,7 @@ def test_a_ring_keeps_the_newest_that_fit_and_counts_all(most: int, sizes: list[
     assert found == [None, *(None for _ in left_out), *kept, None]
 
 
-def by_time(times: list[float], levels: tuple[Level, ...] = LEVELS) -> list[float]:
+def by_time(times: list[float], levels: tuple[SeriesLevel, ...] = LEVELS) -> list[float]:
     series = CoarseningSeries[float](levels)
     for at in times:
         series.append(at, at)
@@ -36,7 +36,7 @@ def by_time(times: list[float], levels: tuple[Level, ...] = LEVELS) -> list[floa
 @given(st.lists(st.floats(0.1, 50.0), max_size=300), st.floats(5.0, 50.0))
 def test_a_series_keeps_the_first_item_and_all_of_the_recent_past_in_order(pauses: list[float], span: float) -> None:
     times = list(itertools.accumulate(pauses))
-    kept = by_time(times, (Level(0.0, span), Level(20.0, 200.0)))
+    kept = by_time(times, (SeriesLevel(0.0, span), SeriesLevel(20.0, 200.0)))
     assert kept == sorted(set(kept))
     assert kept[:1] == times[:1]
     assert [at for at in kept if at >= times[-1] - span] == [at for at in times if at >= times[-1] - span]
@@ -46,7 +46,7 @@ def test_a_series_keeps_the_first_item_and_all_of_the_recent_past_in_order(pause
 @given(st.lists(st.floats(0.1, 5.0), min_size=1, max_size=400))
 def test_of_an_older_stretch_no_two_items_are_closer_than_its_level_says(pauses: list[float]) -> None:
     times = list(itertools.accumulate(pauses))
-    kept = by_time(times, (Level(0.0, 10.0), Level(20.0, 10_000.0)))
+    kept = by_time(times, (SeriesLevel(0.0, 10.0), SeriesLevel(20.0, 10_000.0)))
     older = [at for at in kept[1:] if at < times[-1] - 10.0]
     assert all(later - earlier >= 20.0 for earlier, later in itertools.pairwise(older))
     gaps = [later - earlier for earlier, later in itertools.pairwise(kept)]

@@ -10,7 +10,7 @@ import pytest
 
 from primitives.errors import UserError
 from seep.record.log import EventLog
-from seep.runs.chaos import Act, Chaos, Strike, check_chaos, parse_chaos
+from seep.runs.chaos import Chaos, Strike, StrikeKind, check_chaos, parse_chaos
 
 
 class FakeRun:
@@ -56,9 +56,9 @@ def deal(run: FakeRun, text: str) -> Chaos:
 
 def test_strikes_are_read_and_put_in_order_of_time() -> None:
     assert parse_chaos("kill:splitter@8s, kill:counter[0]+splitter[1]@500ms,stop:my-op.2@1m") == (
-        Strike(Act.KILL, ("counter[0]", "splitter[1]"), 0.5),
-        Strike(Act.KILL, ("splitter",), 8.0),
-        Strike(Act.STOP, ("my-op.2",), 60.0),
+        Strike(StrikeKind.KILL, ("counter[0]", "splitter[1]"), 0.5),
+        Strike(StrikeKind.KILL, ("splitter",), 8.0),
+        Strike(StrikeKind.STOP, ("my-op.2",), 60.0),
     )
 
 

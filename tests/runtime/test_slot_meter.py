@@ -21,7 +21,7 @@ from primitives.slots import SlotSet, slots_of
 from primitives.state.processing import Containers
 from primitives.topology import Assignment
 from seep.channels.wire import decode, encode
-from seep.node.slot_meter import Metered, SlotMeter
+from seep.node.slot_meter import MeteredOperators, SlotMeter
 from seep.protocol.logic import Piece
 from seep.protocol.view import Incarnation
 from seep.record.reports import SlotRows
@@ -253,7 +253,7 @@ def test_instances_of_operators_with_more_than_one_slot_get_a_meter() -> None:
     words = query.source("words", seep.sources.generator(lambda *_: {}, schema)).key_by("word")
     words.aggregate("many", n=seep.count()).sink("out", seep.sinks.collect())
     words.aggregate("one", slot_bits=0, n=seep.count()).sink("other", seep.sinks.collect())
-    metered = Metered(query.compile(), lambda: {"many"})
+    metered = MeteredOperators(query.compile(), lambda: {"many"})
     many = metered.logic("many")
     assert isinstance(many, SlotMeter)
     assert not isinstance(metered.logic("one"), SlotMeter)

@@ -10,7 +10,7 @@ import pytest
 
 from seep.rows.position import Position
 from seep.rows.rate import Profile, Rate
-from seep.sources.pace import Adaptive, Paced, Portion
+from seep.sources.pace import Adaptive, Paced, ReadPortion
 
 
 def at(rows: int, start: float = 100.0, shed: int = 0) -> Position:
@@ -18,32 +18,32 @@ def at(rows: int, start: float = 100.0, shed: int = 0) -> Position:
 
 
 def test_a_rate_gives_what_is_due_minus_what_was_read() -> None:
-    assert Paced(Rate(100), 1, 1000).portions(1, 103.0, 1.0, [at(250)]) == [Portion(0, 50)]
+    assert Paced(Rate(100), 1, 1000).portions(1, 103.0, 1.0, [at(250)]) == [ReadPortion(0, 50)]
 
 
 def test_nothing_is_due_at_the_first_read() -> None:
-    assert Paced(Rate(100), 1, 1000).portions(1, 103.0, 1.0, [Position(0)]) == [Portion(0, 0)]
+    assert Paced(Rate(100), 1, 1000).portions(1, 103.0, 1.0, [Position(0)]) == [ReadPortion(0, 0)]
 
 
 def test_each_partition_has_an_equal_part_of_the_rate() -> None:
     pace = Paced(Rate(100), 4, 1000)
-    assert pace.portions(1, 102.0, 0.5, [at(0), at(40)]) == [Portion(0, 50), Portion(0, 10)]
+    assert pace.portions(1, 102.0, 0.5, [at(0), at(40)]) == [ReadPortion(0, 50), ReadPortion(0, 10)]
 
 
 def test_a_source_that_is_behind_catches_up_by_at_most_the_rows_of_an_epoch() -> None:
     pace = Paced(Rate(100), 1, 150)
-    assert pace.portions(1, 110.0, 1.0, [at(0)]) == [Portion(0, 150)]
-    assert pace.portions(2, 110.0, 1.0, [at(900)]) == [Portion(0, 100)]
+    assert pace.portions(1, 110.0, 1.0, [at(0)]) == [ReadPortion(0, 150)]
+    assert pace.portions(2, 110.0, 1.0, [at(900)]) == [ReadPortion(0, 100)]
 
 
 def test_an_instance_with_some_of_the_partitions_has_its_share_of_the_rows_of_an_epoch() -> None:
-    assert Paced(Rate(1e6), 4, 400).portions(1, 110.0, 0.5, [at(0), at(0)]) == [Portion(0, 100)] * 2
+    assert Paced(Rate(1e6), 4, 400).portions(1, 110.0, 0.5, [at(0), at(0)]) == [ReadPortion(0, 100)] * 2
 
 
 def test_a_source_that_sheds_passes_over_what_no_epoch_can_hold() -> None:
     pace = Paced(Rate(100), 1, 150, shed=True)
-    assert pace.portions(1, 110.0, 1.0, [at(0)]) == [Portion(850, 150)]
-    assert pace.portions(2, 110.0, 1.0, [at(150, shed=850)]) == [Portion(0, 0)]
+    assert pace.portions(1, 110.0, 1.0, [at(0)]) == [ReadPortion(850, 150)]
+    assert pace.portions(2, 110.0, 1.0, [at(150, shed=850)]) == [ReadPortion(0, 0)]
 
 
 def test_the_profile_of_a_rate_is_followed() -> None:
@@ -186,8 +186,8 @@ def test_an_epoch_that_is_read_in_pieces_counts_once() -> None:
 
 
 def test_an_instance_divides_its_share_over_the_partitions_that_are_left() -> None:
-    assert Adaptive(0.05, 1 << 19).portions(1, 0.0, 0.5, [at(0)] * 4) == [Portion(0, 128)] * 4
+    assert Adaptive(0.05, 1 << 19).portions(1, 0.0, 0.5, [at(0)] * 4) == [ReadPortion(0, 128)] * 4
 
 
 def test_every_partition_gets_at_least_a_row() -> None:
-    assert Adaptive(0.05, 2).portions(1, 0.0, 1.0, [at(0)] * 8) == [Portion(0, 1)] * 8
+    assert Adaptive(0.05, 2).portions(1, 0.0, 1.0, [at(0)] * 8) == [ReadPortion(0, 1)] * 8

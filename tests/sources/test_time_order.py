@@ -21,7 +21,7 @@ from seep.rows.position import MIN_WATERMARK, Position
 from seep.rows.rate import Rate
 from seep.sources.base import ReaderDefinition
 from seep.sources.files import deal_out
-from seep.sources.time_order import Taken, take_in_time_order
+from seep.sources.time_order import TakenRows, take_in_time_order
 from tests.sources.stage import Driver, column, rows_of, setting
 
 GROUPS, ROWS = 16, 400
@@ -208,7 +208,7 @@ def test_no_partition_is_read_on_while_another_one_is_behind_it(times: list[list
     parts = {slot: sorted(each) for slot, each in enumerate(times)}
     reads: list[tuple[int, int]] = []
 
-    def take(slot: int, position: Position, limit: int) -> Taken:
+    def take(slot: int, position: Position, limit: int) -> TakenRows:
         end = min(position.rows + min(limit, block), len(parts[slot]))
         behind = [p.latest for other, p in now.items() if other != slot and not p.ended]
         assert not behind or position.latest <= min(behind)
@@ -216,7 +216,7 @@ def test_no_partition_is_read_on_while_another_one_is_behind_it(times: list[list
         after = position._replace(rows=end, latest=latest, ended=end == len(parts[slot]))
         reads.append((slot, end - position.rows))
         now[slot] = after
-        return Taken([], position, after)
+        return TakenRows([], position, after)
 
     now = {slot: Position(0) for slot in parts}
     taken = take_in_time_order(dict(now), rows, take)
@@ -225,8 +225,8 @@ def test_no_partition_is_read_on_while_another_one_is_behind_it(times: list[list
 
 
 def test_a_partition_without_rows_at_the_moment_does_not_hold_up_the_others() -> None:
-    def take(slot: int, position: Position, limit: int) -> Taken:
-        return Taken([], position, position._replace(rows=position.rows + (limit if slot else 0), latest=5))
+    def take(slot: int, position: Position, limit: int) -> TakenRows:
+        return TakenRows([], position, position._replace(rows=position.rows + (limit if slot else 0), latest=5))
 
     idle, other = take_in_time_order({0: Position(0, latest=1), 1: Position(0, latest=2)}, 1_000, take)
     assert (idle.after.rows, other.after.rows) == (0, 1_000)

@@ -17,7 +17,7 @@ from primitives.errors import EnvironmentFault, UserError
 from seep.spark import fleet
 from seep.spark.address import driver_host, driver_interface
 from seep.spark.capacity import capacity
-from seep.spark.fleet import Ended, Fleet
+from seep.spark.fleet import Fleet, OrderEnded
 from seep.spark.preflight import PreflightVerdict, before_start, of_session
 from seep.spark.reason import CANCELLED, WORKER_GONE
 from seep.spark.session import Host, open_session
@@ -36,7 +36,7 @@ class Nodes:
     def __post_init__(self) -> None:
         self.fleet = Fleet(self.host.context, beacon(), str(self.directory), query="test", on_ended=self._hear)
 
-    def _hear(self, ended: Ended) -> None:
+    def _hear(self, ended: OrderEnded) -> None:
         self.ended[ended.order] = (ended.reason, time.monotonic())
 
     def start(self, count: int) -> dict[str, Beacon]:

@@ -16,10 +16,10 @@ from seep.spark.address import is_loopback, node_host
 from seep.spark.capacity import Capacity, await_capacity
 from seep.spark.java import check_java
 from seep.spark.preflight import (
-    Check,
-    Doubt,
+    PreflightCheck,
     PreflightFinding,
     PreflightVerdict,
+    PreflightWarning,
     before_start,
     check_disk,
     check_memory,
@@ -104,12 +104,12 @@ FULL = Capacity(executors=2, slots=4, busy=3)
     ("check", "error", "message"),
     [
         (lambda: check_pyspark("3.5.1"), EnvironmentFault, "pip install"),
-        (lambda: check_memory(8, 1 << 30), Doubt, "1.0 GiB free, and 8 nodes take 2.0 GiB"),
-        (lambda: check_memory(8, None), Doubt, "not known"),
+        (lambda: check_memory(8, 1 << 30), PreflightWarning, "1.0 GiB free, and 8 nodes take 2.0 GiB"),
+        (lambda: check_memory(8, None), PreflightWarning, "not known"),
         (lambda: check_port("192.0.2.77"), EnvironmentFault, "SPARK_LOCAL_IP"),
         (lambda: check_disk("/nowhere"), EnvironmentFault, "TMPDIR"),
         (lambda: check_slots(FULL, 2, False), EnvironmentFault, r"3 busy, 1 free; 2 nodes need one each.*--nodes"),
-        (lambda: check_slots(FULL, 2, True), Doubt, "wait until Spark has allocated more"),
+        (lambda: check_slots(FULL, 2, True), PreflightWarning, "wait until Spark has allocated more"),
         (lambda: check_python(PreflightFinding("w1", "3.11.2", ("numba",))), EnvironmentFault, "on w1 lacks numba"),
     ],
 )
@@ -123,11 +123,11 @@ def test_a_check_that_does_not_pass_says_what_to_do(
 @pytest.mark.parametrize(
     ("settings", "error"),
     [
-        ({"spark.task.cpus": "2"}, Doubt),
+        ({"spark.task.cpus": "2"}, PreflightWarning),
         ({"spark.python.worker.killOnIdleTimeout": "true"}, EnvironmentFault),
-        ({"spark.speculation": "true", "spark.speculation.task.duration.threshold": "1min"}, Doubt),
-        ({"spark.task.resource.gpu.amount": "1"}, Doubt),
-        ({"spark.executor.pyspark.memory": "1g"}, Doubt),
+        ({"spark.speculation": "true", "spark.speculation.task.duration.threshold": "1min"}, PreflightWarning),
+        ({"spark.task.resource.gpu.amount": "1"}, PreflightWarning),
+        ({"spark.executor.pyspark.memory": "1g"}, PreflightWarning),
     ],
 )
 def test_a_setting_that_harms_nodes_is_named(settings: dict[str, str], error: type[Exception]) -> None:
@@ -141,7 +141,10 @@ def test_plain_settings_pass() -> None:
 
 
 def test_the_first_failure_is_raised_and_warnings_are_not() -> None:
-    warning, failure = Check("disk", PreflightVerdict.WARN, "little"), Check("Java", PreflightVerdict.FAIL, "none")
+    warning, failure = (
+        PreflightCheck("disk", PreflightVerdict.WARN, "little"),
+        PreflightCheck("Java", PreflightVerdict.FAIL, "none"),
+    )
     raise_first([warning])
     with pytest.raises(EnvironmentFault, match="Java: none"):
         raise_first([warning, failure])
@@ -182,7 +185,7 @@ def test_packages_of_others_are_a_fault_where_they_hide_ours_and_else_a_doubt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(namesakes, "sharing", lambda: ["policies 0.4.2 (policies)"])
-    with pytest.raises(Doubt, match=r"ours, but policies 0\.4\.2"):
+    with pytest.raises(PreflightWarning, match=r"ours, but policies 0\.4\.2"):
         check_packages()
     monkeypatch.setattr(namesakes, "foreign", lambda: ["`import policies` gives another one"])
     with pytest.raises(EnvironmentFault, match="gives another one"):

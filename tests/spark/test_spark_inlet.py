@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from primitives.avro_file import Damaged
 from primitives.errors import EnvironmentFault, UserError
-from seep.channels.links import Link, Unheard
+from seep.channels.links import Link, NoLinkEvents
 from seep.channels.peers import Peers
 from seep.channels.port import Address, Port
 from seep.channels.security import Security
@@ -450,7 +450,7 @@ def test_a_node_asks_how_it_stands_before_it_reads(tmp_path: Path) -> None:
 
 def test_links_for_one_call_leave_no_thread() -> None:
     threads = set(threading.enumerate())
-    link = Link("task", MANAGER, Address("127.0.0.1", 1), Security.open(), Unheard())
+    link = Link("task", MANAGER, Address("127.0.0.1", 1), Security.open(), NoLinkEvents())
     with pytest.raises(EnvironmentFault, match="did not answer"):
         link.call("pushed", {}, timeout=1.0)
     link.close()

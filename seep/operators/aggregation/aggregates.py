@@ -14,8 +14,8 @@ from seep.operators.aggregation.folding import Aggregates
 from seep.operators.aggregation.panes import Panes
 from seep.operators.aggregation.sessions import SessionWindows
 from seep.operators.aggregation.totals import Totals
-from seep.operators.base import Base
-from seep.operators.definition import Definition, Input, Setting
+from seep.operators.base import BatchLogic
+from seep.operators.definition import Definition, Input, OperatorSetting
 from seep.operators.errors import naming
 from seep.operators.keys import Keys
 from seep.operators.windows import Session, Sliding, Tumbling, Window, gap_of, grid_of, lateness_of
@@ -61,11 +61,11 @@ class Aggregate(Definition):
         bounds = [] if self.window is None else _bounds(operator, stream)
         fields = [*keys.fields, *bounds, *aggregates.fields]
         _check_names(operator, [field.name for field in fields])
-        setting = Setting(operator, 0, (stream,), pa.schema(fields), ())
+        setting = OperatorSetting(operator, 0, (stream,), pa.schema(fields), ())
         self.logic(setting).close()  # which checks that there can be state of these columns
         return setting.output
 
-    def logic(self, setting: Setting) -> Base:
+    def logic(self, setting: OperatorSetting) -> BatchLogic:
         """See `Definition.logic`."""
         (stream,) = setting.inputs
         keys, aggregates = self._parts(setting.operator, stream)
@@ -78,7 +78,7 @@ class Aggregate(Definition):
         return Keys(operator, stream), Aggregates(operator, self.aggregates, stream)
 
 
-def _windowed(setting: Setting, keys: Keys, aggregates: Aggregates, window: Window) -> Base:
+def _windowed(setting: OperatorSetting, keys: Keys, aggregates: Aggregates, window: Window) -> BatchLogic:
     stream = setting.inputs[0]
     time = stream.schema.field(stream.time).type
     match window:

@@ -22,7 +22,7 @@ from seep.operators.aggregation.agg import Agg
 from seep.operators.definition import Input
 from seep.operators.expressions import no_column
 from seep.operators.keys import plain_type
-from seep.operators.room import Room
+from seep.operators.room import StateBudget
 from seep.rows.times import event_times
 
 Rows = NDArray[np.int64]
@@ -128,7 +128,7 @@ class WrappingSum(Folded):
         self.hints = {agg.state: Hint(aliases=(str(agg),))}
 
 
-class Valid(Folded):
+class ValidCount(Folded):
     """How many values of a column are not null."""
 
     def __init__(self, name: str, column: str) -> None:
@@ -249,7 +249,7 @@ class Aggregates:
         """The columns of results."""
         return [pa.field(name, self._result_type(agg)) for name, agg in self._asked.items()]
 
-    def disk(self, name: str, keys: Kinds, room: Room, **more: Any) -> Disk:
+    def disk(self, name: str, keys: Kinds, room: StateBudget, **more: Any) -> Disk:
         """The same as `frame`, for more rows than fit in memory."""
         place = room.place(self._operator, name)
         return Disk(name, keys, self.kinds, defaults=self._defaults, directory=place, memory=room.memory // 2, **more)
@@ -315,7 +315,7 @@ class Aggregates:
         kind = self._type(agg)
         match agg.function:
             case "count":
-                return Valid(name, agg.column)
+                return ValidCount(name, agg.column)
             case "sum":
                 return self._sum(agg)
             case "min" | "max" if storage_type(kind) is not None:

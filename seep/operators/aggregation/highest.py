@@ -21,8 +21,8 @@ from seep.operators.aggregation.agg import Agg
 from seep.operators.aggregation.folding import Aggregates
 from seep.operators.aggregation.panes import Panes
 from seep.operators.aggregation.sliding import NO_STEPS, SlidingChanges, slide
-from seep.operators.base import Base
-from seep.operators.definition import Definition, Input, Setting
+from seep.operators.base import BatchLogic
+from seep.operators.definition import Definition, Input, OperatorSetting
 from seep.operators.errors import naming
 from seep.operators.expressions import no_column
 from seep.operators.keyed import check_keyed, key_columns, key_types, plain_schema
@@ -70,15 +70,15 @@ class HighestRows(Definition):
             grid_of(self.window, _time_type(operator, inputs[0]))
         return pa.schema([*_bounds(operator, inputs[0]), *plain_schema(schema)])
 
-    def logic(self, setting: Setting) -> Logic[pa.RecordBatch]:
+    def logic(self, setting: OperatorSetting) -> Logic[pa.RecordBatch]:
         """See `Definition.logic`."""
         return _HighestRows(setting, self)
 
 
-class _HighestRows(Base):
+class _HighestRows(BatchLogic):
     """What may be the highest waits as records of timers, which are due when the window closes."""
 
-    def __init__(self, setting: Setting, definition: HighestRows) -> None:
+    def __init__(self, setting: OperatorSetting, definition: HighestRows) -> None:
         (self._given,) = setting.inputs
         self._column = definition.column
         self._grid: Grid | None = None
@@ -198,12 +198,12 @@ class HighestKeys(Definition):
             )
         return pa.schema([*keys.fields, *_bounds(operator, inputs[0]), field])
 
-    def logic(self, setting: Setting) -> Logic[pa.RecordBatch]:
+    def logic(self, setting: OperatorSetting) -> Logic[pa.RecordBatch]:
         """See `Definition.logic`."""
         return _HighestKeys(setting, self)
 
 
-class Found(NamedTuple):
+class HighestFound(NamedTuple):
     """What was the highest: in which window, by its end, which row of the frame, and how much."""
 
     ends: Ints
@@ -211,10 +211,10 @@ class Found(NamedTuple):
     totals: Ints
 
 
-class _HighestKeys(Base):
+class _HighestKeys(BatchLogic):
     """Panes are added up by themselves, and come into the totals when they close."""
 
-    def __init__(self, setting: Setting, definition: HighestKeys) -> None:
+    def __init__(self, setting: OperatorSetting, definition: HighestKeys) -> None:
         (self._given,) = setting.inputs
         self._aggregate = definition.aggregate
         self._keys = Keys(setting.operator, self._given)
@@ -282,7 +282,7 @@ class _HighestKeys(Base):
 
     # --- windows ------------------------------------------------------------------------------------------------------
 
-    def _slide(self, steps: SlidingChanges, previous: int, piece: Piece[pa.RecordBatch]) -> Found:
+    def _slide(self, steps: SlidingChanges, previous: int, piece: Piece[pa.RecordBatch]) -> HighestFound:
         """Goes through the windows that the watermark closes."""
         place = self._totals.in_place(steps.rows)
         begin = int(steps.times[0]) if previous == _LEAST else previous + 2
@@ -293,7 +293,7 @@ class _HighestKeys(Base):
         *found, beyond = slide(steps, place.words, place.width, place.first, mine, windows)
         if beyond >= 0:
             raise self._beyond(beyond)
-        return Found(*found)
+        return HighestFound(*found)
 
     def _beyond(self, row: np.int64) -> UserError:
         key = self._totals.take(np.array([row])).select(list(self._keys.kinds)).to_pylist()[0]
@@ -312,7 +312,7 @@ class _HighestKeys(Base):
             mine[rows] = mask[slots_of(hash_keys(keys), self.setting.slot_bits)]
         return mine
 
-    def _results(self, found: Found) -> pa.RecordBatch:
+    def _results(self, found: HighestFound) -> pa.RecordBatch:
         keys = self._keys.of(self._totals.take(found.rows))
         kind = self.setting.output.field(_START).type
         bounds = [times_column(times, kind) for times in (found.ends - self._grid.size, found.ends)]

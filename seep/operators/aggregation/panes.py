@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from primitives.state.bitmap import Bitmap
 from primitives.state.frame import Frame
 from seep.operators.aggregation.folding import Aggregates
-from seep.operators.base import Base
-from seep.operators.definition import Setting
+from seep.operators.base import BatchLogic
+from seep.operators.definition import OperatorSetting
 from seep.operators.errors import naming
 from seep.operators.keys import Keys, take
 from seep.operators.progress import Progress
@@ -26,13 +26,13 @@ _START = "window_start"
 _LEAST = -(2**63)
 
 
-class Panes(Base):
+class Panes(BatchLogic):
     """State is a row for each key and pane; and for each of these a timer, for when a window next needs the pane.
 
     So an epoch costs its rows and what is due, not what is kept.
     """
 
-    def __init__(self, setting: Setting, keys: Keys, aggregates: Aggregates, grid: Grid) -> None:
+    def __init__(self, setting: OperatorSetting, keys: Keys, aggregates: Aggregates, grid: Grid) -> None:
         self._keys = keys
         self._aggregates = aggregates
         self._grid = grid

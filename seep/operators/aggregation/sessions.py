@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from primitives.state.frame import Frame
 from seep.operators.aggregation.folding import Aggregates
-from seep.operators.base import Base
-from seep.operators.definition import Setting
+from seep.operators.base import BatchLogic
+from seep.operators.definition import OperatorSetting
 from seep.operators.errors import naming
 from seep.operators.keys import Keys, take
 from seep.operators.progress import Progress
@@ -55,14 +55,14 @@ class KeySessions(NamedTuple):
     alarms: Ints
 
 
-class SessionWindows(Base):
+class SessionWindows(BatchLogic):
     """State is a row for each session that is open, or may be reopened; those of a key are numbered in order of time.
 
     Keys of which rows come, or whose alarm goes off, are looked at; no others. A key has one alarm, for when its next
     session closes if no row comes until then: it often finds that one has come, and is set anew.
     """
 
-    def __init__(self, setting: Setting, keys: Keys, aggregates: Aggregates, gap: int, lateness: int) -> None:
+    def __init__(self, setting: OperatorSetting, keys: Keys, aggregates: Aggregates, gap: int, lateness: int) -> None:
         self._keys = keys
         self._aggregates = aggregates
         self._gap = gap

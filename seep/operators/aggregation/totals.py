@@ -8,26 +8,26 @@ from primitives.state.bitmap import Bitmap
 from primitives.state.disk import Disk
 from primitives.state.frame import Frame
 from seep.operators.aggregation.folding import Aggregates
-from seep.operators.base import Base
-from seep.operators.definition import Setting
+from seep.operators.base import BatchLogic
+from seep.operators.definition import OperatorSetting
 from seep.operators.keys import Keys
-from seep.operators.room import Room
+from seep.operators.room import StateBudget
 from seep.protocol.logic import Piece
 from seep.protocol.messages import MAX_WATERMARK
 
 
-class Totals(Base):
+class Totals(BatchLogic):
     """One row of state for each key."""
 
     def __init__(
-        self, setting: Setting, keys: Keys, aggregates: Aggregates, *, at_end: bool, on_disk: bool = False
+        self, setting: OperatorSetting, keys: Keys, aggregates: Aggregates, *, at_end: bool, on_disk: bool = False
     ) -> None:
         self._keys = keys
         self._aggregates = aggregates
         self._at_end = at_end
         self._totals: Frame | Disk
         if on_disk:
-            self._room = setting.room or Room()  # one of its own is there as long as somebody holds it
+            self._room = setting.room or StateBudget()  # one of its own is there as long as somebody holds it
             self._totals = aggregates.disk("totals", keys.kinds, self._room, slot_bits=setting.slot_bits)
         else:
             self._totals = aggregates.frame("totals", keys.kinds, slot_bits=setting.slot_bits)

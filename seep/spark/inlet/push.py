@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from seep.channels.dial import FAILURES, client_of
-from seep.channels.links import Link, Unheard
-from seep.channels.pieces import Aligner, Label
+from seep.channels.links import Link, NoLinkEvents
+from seep.channels.pieces import Aligner, PieceHeader
 from seep.channels.port import Address
 from seep.channels.security import Security
 from seep.channels.wire import encode
@@ -68,11 +68,11 @@ class PushTarget:
         self._aligner = Aligner(settings.schema)
 
     def send(self, batch: pa.RecordBatch) -> None:
-        self._writer.write_with_metadata(batch, self._aligner.pad(bytes([Label.ROWS]), batch.nbytes))
+        self._writer.write_with_metadata(batch, self._aligner.pad(bytes([PieceHeader.ROWS]), batch.nbytes))
 
     def finish(self) -> None:
         """Returns when the node keeps the piece; one of FAILURES if it does not."""
-        self._writer.write_metadata(bytes([Label.END]))
+        self._writer.write_metadata(bytes([PieceHeader.END]))
         self._writer.done_writing()
         if self._answers.read() is None:
             raise ConnectionError(f"{self.name} has not said that it keeps what was pushed")
@@ -175,7 +175,7 @@ def _keep_what_is_imported() -> None:
 
 def _ask(settings: PushSettings, partition: int) -> dict[str, Any]:
     """Which batch this is, and where its pieces go, as the driver has it now."""
-    link = Link("spark task", MANAGER, settings.driver, settings.security, Unheard())
+    link = Link("spark task", MANAGER, settings.driver, settings.security, NoLinkEvents())
     try:
         answer: dict[str, Any] = link.call("pushed", {"places": settings.source, "partition": partition})
     finally:

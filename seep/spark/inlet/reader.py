@@ -14,14 +14,14 @@ from seep.rows.batches import concat
 from seep.rows.position import Position
 from seep.sources.logic import PartitionedLogic
 from seep.sources.reader import RowBlock, SourceReader
-from seep.sources.time_order import Taken
+from seep.sources.time_order import TakenRows
 from seep.spark.inlet.pieces import Directory, Key, PushedBatch, PushedPiece
 
 #: The number of a batch, and of a row among those of it that a slot reads.
 Offset = Sequence[int]
 
 
-class Pieces(Protocol):
+class PieceLookup(Protocol):
     """Where what was pushed can be had: the intake of a node."""
 
     def directory(self, source: str) -> Directory:
@@ -40,7 +40,7 @@ class Pieces(Protocol):
 class PushedReader(SourceReader):
     """Reads the pieces of a slot, batch after batch, as far as they are admitted."""
 
-    def __init__(self, source: str, slots: int, intake: Pieces, schema: pa.Schema) -> None:
+    def __init__(self, source: str, slots: int, intake: PieceLookup, schema: pa.Schema) -> None:
         self._source, self._slots, self._intake, self._schema = source, slots, intake, schema
         #: slot -> the piece that it reads at the moment: what another node gave is not asked for again
         self._open: dict[int, tuple[str, pa.RecordBatch]] = {}
@@ -132,11 +132,11 @@ class PushedLogic(PartitionedLogic):
                 self._positions[slot] = position._replace(ended=False)
         return super().read(epoch, slots)
 
-    def _retake(self, slot: int, target: Position) -> Taken:
+    def _retake(self, slot: int, target: Position) -> TakenRows:
         position = self._position(slot)
         batches = self._reader.between(slot, position.offset, target.offset) if slot < self._rows.partitions else []
         self._check_same(slot, sum(map(len, batches)) == target.rows - position.rows)
-        return Taken(batches, position._replace(at=target.at), target)
+        return TakenRows(batches, position._replace(at=target.at), target)
 
     def _block(self, slot: int, position: Position, limit: int) -> tuple[pa.RecordBatch, Position]:
         rows, after = super()._block(slot, position, limit)

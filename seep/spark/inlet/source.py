@@ -29,7 +29,7 @@ AHEAD = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Streaming:
+class StreamingOptions:
     """How Spark runs a streaming DataFrame."""
 
     checkpoint: str | None = None  #: Spark's checkpointLocation
@@ -67,7 +67,7 @@ class SparkSource(ReaderDefinition):
         out_of_order: Duration,
         partitions: int,
         ahead: int,
-        streaming: Streaming | None,
+        streaming: StreamingOptions | None,
     ) -> None:
         from seep.rows.spark_types import arrow_schema
 
@@ -126,9 +126,11 @@ def spark_sources(program: Program) -> dict[str, SparkSource]:
     return {name: source for name, (source, _) in program.sources.items() if isinstance(source, SparkSource)}
 
 
-def _streaming(df: DataFrame, checkpoint: str | Path | None, trigger: Mapping[str, Any] | None) -> Streaming | None:
+def _streaming(
+    df: DataFrame, checkpoint: str | Path | None, trigger: Mapping[str, Any] | None
+) -> StreamingOptions | None:
     if df.isStreaming:
-        return Streaming(None if checkpoint is None else str(checkpoint), dict(trigger or {}))
+        return StreamingOptions(None if checkpoint is None else str(checkpoint), dict(trigger or {}))
     for name, given in (("checkpoint", checkpoint), ("trigger", trigger)):
         if given is not None:
             raise UserError(f"{name}= is for streaming DataFrames, and this one is finite: leave it out")

@@ -59,7 +59,7 @@ class SeepDataSource(DataSource):
         return StreamReader(self._spool, schema, _limit(self.options))
 
 
-class Files(InputPartition):
+class TaskFiles(InputPartition):
     """What one task reads: some parts of one instance, in order."""
 
     def __init__(self, paths: Sequence[str]) -> None:
@@ -78,7 +78,7 @@ class BatchReader(DataSourceReader):
                 f"{self._spool.root}: the rows up to epoch {trimmed} went to a streaming query and were removed; "
                 "read what that query has written"
             )
-        return tasks_for(self._spool, self._spool.parts(0, self._spool.shown)) or [Files(())]
+        return tasks_for(self._spool, self._spool.parts(0, self._spool.shown)) or [TaskFiles(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return batches_of(partition, self._schema)
@@ -194,21 +194,21 @@ def tasks_for(spool: SinkSpool, parts: Sequence[PartFile]) -> list[InputPartitio
     return tasks
 
 
-def _divided(files: Sequence[_Sized]) -> Iterator[Files]:
+def _divided(files: Sequence[_Sized]) -> Iterator[TaskFiles]:
     taken: list[str] = []
     nbytes = 0
     for file in files:
         if taken and nbytes + file.nbytes > _TASK_BYTES:
-            yield Files(taken)
+            yield TaskFiles(taken)
             taken, nbytes = [], 0
         taken.append(file.path)
         nbytes += file.nbytes
-    yield Files(taken)
+    yield TaskFiles(taken)
 
 
 def batches_of(partition: InputPartition, schema: StructType) -> Iterator[pa.RecordBatch]:
     """The rows of some files, in the form that Spark wants; they are mapped, and copied only to change a type."""
-    assert isinstance(partition, Files)
+    assert isinstance(partition, TaskFiles)
     form = to_arrow_schema(schema, timezone="UTC")
     for path in partition.paths:
         with pa.memory_map(path) as mapped:

@@ -15,7 +15,7 @@ from pathlib import Path
 #: All packages of the project.
 PACKAGES = ("primitives", "policies", "vmpool", "seep", "lrb", "nexmark")
 #: Where this one is, and all of them should be.
-HOME = Path(__file__).parents[1]
+HOME = Path(__file__).parents[2]
 _THIS = "seep/spark/namesakes.py"
 
 

@@ -1,11 +1,12 @@
-"""The launcher: starts a query. `seep` provides it, so that the query API need not know of processes."""
+"""The launcher: starts a query. `seep` provides it, so that the query API need not know of processes.
+
+`import seep` imports this module, so it needs nothing but the standard library: see `seep.spark.namesakes`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-from primitives.errors import InternalError
 
 _found: list[Callable[[], Callable[..., Any]]] = []
 
@@ -17,6 +18,4 @@ def provide(find: Callable[[], Callable[..., Any]]) -> None:
 
 def launch(query: Any, spark: Any, **options: Any) -> Any:
     """A run of the query; see `seep.launch`."""
-    if not _found:
-        raise InternalError("nobody has provided a launcher; `import seep` does")
     return _found[0]()(query, spark, **options)

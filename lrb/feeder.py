@@ -13,7 +13,7 @@ from primitives.errors import UserError
 from seep import sources
 from seep.rows.batches import concat
 from seep.sources.definition import SourceDefinition
-from seep.sources.reader import RowBlock, SourceReader
+from seep.sources.reader import Block, SourceReader
 
 
 def prepare(input: Path, prepared: Path, dead_letters: DeadLetters, lateness: int = 0) -> int:
@@ -44,7 +44,7 @@ class Prepared(SourceReader):
         except FileNotFoundError:
             raise UserError(f"there is no file {path}; it must be seen under this path from all machines") from None
 
-    def read(self, partition: int, offset: int, limit: int) -> RowBlock:  # noqa: ARG002
+    def read(self, partition: int, offset: int, limit: int) -> Block:  # noqa: ARG002
         """See `SourceReader`."""
         rows = concat(self._rows.slice(offset, limit).to_batches(), INPUT)
-        return RowBlock(rows, offset + len(rows), offset + len(rows) >= len(self._rows))
+        return Block(rows, offset + len(rows), offset + len(rows) >= len(self._rows))

@@ -22,7 +22,7 @@ from seep.rows.rate import Rate
 from seep.sources.base import ReaderDefinition
 from seep.sources.definition import SourceSetting
 from seep.sources.logic import Clock, PartitionedLogic, RowDescription
-from seep.sources.reader import RowBlock, SourceReader
+from seep.sources.reader import Block, SourceReader
 
 #: Seconds of traffic that are played at once, at most; and how many times as many tuples as are read now.
 _PLAYED, _AHEAD = 4, 4
@@ -126,7 +126,7 @@ class Player(SourceReader):
         self._first = self._end = 0  #: rows that are played
         self._rows = empty(INPUT)
 
-    def read(self, partition: int, offset: int, limit: int) -> RowBlock:  # noqa: ARG002
+    def read(self, partition: int, offset: int, limit: int) -> Block:  # noqa: ARG002
         """See `SourceReader`."""
         end = min(offset + limit, int(self._starts[-1]))
         blocks, at = [], offset
@@ -135,7 +135,7 @@ class Player(SourceReader):
                 self._play(at, _AHEAD * (end - at))
             blocks.append(self._rows.slice(at - self._first, end - at))
             at += len(blocks[-1])
-        return RowBlock(concat(blocks, INPUT), at, at >= self._starts[-1])
+        return Block(concat(blocks, INPUT), at, at >= self._starts[-1])
 
     def _play(self, offset: int, wanted: int) -> None:
         """Plays about so many tuples: of some expressways in a second, or of whole seconds if they have few."""

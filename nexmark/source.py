@@ -20,7 +20,7 @@ from primitives.state.fixed import to_numbers
 from seep.rows.batches import empty
 from seep.sources.base import ReaderDefinition
 from seep.sources.parquet_files import Parquet, parquet
-from seep.sources.reader import RowBlock, SourceReader
+from seep.sources.reader import Block, SourceReader
 
 #: When an event is there: what a query by processing time goes by, when a log is replayed.
 ARRIVAL = "arrival_time"
@@ -112,7 +112,7 @@ class Maker(SourceReader):
         self._cycle = events.settings.cycle
         self._of_cycle = max(round(events.share(wanted.kinds) * self._cycle), 1)
 
-    def read(self, partition: int, offset: int, limit: int) -> RowBlock:
+    def read(self, partition: int, offset: int, limit: int) -> Block:
         """See `SourceReader`. There is a row at least, if there are more."""
         end = self._end(partition)
         while end is None or offset < end:
@@ -123,21 +123,21 @@ class Maker(SourceReader):
             if len(block.rows):
                 return block._replace(ended=end is not None and block.offset >= end)
             offset = block.offset
-        return RowBlock(empty(self._wanted.schema), offset, ended=True)
+        return Block(empty(self._wanted.schema), offset, ended=True)
 
     def _end(self, partition: int) -> int | None:
         return None if self._count is None else max(-(-(self._count - partition) // self._partitions), 0)
 
-    def _block(self, positions: Ints, limit: int, offsets: Ints) -> RowBlock:
+    def _block(self, positions: Ints, limit: int, offsets: Ints) -> Block:
         numbers = self._events.at(positions)
         found = self._events.where(numbers, self._wanted.kinds)
         end = int(offsets[-1]) + 1 if len(found) <= limit else int(offsets[found[limit]])
         found = found[:limit]
         if not len(found):
-            return RowBlock(empty(self._wanted.schema), end)
+            return Block(empty(self._wanted.schema), end)
         chosen = numbers.take(found)
         places = chosen if numbers is positions else positions.take(found)
-        return RowBlock(self._rows(chosen, places), end, watermark=self._watermark(int(places[-1])))
+        return Block(self._rows(chosen, places), end, watermark=self._watermark(int(places[-1])))
 
     def _watermark(self, last: int) -> int | None:
         if self._wanted.time != TIME:
@@ -208,14 +208,14 @@ class LogReader(SourceReader):
         self._log = log
         self._kinds = pa.array(wanted.kinds, pa.int8())
 
-    def read(self, partition: int, offset: int, limit: int) -> RowBlock:
+    def read(self, partition: int, offset: int, limit: int) -> Block:
         """See `SourceReader`. There is a row at least, if there are more."""
         while True:
             block = self._log.read(partition, offset, limit)
             found = self._found(block.rows)
             if len(found) or block.ended:
                 rows = self._rows(found)
-                return RowBlock(rows, block.offset, block.ended, self._watermark(found))
+                return Block(rows, block.offset, block.ended, self._watermark(found))
             offset = block.offset
 
     def release(self, partition: int) -> None:

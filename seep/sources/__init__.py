@@ -8,5 +8,5 @@ from seep.sources.custom import custom as custom
 from seep.sources.generators import generator as generator
 from seep.sources.json_files import json_lines as json_lines
 from seep.sources.parquet_files import parquet as parquet
-from seep.sources.reader import RowBlock as RowBlock
+from seep.sources.reader import Block as Block
 from seep.sources.reader import SourceReader as SourceReader

@@ -12,7 +12,7 @@ from primitives.errors import UserError
 from seep.rows.batches import concat
 from seep.rows.times import Duration
 from seep.sources.base import ReaderDefinition, check_partitions
-from seep.sources.reader import RowBlock, SourceReader
+from seep.sources.reader import Block, SourceReader
 
 Given: TypeAlias = pa.RecordBatch | pa.Table
 
@@ -56,11 +56,11 @@ class MemoryReader(SourceReader):
         bounds = [table.num_rows * i // partitions for i in range(partitions + 1)]
         self._parts = [table.slice(a, b - a) for a, b in pairwise(bounds)]
 
-    def read(self, partition: int, offset: int, limit: int) -> RowBlock:
+    def read(self, partition: int, offset: int, limit: int) -> Block:
         """See `SourceReader`."""
         part = self._parts[partition]
         rows = concat(part.slice(offset, limit).to_batches(), part.schema)
-        return RowBlock(rows, offset + len(rows), offset + len(rows) >= part.num_rows)
+        return Block(rows, offset + len(rows), offset + len(rows) >= part.num_rows)
 
 
 def _as_table(given: list[Given]) -> pa.Table:

@@ -11,7 +11,7 @@ from primitives.errors import UserError
 from seep.rows.batches import as_batch, empty
 from seep.rows.times import Duration
 from seep.sources.base import ReaderDefinition, check_partitions
-from seep.sources.reader import RowBlock, SourceReader
+from seep.sources.reader import Block, SourceReader
 
 #: (partition, number of the first row, how many rows) -> these rows, the same every time.
 Function = Callable[[int, int, int], pa.RecordBatch | Mapping[str, Any]]
@@ -95,7 +95,7 @@ class GeneratorReader(SourceReader):
         self._rows = rows
         self._nothing = empty(schema)
 
-    def read(self, partition: int, offset: int, limit: int) -> RowBlock:
+    def read(self, partition: int, offset: int, limit: int) -> Block:
         """See `SourceReader`."""
         count = self._count(offset, limit)
         rows = as_batch("generator", self._function(partition, offset, count)) if count else self._nothing
@@ -104,7 +104,7 @@ class GeneratorReader(SourceReader):
                 f"its function was asked for {count} rows from row {offset} of partition {partition}, "
                 f"and returned {len(rows)}; return exactly as many"
             )
-        return RowBlock(rows, offset + count, self._rows is not None and offset + count >= self._rows)
+        return Block(rows, offset + count, self._rows is not None and offset + count >= self._rows)
 
     def skip(self, partition: int, offset: int, rows: int) -> tuple[int, int]:  # noqa: ARG002
         """See `SourceReader`."""

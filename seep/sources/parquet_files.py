@@ -16,7 +16,7 @@ from seep.rows.batches import concat
 from seep.rows.times import Duration, event_times, is_event_time
 from seep.sources.base import ReaderDefinition, check_partitions
 from seep.sources.files import PARTITIONS, Parts, absolute, content_of, resolve
-from seep.sources.reader import RowBlock, SourceReader
+from seep.sources.reader import Block, SourceReader
 
 #: Rows that are decoded at a time, so that memory does not depend on the size of row groups.
 _DECODED = 1 << 16
@@ -121,7 +121,7 @@ class ParquetReader(SourceReader):
         known = [group.earliest for group in self._groups.by_time[partition] if group.earliest is not None]
         return min(known, default=None) if len(known) == len(self._groups.by_time[partition]) else None
 
-    def read(self, partition: int, offset: int | list[int], limit: int) -> RowBlock:
+    def read(self, partition: int, offset: int | list[int], limit: int) -> Block:
         """See `SourceReader`."""
         row, groups = (
             (offset, self._groups.neighbours) if isinstance(offset, int) else (offset[0], self._groups.by_time)
@@ -132,7 +132,7 @@ class ParquetReader(SourceReader):
         rows = concat(stream.take(limit), self._schema)
         if stream.ended:
             self.release(partition)
-        return RowBlock(rows, stream.offset if isinstance(offset, int) else [stream.offset], stream.ended)
+        return Block(rows, stream.offset if isinstance(offset, int) else [stream.offset], stream.ended)
 
     def release(self, partition: int) -> None:
         """See `SourceReader`."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 from primitives.errors import InternalError
 
 
-class RowBlock(NamedTuple):
+class Block(NamedTuple):
     """Some rows, and where it goes on after them."""
 
     rows: pa.RecordBatch
@@ -41,7 +41,7 @@ class SourceReader(ABC):
         return None
 
     @abstractmethod
-    def read(self, partition: int, offset: Any, limit: int) -> RowBlock:
+    def read(self, partition: int, offset: Any, limit: int) -> Block:
         """The next rows, at most `limit`, without waiting for more to come; no rows if there are none at the moment."""
 
     def skip(self, partition: int, offset: Any, rows: int) -> tuple[Any, int]:  # noqa: ARG002

@@ -15,7 +15,7 @@ from seep.rows.times import Duration
 from seep.sources.base import ReaderDefinition, check_partitions
 from seep.sources.dialect import Dialect
 from seep.sources.files import InputFile, Parts, absolute, content_of, resolve
-from seep.sources.reader import RowBlock, SourceReader
+from seep.sources.reader import Block, SourceReader
 from seep.sources.text_rows import RowsBegin, TextRows, beginning, first_bad, rows_from
 
 #: Bytes that columns are inferred from, when none are given.
@@ -119,13 +119,13 @@ class TextReader(SourceReader):
         """See `SourceReader`."""
         return list(Offset(0, by_time=int(self._by_time)))
 
-    def read(self, partition: int, offset: Sequence[int], limit: int) -> RowBlock:
+    def read(self, partition: int, offset: Sequence[int], limit: int) -> Block:
         """See `SourceReader`. A block does not go beyond the end of a file."""
         at, rows = Offset(*offset), self._nothing
         files = (self._parts.by_time if at.by_time else self._parts.neighbours)[partition]
         while at.file < len(files) and not len(rows):
             rows, at = self._read(files[at.file], at, limit)
-        return RowBlock(rows, list(at), at.file >= len(files))
+        return Block(rows, list(at), at.file >= len(files))
 
     def _read(self, file: InputFile, at: Offset, limit: int) -> tuple[pa.RecordBatch, Offset]:
         begin = self._beginning(file)

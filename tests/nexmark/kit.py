@@ -18,7 +18,7 @@ from primitives.graph import Kind
 from seep import sinks
 from seep.query.query import Query
 from seep.sinks.definition import SinkDefinition
-from seep.sources.reader import RowBlock, SourceReader
+from seep.sources.reader import Block, SourceReader
 from seep.testing import InProcess
 
 #: Events out of order are so within groups of this size, of which there is a whole number.
@@ -71,10 +71,10 @@ class _Gate(SourceReader):
         self._log = log
         self._gate = gate
 
-    def read(self, partition: int, offset: int, limit: int) -> RowBlock:
+    def read(self, partition: int, offset: int, limit: int) -> Block:
         most = limit if self._gate.exists() else min(limit, EVENTS * 3 // 4 - offset)
         block = self._log.read(partition, offset, max(most, 1))
-        return block if most > 0 else RowBlock(block.rows.slice(0, 0), offset)
+        return block if most > 0 else Block(block.rows.slice(0, 0), offset)
 
 
 def query_on(name: str, log: Path, sink: SinkDefinition | None = None, gate: Path | None = None) -> Query:

@@ -25,7 +25,7 @@ from seep.rows.rate import Profile, Rate
 from seep.sinks.formats import JSON_LINES
 from seep.sources import logic as logic_module
 from seep.sources.base import ReaderDefinition
-from seep.sources.reader import RowBlock, SourceReader
+from seep.sources.reader import Block, SourceReader
 from tests.sources.stage import EDGE, Clock, Driver, column, rows_of, setting
 
 SCHEMA = pa.schema([("n", pa.int64()), ("at", pa.int64())])
@@ -44,12 +44,10 @@ class Letters(SourceReader):
     def start(self, partition: int) -> dict[str, Any]:
         return {"row": f"{partition}:0"}
 
-    def read(self, partition: int, offset: dict[str, Any], limit: int) -> RowBlock:
+    def read(self, partition: int, offset: dict[str, Any], limit: int) -> Block:
         first = int(offset["row"].split(":")[1])
         count = min(limit, 7, ROWS - first)
-        return RowBlock(
-            numbers(partition, first, count), {"row": f"{partition}:{first + count}"}, first + count >= ROWS
-        )
+        return Block(numbers(partition, first, count), {"row": f"{partition}:{first + count}"}, first + count >= ROWS)
 
 
 def of_kind(kind: str, home: Path) -> ReaderDefinition:
@@ -186,7 +184,7 @@ def test_no_later_row_is_at_or_before_a_watermark(quotas: list[int], data: st.Da
 
 def test_a_partition_at_its_end_does_not_hold_the_watermark_back() -> None:
     class Uneven(Letters):
-        def read(self, partition: int, offset: Any, limit: int) -> RowBlock:
+        def read(self, partition: int, offset: Any, limit: int) -> Block:
             block = super().read(partition, offset, min(limit, 5))
             return block._replace(ended=True) if partition == 0 else block
 
@@ -197,7 +195,7 @@ def test_a_partition_at_its_end_does_not_hold_the_watermark_back() -> None:
 
 def test_a_reader_that_knows_what_is_to_come_says_the_watermark_itself() -> None:
     class Knowing(Letters):
-        def read(self, partition: int, offset: Any, limit: int) -> RowBlock:
+        def read(self, partition: int, offset: Any, limit: int) -> Block:
             block = super().read(partition, offset, min(limit, 5))
             return block._replace(watermark=int(block.rows["n"][-1].as_py()) * 2)
 
@@ -385,7 +383,7 @@ def test_a_generator_that_fails_is_named(function: Any, message: str) -> None:
 
 def test_a_reader_that_gives_too_much_is_named() -> None:
     class Greedy(Letters):
-        def read(self, partition: int, offset: Any, limit: int) -> RowBlock:
+        def read(self, partition: int, offset: Any, limit: int) -> Block:
             return super().read(partition, offset, limit + 1)
 
     with pytest.raises(UserError, match="asked for at most 3 rows of partition 0, and gave 4"):
@@ -394,7 +392,7 @@ def test_a_reader_that_gives_too_much_is_named() -> None:
 
 def test_what_a_reader_cannot_reach_is_a_fault_of_the_surroundings() -> None:
     class Offline(Letters):
-        def read(self, *_: Any) -> RowBlock:
+        def read(self, *_: Any) -> Block:
             raise ConnectionError("no route to host")
 
     with pytest.raises(EnvironmentFault, match="cannot read partition 0: no route"):

@@ -13,7 +13,7 @@ from seep.protocol.logic import Reading
 from seep.rows.batches import concat
 from seep.rows.position import Position
 from seep.sources.logic import PartitionedLogic
-from seep.sources.reader import RowBlock, SourceReader
+from seep.sources.reader import Block, SourceReader
 from seep.sources.time_order import TakenRows
 from seep.spark.inlet.pieces import Directory, Key, PushedBatch, PushedPiece
 
@@ -49,7 +49,7 @@ class PushedReader(SourceReader):
         """See `SourceReader`."""
         return [self._directory.first, 0]
 
-    def read(self, partition: int, offset: Offset, limit: int) -> RowBlock:
+    def read(self, partition: int, offset: Offset, limit: int) -> Block:
         """See `SourceReader`."""
         (number, row), taken = offset, []
         while limit and (batch := self._directory.get(number)) is not None:
@@ -59,7 +59,7 @@ class PushedReader(SourceReader):
             limit -= count
             is_done = row + count >= _rows_of(batch.of_slot(partition, self._slots))
             number, row = (number + 1, 0) if is_done else (number, row + count)
-        return RowBlock(concat(taken, self._schema), [number, row], self.is_at_end([number, row]))
+        return Block(concat(taken, self._schema), [number, row], self.is_at_end([number, row]))
 
     def between(self, partition: int, first: Offset, after: Offset) -> list[pa.RecordBatch]:
         """The rows from one offset up to another."""

@@ -1,4 +1,4 @@
-"""The map of the code in docs/architecture.md says what there is: folders and their ranks, and each hop of its walks."""
+"""The map in docs/architecture.md says what there is: folders and their ranks, and each hop of its walks."""
 
 from __future__ import annotations
 

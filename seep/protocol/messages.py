@@ -34,6 +34,10 @@ class Data(NamedTuple):
     watermark: int
     created: float = 0.0
 
+    @property
+    def addressee(self) -> Incarnation:
+        return self.receiver
+
 
 class StateMoved(NamedTuple):
     """The state of slots that change hands, as it was before `epoch`; with a `base`, only what changed since then."""
@@ -43,6 +47,10 @@ class StateMoved(NamedTuple):
     epoch: int
     base: int | None
     chunks: tuple[Any, ...]
+
+    @property
+    def addressee(self) -> Incarnation:
+        return self.receiver
 
 
 # -- letters: node to node --------------------------------------------------------------------------------------------
@@ -57,6 +65,10 @@ class Attach(NamedTuple):
     bases: Mapping[
         int, int
     ] = {}  #: for slots that arrive before the epoch on the left, the receiver holds a backup of the epoch on the right
+
+    @property
+    def addressee(self) -> Incarnation:
+        return self.sender
 
 
 class StoreBackup(NamedTuple):
@@ -79,6 +91,10 @@ class BackupRefused(NamedTuple):
     why: Stored
     has: int | None = None  #: the epoch of what the holder has
 
+    @property
+    def addressee(self) -> Incarnation:
+        return self.owner
+
 
 class Retrieve(NamedTuple):
     """Asks a holder for the backup of `owner` (or, while a split is prepared, for one part of it)."""
@@ -96,6 +112,10 @@ class Retrieved(NamedTuple):
     warm_up: WarmUp | None
     #: the checkpoint's state is not among its chunks: it stands ready on this very node, as `HandedStates` has it
     stands: bool = False
+
+    @property
+    def addressee(self) -> Incarnation:
+        return self.asker
 
 
 class StandBy(NamedTuple):
@@ -169,12 +189,20 @@ class Tick(NamedTuple):
     final: bool
     committed: int = 0  #: all sinks have committed this epoch: so far the query has come
 
+    @property
+    def addressee(self) -> Incarnation:
+        return self.source
+
 
 class Logged(NamedTuple):
     """The source log has an epoch's offsets: its data may leave the source."""
 
     source: Incarnation
     epoch: int
+
+    @property
+    def addressee(self) -> Incarnation:
+        return self.source
 
 
 class Trim(NamedTuple):
@@ -187,9 +215,17 @@ class Trim(NamedTuple):
     epoch: int
     ahead: int = 0
 
+    @property
+    def addressee(self) -> Incarnation:
+        return self.instance
+
 
 class TakeCheckpoint(NamedTuple):
     instance: Incarnation
+
+    @property
+    def addressee(self) -> Incarnation:
+        return self.instance
 
 
 class WarmUp(NamedTuple):
@@ -201,6 +237,10 @@ class WarmUp(NamedTuple):
     first: int  #: the epoch of the handover
     holder: str
 
+    @property
+    def addressee(self) -> Incarnation:
+        return self.target
+
 
 class BackupCounted(NamedTuple):
     """The manager has recorded a backup: the instance is safe up to its epoch."""
@@ -208,6 +248,10 @@ class BackupCounted(NamedTuple):
     owner: Incarnation
     epoch: int
     holders: tuple[str, ...]
+
+    @property
+    def addressee(self) -> Incarnation:
+        return self.owner
 
 
 class DeleteBackup(NamedTuple):
@@ -307,3 +351,19 @@ class Partitioned(NamedTuple):
 class Committed(NamedTuple):
     sink: Incarnation
     epoch: int
+
+
+#: What is for one instance of a node; `addressee` says for which.
+InstanceMessage = (
+    Data
+    | StateMoved
+    | Attach
+    | BackupRefused
+    | Retrieved
+    | Tick
+    | Logged
+    | Trim
+    | TakeCheckpoint
+    | WarmUp
+    | BackupCounted
+)

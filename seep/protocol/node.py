@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Generic, Protocol, TypeVar, get_args
+from typing import Any, Generic, Protocol, TypeVar
 
 from primitives.emission import Batches, Emission
 from primitives.errors import InternalError
@@ -20,22 +20,14 @@ from seep.protocol.instances.stateless import StatelessInstance
 from seep.protocol.logic import Logic, SourceLogic
 from seep.protocol.message_ring import MessageRing
 from seep.protocol.messages import (
-    Attach,
-    BackupCounted,
-    BackupRefused,
     Data,
-    Logged,
+    InstanceMessage,
     NodeFenced,
-    Retrieved,
     StartInstance,
     StateMoved,
     StopInstance,
-    TakeCheckpoint,
-    Tick,
-    Trim,
     ViewAcknowledged,
     ViewChanged,
-    WarmUp,
 )
 from seep.protocol.standing import HandedStates
 from seep.protocol.view import MANAGER, Incarnation, View
@@ -106,22 +98,6 @@ def _in_memory(_: Incarnation) -> Outbox[Any]:
     return Outbox()
 
 
-#: Which field of a letter names the instance that it is for.
-_ADDRESSEE: dict[type, Callable[[Any], Incarnation]] = {
-    Attach: lambda m: m.sender,
-    Retrieved: lambda m: m.asker,
-    BackupRefused: lambda m: m.owner,
-    BackupCounted: lambda m: m.owner,
-    Tick: lambda m: m.source,
-    Logged: lambda m: m.source,
-    Trim: lambda m: m.instance,
-    TakeCheckpoint: lambda m: m.instance,
-    WarmUp: lambda m: m.target,
-    Data: lambda m: m.receiver,
-    StateMoved: lambda m: m.receiver,
-}
-
-
 class Node(Generic[Batch]):
     """One process of the query; named once, never again after it was given up."""
 
@@ -152,13 +128,6 @@ class Node(Generic[Batch]):
         #: letters from peers that have seen a later view than this node
         self._deferred: list[tuple[str, int, Any]] = []
         self.ring = MessageRing()
-        self._to_node: dict[type, Callable[[str, Any], list[Effect]]] = {
-            StartInstance: lambda _, m: self._start(m),
-            StopInstance: lambda _, m: self._stop(m.identity),
-            ViewChanged: lambda _, m: self._on_view(m.view, m.starts),
-            NodeFenced: lambda _, __: self._halt(),
-            **dict.fromkeys(get_args(HolderLetter), self._backups.receive),
-        }
 
     @property
     def version(self) -> int:
@@ -171,16 +140,24 @@ class Node(Generic[Batch]):
             self._deferred.append((sender, version, body))
             return []
         self.ring.took(sender, body)
-        handler, addressee = self._to_node.get(type(body)), _ADDRESSEE.get(type(body))
-        if handler is not None:
-            return handler(sender, body)
-        if addressee is None:
-            raise InternalError(f"node {self.name} has no use for a letter of {sender}: {body!r:.200}")
-        return self.deliver(addressee(body), body)
+        match body:
+            case StartInstance():
+                return self._start(body)
+            case StopInstance(identity):
+                return self._stop(identity)
+            case ViewChanged(view, starts):
+                return self._on_view(view, starts)
+            case NodeFenced():
+                return self._halt()
+        if isinstance(body, InstanceMessage):
+            return self.deliver(body.addressee, body)
+        if isinstance(body, HolderLetter):
+            return self._backups.receive(sender, body)
+        raise InternalError(f"node {self.name} has no use for a letter of {sender}: {body!r:.200}")
 
     def receive_stream(self, message: Data | StateMoved) -> list[Effect]:
         """Takes a stream message."""
-        return self.deliver(message.receiver, message)
+        return self.deliver(message.addressee, message)
 
     def deliver(self, to: Incarnation, message: object) -> list[Effect]:
         """Hands a message to an instance; one that is no longer (or never was) here is nobody's business."""

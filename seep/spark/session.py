@@ -22,7 +22,6 @@ from pyspark.java_gateway import launch_gateway
 
 from primitives.errors import EnvironmentFault, UserError
 from seep.spark.address import driver_host, driver_interface, is_loopback
-from seep.spark.capacity import capacity
 from seep.spark.java import check_java
 from seep.spark.noise import StderrFilter, quiet_logging
 from seep.spark.reason import reason_of_exception
@@ -83,10 +82,6 @@ class Host:
     def is_open(self) -> bool:
         """Whether Spark takes jobs from it."""
         return self.context._jsc is not None
-
-    def explain(self) -> str:
-        """Why nodes may be slow to come, and what to do."""
-        return f"Spark has {capacity(self.context)}; free the cluster, give it more, or ask for fewer nodes (--nodes)"
 
     def close(self) -> None:
         """Ends the session, its JVM and its files if they are ours; a session of the user's runs on."""

@@ -16,7 +16,7 @@ PAGES = sorted(
     path
     for pattern in ("README.md", "CONTRIBUTING.md", *(f"{folder}/**/*.md" for folder in _FOLDERS))
     for path in ROOT.glob(pattern)
-    if path.name != "decisions.md"
+    if path.parent.name != "decisions" or path.name == "README.md"
 )
 #: Files whose comments or docstrings show commands.
 WITH_COMMANDS = [*PAGES, *sorted(ROOT.glob("config/*.yaml")), *sorted(ROOT.glob("examples/*.py"))]

@@ -10,6 +10,9 @@ PACKAGES := primitives policies vmpool seep lrb nexmark
 PYTHON ?= $(shell for p in python3.11 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 
+COMPILE = CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host
+
 SCHEDULES ?= 100000
 SEED ?= 1
 
@@ -19,7 +22,7 @@ export PIP_NO_INPUT := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test fetch lint demo simulate soak acceptance test-wheel test-lowest test-kafka bench lock clean
+.PHONY: help setup test fetch lint demo simulate soak acceptance test-wheel test-lowest test-kafka bench lock changelog clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-10s %s\n", $$1, $$2 }'
@@ -70,9 +73,12 @@ bench: setup ## measure the primitives against plain kernels, the runtime, recov
 	$(BIN)/python benchmarks/migration.py
 
 lock: setup ## pin again what setup.py asks for (LOCK_ARGS=--upgrade moves every pin to its newest version)
-	CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet --extra dev --build-deps-for editable --allow-unsafe \
-		--strip-extras --generate-hashes --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
-		$(LOCK_ARGS) --output-file requirements.lock setup.py
+	$(COMPILE) --extra dev --build-deps-for editable $(LOCK_ARGS) --output-file requirements.lock setup.py
+	$(BIN)/python -m tools.extra docs | $(COMPILE) $(LOCK_ARGS) --output-file docs/requirements.lock -
+
+changelog: $(STAMP) ## make the section of a version in CHANGELOG.md of its fragments: make changelog VERSION=0.2.0
+	@test -n "$(VERSION)" || { echo 'say which version: make changelog VERSION=0.2.0' >&2; exit 1; }
+	$(BIN)/python -m tools.changelog $(VERSION)
 
 clean: ## remove all that these commands made, .venv included
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -41,7 +41,10 @@ EXTRAS = {
         "pytest-xdist>=3.6",
         "rocksdict>=0.3.29",  # the extra `disk`
         "ruff>=0.12",
+        "towncrier>=24.8",  # puts the fragments of the changelog together
     ],
+    # what `make docs` calls, in an environment of its own and with a lock of its own: docs/requirements.lock
+    "docs": ["mkdocs-material>=9.5", "mkdocstrings-python>=1.12"],
 }
 
 setup(

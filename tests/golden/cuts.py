@@ -44,7 +44,7 @@ class StoredCuts(CutStorage):
         sinks = {name: sink.note() for name, (sink, _) in self._program.sinks.items()}
         return {"sinks": sinks, "sources": {name: each.content for name, (each, _) in self._program.sources.items()}}
 
-    def write(self, part: Persist) -> cuts.Part:
+    def write(self, part: Persist) -> cuts.CutPart:
         """See `CutStorage`."""
         number, owner = self._under_way().id, part.owner.instance
         checkpoint = Checkpoint(owner, 1, 0, part.cut.epoch, part.base, part.slots, part.chunks, (), part.cut.epoch)
@@ -56,7 +56,7 @@ class StoredCuts(CutStorage):
 
         bits = self._program.graph.operators[owner.operator].slot_bits
         written = persist_state(checkpoint, put, self._codec, slot_bits=bits, extra=part.extra)
-        return cuts.Part(part.slots, part.base, written.model_dump_json())
+        return cuts.CutPart(part.slots, part.base, written.model_dump_json())
 
     def _under_way(self) -> Attempt[Manifest]:
         """The checkpoint that is being written."""

@@ -32,10 +32,10 @@ from primitives.state.changes import Tracked
 from primitives.state.container import State
 from seep.cli.report_commands import read as read_report
 from seep.operators.definition import Definition
-from seep.plots.page import page
 from seep.protocol.cuts import Beginning
 from seep.query.program import Resume
-from seep.sinks.spool import Spool as Shown
+from seep.reports.page import page
+from seep.sinks.spool import SinkSpool
 from seep.storage.layout import Part
 from seep.storage.layout import contents as contents_of_store
 from seep.storage.local import LocalStore
@@ -117,7 +117,7 @@ def test_a_run_goes_on_where_files_were_read_and_written(golden: Golden) -> None
     expected = dict(golden.expected["files"])
     manifest = catalogue_of(golden.store, "files").latest()
     assert manifest is not None
-    shown = Shown(golden.place / "outputs" / "spark")
+    shown = SinkSpool(golden.place / "outputs" / "spark")
     assert (shown.shown, shown.taken) == (expected.pop("shown"), expected.pop("taken"))
     beginning = Beginning(manifest.epoch, {}, manifest.generation + 1)
     resume = Resume(manifest.id, beginning, dict(_noted(manifest.notes, "sinks")), manifest.pushed, manifest.ended)

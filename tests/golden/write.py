@@ -43,9 +43,9 @@ from seep.record.samples import Sample, sample_of
 from seep.record.status import InstanceStatus, Status
 from seep.record.story import story
 from seep.sinks.reading import read
-from seep.sinks.spool import Spool as Shown
-from seep.spark.inlet.pieces import Key, Piece, PushedBatch
-from seep.spark.inlet.spool import Spool
+from seep.sinks.spool import SinkSpool
+from seep.spark.inlet.pieces import Key, PushedBatch, PushedPiece
+from seep.spark.inlet.spool import InletSpool
 from seep.storage.layout import Part, backups_prefix
 from seep.storage.memory import MemoryStore
 from seep.storage.records import Lease, Records
@@ -224,7 +224,7 @@ def _write_files(store: BlobStore, place: Path) -> dict[str, Any]:
         _pulses(process, 2)
         process.savepoint()
         _pulses(process, 2)
-    shown = Shown(place / "outputs" / "spark")
+    shown = SinkSpool(place / "outputs" / "spark")
     shown.show(str(shown.id), 2)
     shown.take(1)
     with tempfile.TemporaryDirectory() as elsewhere:
@@ -244,7 +244,7 @@ def written(place: Path) -> dict[str, Any]:
     """The rows in the directories of sinks."""
     kinds = ("parquet", "csv", "json")
     found: dict[str, Any] = {kind: sorted(map(plain, read(place / "outputs" / kind).to_pylist())) for kind in kinds}
-    spool = Shown(place / "outputs" / "spark")
+    spool = SinkSpool(place / "outputs" / "spark")
     return found | {"columns for Spark": str(spool.schema)}
 
 
@@ -255,10 +255,9 @@ def slots_of_keys() -> dict[str, list[int]]:
 
 def _write_pushed(store: BlobStore) -> list[Any]:
     """What Spark has pushed to a source: a batch of two pieces, one of which has no rows."""
-    spool, rows = Spool(store, "pushed"), queries.batch(0)
-    batch = PushedBatch(
-        3, "stream", 7, 60_000_000, (Piece(0, "a1", len(rows), rows.nbytes, ("(storage)",)), Piece(1, "b2", 0, 0, ()))
-    )
+    spool, rows = InletSpool(store, "pushed"), queries.batch(0)
+    pieces = PushedPiece(0, "a1", len(rows), rows.nbytes, ("(storage)",)), PushedPiece(1, "b2", 0, 0, ())
+    batch = PushedBatch(3, "stream", 7, 60_000_000, pieces)
     spool.put_piece(Key("clicks", "stream", 7), 0, "a1", rows)
     spool.put("clicks", batch)
     return pushed_lines(store)
@@ -266,7 +265,7 @@ def _write_pushed(store: BlobStore) -> list[Any]:
 
 def pushed_lines(store: BlobStore) -> list[Any]:
     """The pushed batch and its rows, as they are found."""
-    spool = Spool(store, "pushed")
+    spool = InletSpool(store, "pushed")
     batch = spool.get("clicks", *spool.numbers("clicks"))
     rows = spool.get_piece(Key("clicks", batch.stream, batch.id), batch.pieces[0])
     return [batch.to_plain(), [plain(row) for row in rows.to_pylist()]]

@@ -29,10 +29,8 @@ def text(name: str | Path) -> str:
 
 def tracked(*endings: str) -> list[Path]:
     """The project's own files that end so, without what tools have put beside them."""
-    folders = (
-        "*",
-        *(f"{name}/**/*" for name in (*PACKAGES, *"benchmarks config deploy docs examples tests tools".split())),
-    )
+    named = (*PACKAGES, "benchmarks", "config", "deploy", "docs", "examples", "tests", "tools")
+    folders = ("*", *(f"{name}/**/*" for name in named))
     found = {path.relative_to(ROOT) for folder in folders for path in ROOT.glob(folder) if path.name.endswith(endings)}
     return sorted(path for path in found if (ROOT / path).is_file() and path != Path(__file__).relative_to(ROOT))
 

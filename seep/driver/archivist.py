@@ -104,7 +104,8 @@ class Archivist(RunListener):
         """Stores what the run begins with, before anything that it does can be seen outside.
 
         So there is a checkpoint to go on from, whenever the driver dies. A run that goes on from the newest one has it
-        already. One that begins from nothing, or goes back, makes it the newest, and gives up those after it.
+        already, unless Spark pushes to a source that it does not have. One that begins from nothing, or goes back,
+        makes it the newest, and gives up those after it.
         """
         if self._writer is None:
             return
@@ -113,7 +114,7 @@ class Archivist(RunListener):
         found = self._catalogue.standing(self._resume.checkpoint) if self._resume else None
         complete = self._catalogue.complete()
         self._abandoned = _given_up(found, complete)
-        if found is not None and found.id == complete[0].id:
+        if found is not None and found.id == complete[0].id and pushed.keys() <= found.pushed.keys():
             return
         with self._writer.begin([] if found is None else [found.id]) as attempt:
             attempt.commit(self._beginning(attempt.id, found).to_json())

@@ -17,7 +17,7 @@ from seep.protocol.cuts import CutPart, Persist, Recalled
 from seep.protocol.messages import Persisted, PersistFailed
 from seep.protocol.view import Incarnation
 from seep.storage.catalogue import Catalogue
-from seep.storage.layout import blob_key
+from seep.storage.layout import BlobKey
 from seep.storage.location import store_of
 from seep.storage.settings import StorageSettings
 from seep.storage.store import BlobStore
@@ -83,7 +83,7 @@ class Archive:
         """Each incarnation writes under names of its own: one that was given up may still be about it."""
 
         def put(name: str, parts: Sequence[Any]) -> str:
-            key = blob_key(self._query, checkpoint, owner.instance.operator, f"{name}-{owner.number}")
+            key = str(BlobKey(self._query, checkpoint, owner.instance.operator, f"{name}-{owner.number}"))
             self._store.put(key, parts)
             return key
 

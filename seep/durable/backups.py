@@ -6,10 +6,9 @@ marks where it began, so that what its predecessor, dead or not, writes after th
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -29,7 +28,7 @@ from seep.protocol.messages import (
     StoreBackup,
 )
 from seep.protocol.view import MANAGER, STORAGE, Incarnation
-from seep.storage.layout import backups_prefix
+from seep.storage.layout import BackupKey, OfBackup, SuccessionKey, backups_prefix, key_of
 from seep.storage.location import store_of
 from seep.storage.settings import StorageSettings
 from seep.storage.store import BlobStore
@@ -38,30 +37,14 @@ from seep.threads.worker import Worker
 #: Deltas after which a full checkpoint is asked for: a restore reads all of them.
 _LONGEST = 8
 
-_KEY = re.compile(r"(?P<number>\d{6})-(?P<serial>\d{9})-(?P<epoch>\d{12})-(?P<base>\d{12}|full)")
-_MARK = re.compile(r"(?P<number>\d{6})-begins-(?P<key>.+)")
-
-
-class _Link(NamedTuple):
-    """One checkpoint of a chain."""
-
-    number: int
-    serial: int
-    epoch: int
-    base: int | None
-    key: str
-
-    @property
-    def order(self) -> tuple[int, int]:
-        return self.number, self.serial
-
 
 @dataclass(slots=True)
 class StoredBackups:
-    """The backups of one run below a prefix; several processes may use it, each on one thread."""
+    """The backups of one run of a query; several processes may use it, each on one thread."""
 
     store: BlobStore
-    prefix: str
+    query: str
+    run: str
 
     def answer(self, asker: str, message: Any) -> list[tuple[str, Any]]:
         """What a holder would answer, and to whom."""
@@ -85,18 +68,17 @@ class StoredBackups:
         fits = checkpoint.base is None or (chain and chain[-1].epoch == checkpoint.base and len(chain) <= _LONGEST)
         if not fits:
             return asker, BackupRefused(owner, checkpoint.epoch, Stored.NEEDS_FULL)
-        self.store.put(self._key(checkpoint), [memoryview(encode(checkpoint))])
+        self.store.put(str(self._key(checkpoint)), [memoryview(encode(checkpoint))])
         if checkpoint.base is None:
-            self.store.delete(key for key in self._keys(checkpoint.owner) if key < self._key(checkpoint))
+            self.store.delete(str(key) for key in self._keys(checkpoint.owner) if _is_before(key, checkpoint.order))
         return MANAGER, BackupStored(owner, checkpoint.epoch, checkpoint.order, (STORAGE,))
 
     def _retrieve(self, message: Retrieve) -> Retrieved:
         """The whole backup; whoever takes it over marks where it begins, or to warm up, takes some slots only."""
         chain = self._chain(message.owner)
         if chain and message.warm_up is None:
-            mark = f"{self._place(message.owner)}{message.asker.number:06d}-begins-{chain[-1].key.rpartition('/')[2]}"
-            self.store.put(mark, [b"begins"])
-        parts = [self._read(link.key) for link in chain]
+            self.store.put(str(self._succession(message.asker, chain[-1])), [b"begins"])
+        parts = [self._read(str(link)) for link in chain]
         slots = None if message.warm_up is None else message.warm_up.slots
         found = chain_checkpoints(parts[0], parts[1:], slots) if parts else None
         return Retrieved(message.asker, message.owner, found, message.warm_up)
@@ -108,54 +90,39 @@ class StoredBackups:
     def _delete(self, owner: InstanceId, up_to: tuple[int, int]) -> None:
         chain = self._chain(owner)
         if chain and chain[-1].order <= up_to:
-            self.store.delete(self._keys(owner))
+            self.store.delete(map(str, self._keys(owner)))
+
+    def clear(self) -> None:
+        """The run is over: nobody needs its backups any more."""
+        self.store.delete(self.store.list(backups_prefix(self.query, self.run)))
 
     # -- keys and values ----------------------------------------------------------------------------------------------
 
-    def _place(self, owner: InstanceId) -> str:
-        return f"{self.prefix}/{owner.operator}/{owner.index}/"
+    def _key(self, checkpoint: Checkpoint) -> BackupKey:
+        owner, base = checkpoint.owner, checkpoint.base
+        return BackupKey(self.query, self.run, owner.operator, owner.index, *checkpoint.order, checkpoint.epoch, base)
 
-    def _key(self, checkpoint: Checkpoint) -> str:
-        base = "full" if checkpoint.base is None else f"{checkpoint.base:012d}"
-        number, serial = checkpoint.order
-        return f"{self._place(checkpoint.owner)}{number:06d}-{serial:09d}-{checkpoint.epoch:012d}-{base}"
+    def _succession(self, successor: Incarnation, last: BackupKey) -> SuccessionKey:
+        owner, before = successor.instance, (*last.order, last.epoch, last.base)
+        return SuccessionKey(self.query, self.run, owner.operator, owner.index, successor.number, *before)
 
-    def _keys(self, owner: InstanceId) -> list[str]:
-        return list(self.store.list(self._place(owner)))
-
-    def _links(self, owner: InstanceId) -> list[_Link]:
-        """All checkpoints that there are, in their order."""
-        found = [(key, _KEY.fullmatch(key.rpartition("/")[2])) for key in self._keys(owner)]
-        return sorted(_link(key, read) for key, read in found if read)
-
-    def _marks(self, owner: InstanceId) -> dict[int, str]:
-        """By incarnation, the key of the checkpoint that it began from."""
-        place = self._place(owner)
-        found = [_MARK.fullmatch(key.removeprefix(place)) for key in self._keys(owner)]
-        return {int(read["number"]): place + read["key"] for read in found if read}
+    def _keys(self, owner: InstanceId) -> list[OfBackup]:
+        found = map(key_of, self.store.list(backups_prefix(self.query, self.run, owner)))
+        return [key for key in found if isinstance(key, OfBackup)]
 
     def _successor(self, owner: InstanceId) -> int:
         """The latest incarnation that began from here."""
-        return max(self._marks(owner), default=-1)
+        return max((key.number for key in self._keys(owner) if isinstance(key, SuccessionKey)), default=-1)
 
-    def _chain(self, owner: InstanceId) -> list[_Link]:
+    def _chain(self, owner: InstanceId) -> list[BackupKey]:
         """The newest full checkpoint that counts, and the deltas on it."""
-        chain: list[_Link] = []
-        for link in self._counting(owner):
-            if link.base is None:
-                chain = [link]
-            elif chain and chain[-1].epoch == link.base:
-                chain.append(link)
+        chain: list[BackupKey] = []
+        for key in _counting(self._keys(owner)):
+            if key.base is None:
+                chain = [key]
+            elif chain and chain[-1].epoch == key.base:
+                chain.append(key)
         return chain
-
-    def _counting(self, owner: InstanceId) -> list[_Link]:
-        """Without those that an incarnation wrote after its successor had begun."""
-        links, marks = self._links(owner), self._marks(owner)
-        for number, key in sorted(marks.items(), reverse=True):
-            began = _KEY.fullmatch(key.rpartition("/")[2])
-            last = _link(key, began).order if began else (-1, -1)
-            links = [link for link in links if link.number >= number or link.order <= last]
-        return links
 
     def _read(self, key: str) -> Checkpoint:
         value = decode(pa.py_buffer(self.store.get(key)))
@@ -164,9 +131,17 @@ class StoredBackups:
         return value
 
 
-def _link(key: str, read: re.Match[str]) -> _Link:
-    base = None if read["base"] == "full" else int(read["base"])
-    return _Link(int(read["number"]), int(read["serial"]), int(read["epoch"]), base, key)
+def _counting(keys: list[OfBackup]) -> list[BackupKey]:
+    """In order, without those that an incarnation wrote after its successor had begun."""
+    found = sorted((key for key in keys if isinstance(key, BackupKey)), key=lambda key: key.order)
+    for mark in (key for key in keys if isinstance(key, SuccessionKey)):
+        found = [key for key in found if key.number >= mark.number or key.order <= mark.last]
+    return found
+
+
+def _is_before(key: OfBackup, order: tuple[int, int]) -> bool:
+    """Whether it is of no use beside a full checkpoint of that order."""
+    return key.order < order if isinstance(key, BackupKey) else key.number < order[0]
 
 
 class Asker(Protocol):
@@ -184,7 +159,7 @@ def stored_backups(settings: StorageSettings, query: str, run: str, asker: Asker
     store = store_of(settings)
     if store is None:
         raise InternalError("a backup is to be in storage, and there is none")
-    return StorageHolder(StoredBackups(store, backups_prefix(query, run)), asker)
+    return StorageHolder(StoredBackups(store, query, run), asker)
 
 
 class StorageHolder:
@@ -200,7 +175,7 @@ class StorageHolder:
 
     def clear(self) -> None:
         """The run is over: nobody needs its backups any more."""
-        self._backups.store.delete(self._backups.store.list(self._backups.prefix + "/"))
+        self._backups.clear()
 
     def close(self) -> None:
         """What is under way is finished first."""

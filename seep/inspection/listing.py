@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 from primitives.errors import UserError
 from primitives.manifest import Manifest, read_manifest
 from seep.storage.catalogue import Catalogue
@@ -36,11 +34,7 @@ def queries(storage: Storage) -> list[str]:
 
 def queries_in(store: BlobStore) -> list[str]:
     """As `queries`."""
-    keys = defaultdict[str, list[str]](list)
-    for key in store.list():
-        keys[key.partition("/")[0]].append(key)
-    found = ((query, contents(query, mine)) for query, mine in keys.items())
-    return sorted(query for query, there in found if there.shelves or there.generations)
+    return sorted(query for query, there in contents(store.list()).items() if there.checkpoints or there.generations)
 
 
 def checkpoints(storage: Storage, query: str) -> list[Manifest]:

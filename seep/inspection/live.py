@@ -13,6 +13,7 @@ from primitives.manifest import Component, Manifest, component_of
 from primitives.persist import persist_state
 from seep.inspection.stored import Stored
 from seep.runs.remote_control import RunListing, find
+from seep.storage.layout import BlobKey
 from seep.storage.memory import MemoryStore
 
 #: Said instead of the number of a checkpoint.
@@ -46,8 +47,9 @@ def _component(run: RunListing, operator: str, store: MemoryStore) -> Component:
     looked = run.tell("look", operator=operator)
 
     def put(name: str, parts: Sequence[Piece]) -> str:
-        store.put(f"{operator}/{name}", [memoryview(part) for part in parts])
-        return f"{operator}/{name}"
+        key = str(BlobKey(run.query, 0, operator, name))
+        store.put(key, [memoryview(part) for part in parts])
+        return key
 
     checkpoints = _checkpoints(looked["epoch"], looked["parts"])
     return component_of([persist_state(each, put, slot_bits=looked["slot_bits"]) for each in checkpoints])

@@ -13,8 +13,7 @@ from types import TracebackType
 from typing import Any, Generic, Self
 
 from primitives.errors import Damaged, EnvironmentFault, InternalError, SeepError
-from seep.storage import layout
-from seep.storage.layout import Part
+from seep.storage.layout import BlobKey
 from seep.storage.reading import M, Reader
 from seep.storage.records import Claim, Records, Seal
 from seep.storage.store import AlreadyThere, NotThere
@@ -53,9 +52,9 @@ class Writer(Generic[M]):
         return attempt
 
     def _claim_next(self, claim: Claim) -> int:
-        """Ids are never given twice, as cleaning leaves the highest claim where it is."""
+        """Ids are never given twice: the highest one stays in a claim, or in the record of the newest run."""
         while True:
-            id = 1 + (self._last or max(self._records.contents().shelves, default=0))
+            id = 1 + (self._last or self._records.last())
             self._last = 0  # whatever happens, the next one is looked up, not guessed
             self._given_up.add(id)
             claimed = self._records.claim(id, claim)
@@ -74,8 +73,8 @@ class Writer(Generic[M]):
 
     def _seal_earlier_runs(self) -> None:
         reason = f"run {self.run!r} (generation {self.generation}) has taken over; stop one of the two"
-        for id, shelf in self._records.contents().shelves.items():
-            if shelf.open and self._is_earlier(id):
+        for id, keys in self._records.contents().checkpoints.items():
+            if keys.open and self._is_earlier(id):
                 self._records.seal(id, reason)
 
     def _is_earlier(self, id: int) -> bool:
@@ -105,7 +104,7 @@ class Attempt(Generic[M]):
 
     def key(self, operator: str, name: str) -> str:
         """Where a blob of it is to be; whoever writes it there need not know the catalogue."""
-        return layout.blob_key(self._records.query, self.id, operator, name)
+        return str(BlobKey(self._records.query, self.id, operator, name))
 
     def put_blob(self, operator: str, name: str, parts: Iterable[bytes | memoryview]) -> str:
         """Stores a blob; its key, for the manifest."""
@@ -121,7 +120,7 @@ class Attempt(Generic[M]):
             self._records.commit(self.id, manifest)
         except (AlreadyThere, NotThere):
             raise self._fenced() from None
-        if Part.CLAIM not in self._records.parts(self.id).parts:  # sealed and cleaned away, long ago
+        if not self._records.parts(self.id).claim:  # sealed and cleaned away, long ago
             self._records.remove_manifests([self.id])
             raise self._fenced()
         self._committed = True

@@ -27,12 +27,12 @@ class Catalogue(Generic[M]):
 
     >>> from collections import namedtuple
     >>> from seep.storage.memory import MemoryStore
-    >>> Info = namedtuple("Info", "id savepoint blobs")
-    >>> orders = Catalogue(MemoryStore("demo"), "orders", lambda data, name: Info(int(data), False, ()))
+    >>> Info = namedtuple("Info", "id savepoint blobs pushed")
+    >>> orders = Catalogue(MemoryStore("demo"), "orders", lambda data, name: Info(int(data), False, (), {}))
     >>> run = orders.enter("monday")
     >>> with run.begin() as attempt:
     ...     attempt.commit(b"%d" % attempt.id)
-    Info(id=1, savepoint=False, blobs=())
+    Info(id=1, savepoint=False, blobs=(), pushed={})
     >>> orders.latest().id
     1
     """
@@ -118,10 +118,9 @@ class Catalogue(Generic[M]):
     def dispose_all(self) -> Cleaned:
         """Removes everything, savepoints, backups and what was pushed too, and ends the run that may be under way.
 
-        InUse if a checkpoint is read.
+        InUse if a checkpoint is read. Only the record stays that this was done: by it, a run that was under way
+        finds that it was taken over, and no number of a checkpoint is given twice.
         """
         self.enter("dispose_all")
         survey = self._reader.survey()
-        cleaned = self._disposal.remove({*survey.complete, *survey.damaged}, last=True, or_none=True)
-        self._disposal.remove_pushed()
-        return cleaned
+        return self._disposal.remove({*survey.complete, *survey.damaged}, last=True, or_none=True)

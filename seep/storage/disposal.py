@@ -5,7 +5,7 @@
 3. Its manifest goes, and with that it is gone.
 4. Blobs go to which no manifest refers any more, but for those of attempts that are under way.
 5. The rest goes: the claim, then a seal, and announcements last. Without a claim nothing counts that comes late. The
-   highest claim of all stays, so that no id is given twice.
+   highest claim of all stays, so that no id is given twice, unless the record of the newest run says as much.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Generic
 
 from primitives.errors import UserError
-from seep.storage.layout import Contents, Part, Shelf, run_key
+from seep.storage.layout import CheckpointKeys, Contents, RunKey
 from seep.storage.reading import M, Reader, Survey
 from seep.storage.records import Records
 from seep.storage.store import NotThere
@@ -80,21 +80,21 @@ class Disposal(Generic[M]):
         bases = self._bases(survey.after)
         others = [info for info in survey.standing() if info.id not in ids]
         alone = "" if last or others else "no other complete checkpoint would be left"
-        reasons = {id: bases.get(id) or self._reader_of(survey.after.shelf(id)) or alone for id in ids}
+        reasons = {id: bases.get(id) or self._reader_of(survey.after.checkpoint(id)) or alone for id in ids}
         return {id: reason for id, reason in reasons.items() if reason}
 
     def _bases(self, found: Contents) -> dict[int, str]:
         """Checkpoints on which one builds that is under way."""
         bases = dict[int, str]()
-        for id in [id for id, shelf in found.shelves.items() if shelf.open]:
+        for id in [id for id, keys in found.checkpoints.items() if keys.open]:
             with suppress(NotThere):  # it is over, and was cleaned away just now
                 builds_on = self._records.claim_of(id).builds_on
                 bases |= dict.fromkeys(builds_on, f"checkpoint {id}, which is under way, builds on it")
         return bases
 
-    def _reader_of(self, shelf: Shelf) -> str:
+    def _reader_of(self, keys: CheckpointKeys) -> str:
         now = self._clock()
-        for _, lease in self._records.leases(shelf):
+        for _, lease in self._records.leases(keys):
             if lease.until > now:
                 return f"{lease.reader} reads it"
         return ""
@@ -103,40 +103,46 @@ class Disposal(Generic[M]):
         """Removes what nothing refers to; how many blobs, and which manifests could not be read."""
         survey = self._reader.survey()
         referred = {blob for info in survey.complete.values() for blob in info.blobs}
-        garbage = {id: self._garbage(survey, id, referred) for id in survey.before.shelves}
+        garbage = {id: self._garbage(survey, id, referred) for id in survey.before.checkpoints}
         self._records.store.delete(blob for blobs in garbage.values() for blob in blobs)
-        self._remove_shelves([id for id, blobs in garbage.items() if self._is_over(survey, id, len(blobs))], survey)
-        self._remove_signs_of_the_past(survey.before)
+        written = self._records.last_of_newest_run()
+        self._remove_parts([id for id in garbage if self._is_over(survey, id, len(garbage[id]), written)], survey)
+        self._remove_signs_of_the_past(survey)
         return sum(map(len, garbage.values())), survey.damaged
 
     def _garbage(self, survey: Survey[M], id: int, referred: Collection[str]) -> list[str]:
         """Blobs of a checkpoint that nobody needs. What a damaged manifest says nobody knows, so older ones stay."""
-        if survey.after.shelf(id).open or id <= max(survey.damaged, default=0):
+        if survey.after.checkpoint(id).open or id <= max(survey.damaged, default=0):
             return []
-        return [blob for blob in survey.before.shelf(id).blobs if blob not in referred]
+        return [blob for blob in survey.before.checkpoint(id).blobs if blob not in referred]
 
-    def _is_over(self, survey: Survey[M], id: int, garbage: int) -> bool:
-        """Whether all there was of a checkpoint may go."""
+    def _is_over(self, survey: Survey[M], id: int, garbage: int, written: int) -> bool:
+        """Whether all there was of a checkpoint may go; that ids up to `written` were given is told elsewhere."""
         return not (
-            survey.after.shelf(id).open
+            survey.after.checkpoint(id).open
             or id in survey.complete
             or id in survey.damaged
-            or id == max(survey.after.shelves)
-            or len(survey.before.shelf(id).blobs) > garbage
+            or id == max(survey.after.checkpoints) > written
+            or len(survey.before.checkpoint(id).blobs) > garbage
         )
 
-    def _remove_shelves(self, ids: Collection[int], survey: Survey[M]) -> None:
-        for part in (Part.CLAIM, Part.MANIFEST, Part.PIN, Part.REMOVAL):
-            self._records.store.delete(key for id in ids for key in survey.after.shelf(id).parts.get(part, ()))
+    def _remove_parts(self, ids: Collection[int], survey: Survey[M]) -> None:
+        gone = [survey.after.checkpoint(id) for id in ids]
+        delete = self._records.store.delete
+        delete(keys.claim for keys in gone if keys.claim)
+        delete(keys.manifest for keys in gone if keys.manifest)
+        delete(key for keys in gone for key in (*keys.pins, *keys.removals))
 
-    def _remove_signs_of_the_past(self, found: Contents) -> None:
-        """Runs before the last one with the backups that they have left, and leases that have run out."""
-        runs = [run_key(self._records.query, each) for each in sorted(found.generations)[:-1]]
-        now = self._clock()
-        leases = [
-            key for shelf in found.shelves.values() for key, lease in self._records.leases(shelf) if lease.until <= now
-        ]
-        self._records.store.delete(self._backups_of_others(found) + runs + leases)
+    def _remove_signs_of_the_past(self, survey: Survey[M]) -> None:
+        """Runs before the last one, what they have left that no later one needs, and leases that have run out."""
+        found = survey.before
+        runs = [str(RunKey(self._records.query, each)) for each in sorted(found.generations)[:-1]]
+        left = self._backups_of_others(found) + self._pushed_to_nobody(survey)
+        self._records.store.delete(runs + left + self._past_leases(found))
+
+    def _past_leases(self, found: Contents) -> list[str]:
+        leases = (each for keys in found.checkpoints.values() for each in self._records.leases(keys))
+        return [key for key, lease in leases if lease.until <= self._clock()]
 
     def _backups_of_others(self, found: Contents) -> list[str]:
         """Backups are for the run that keeps them, and no run but the newest can still be one that counts."""
@@ -145,6 +151,12 @@ class Disposal(Generic[M]):
         newest = self._records.run_of(max(found.generations))
         return [key for run, keys in found.backups.items() if newest and run != newest for key in keys]
 
-    def remove_pushed(self) -> None:
-        """Removes all that Spark has pushed: there is no checkpoint that would read it."""
-        self._records.store.delete(self._records.contents().pushed)
+    def _pushed_to_nobody(self, survey: Survey[M]) -> list[str]:
+        """What Spark has pushed to sources that no checkpoint has: a run stores that it has one before it is pushed to.
+
+        What a damaged manifest says nobody knows.
+        """
+        if survey.damaged:
+            return []
+        read = {source for info in survey.complete.values() for source in info.pushed}
+        return [key for source, keys in survey.before.pushed.items() if source not in read for key in keys]

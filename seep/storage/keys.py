@@ -3,12 +3,84 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from primitives.errors import InternalError, UserError
 
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=+-]*")
 _LONGEST_PART = 200  #: with what a file system may need besides, within the 255 bytes of a name
 _LONGEST = 900  #: with a prefix, within the 1,024 bytes of S3
+#: A field of a form: its name, the least digits of a number, and the word for no number.
+_FIELD = re.compile(r"\{(?P<name>\w+)(?::(?P<digits>\d+))?(?:\|(?P<none>\w+))?\}")
+
+
+class _Field(NamedTuple):
+    """A part of a key that differs from key to key: text without slashes, or a number."""
+
+    name: str
+    digits: int | None
+    none: str | None
+
+    @property
+    def pattern(self) -> str:
+        text = "[^/]+" if self.digits is None else rf"\d{{{self.digits},}}"
+        return f"(?P<{self.name}>{text}{'' if self.none is None else f'|{self.none}'})"
+
+    def write(self, value: Any) -> str:
+        if value is None and self.none is not None:
+            return self.none
+        return str(value) if self.digits is None else f"{value:0{self.digits}d}"
+
+    def read(self, text: str) -> Any:
+        if text == self.none:
+            return None
+        return text if self.digits is None else int(text)
+
+
+class Form:
+    """What keys of one kind look like: makes them of values, and reads these from them.
+
+    >>> form = Form("{query}/runs/{generation:6}")
+    >>> form.write({"query": "orders", "generation": 3}), form.read("orders/runs/000003"), form.read("orders/runs/3")
+    ('orders/runs/000003', {'query': 'orders', 'generation': 3}, None)
+    >>> form.prefix(query="orders")
+    'orders/runs/'
+    """
+
+    def __init__(self, text: str) -> None:
+        self._parts: list[str | _Field] = []
+        start = 0
+        for found in _FIELD.finditer(text):
+            digits = None if found["digits"] is None else int(found["digits"])
+            self._parts += [text[start : found.start()], _Field(found["name"], digits, found["none"])]
+            start = found.end()
+        self._parts.append(text[start:])
+
+    def write(self, values: Mapping[str, Any]) -> str:
+        return "".join(part if isinstance(part, str) else part.write(values[part.name]) for part in self._parts)
+
+    def prefix(self, **values: Any) -> str:
+        """With what all keys begin that have these values, up to the first one that is not given."""
+        begun = ""
+        for part in self._parts:
+            if isinstance(part, _Field) and part.name not in values:
+                break
+            begun += part if isinstance(part, str) else part.write(values[part.name])
+        return begun
+
+    def read(self, key: str) -> dict[str, Any] | None:
+        """The values; None if it is a key of another kind."""
+        found = self._pattern.fullmatch(key)
+        if found is None:
+            return None
+        values = {each.name: each.read(found[each.name]) for each in self._parts if isinstance(each, _Field)}
+        return values if self.write(values) == key else None
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        return re.compile("".join(re.escape(p) if isinstance(p, str) else p.pattern for p in self._parts))
 
 
 def checked_key(key: str) -> str:

@@ -1,112 +1,205 @@
-"""Where everything of a query's checkpoints is: the only place that makes and reads keys.
+"""The keys of all that seep has in durable storage. No other module makes or reads a key.
 
 | key | what it is |
 |---|---|
-| `orders/runs/000003` | the third run of the query `orders`, with a note |
-| `orders/000000000012.claim` | who makes checkpoint 12, and on which ones it builds |
-| `orders/000000000012/counter/0-totals` | a blob of it, of the operator `counter` |
-| `orders/000000000012.manifest` | its manifest: now it is complete; or a seal: now it never will be |
-| `orders/000000000012.pin-3fa9` | somebody reads it |
-| `orders/000000000012.removal-81c0` | somebody removes it |
-| `orders/backups/5b1c/counter/0/000001-…` | a backup of `counter[0]` that run 5b1c keeps in storage while it lasts |
-| `orders/pushed/clicks/000000000007.batch` | what batch 7 that Spark has pushed to the source `clicks` consists of |
-| `orders/pushed/clicks/3fa9-00000002/0-81c0` | a piece of batch 2 of Spark's stream 3fa9: rows of its partition 0 |
+| `orders/runs/000003` | `RunKey`: the third run of the query `orders`, with a note |
+| `orders/000000000012.claim` | `ClaimKey`: which run makes checkpoint 12, and on which ones it builds |
+| `orders/000000000012/counter/0-totals` | `BlobKey`: a blob of it, of the operator `counter` |
+| `orders/000000000012.manifest` | `ManifestKey`: now it is complete; or a seal: now it never will be |
+| `orders/000000000012.pin-3fa9` | `PinKey`: somebody reads it |
+| `orders/000000000012.removal-81c0` | `RemovalKey`: somebody removes it |
+| `orders/backups/5b1c/counter/0/000001-…` | `BackupKey`: a checkpoint of `counter[0]`, kept while run 5b1c lasts |
+| `orders/backups/5b1c/counter/0/000002-begins-…` | `SuccessionKey`: from which of them incarnation 2 began |
+| `orders/pushed/clicks/000000000007.batch` | `PushedBatchKey`: what batch 7 that Spark pushed to `clicks` consists of |
+| `orders/pushed/clicks/3fa9-00000002/0-81c0` | `PieceKey`: the rows of partition 0 of batch 2 of Spark's stream 3fa9 |
+
+`str()` of a key makes its text, and `key_of` reads it: each is the inverse of the other.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
 
-from seep.storage.keys import checked_key
-
-_OWN = re.compile(r"(\d{12,})\.([a-z]+)(?:-[0-9a-f]+)?")
-_BLOB = re.compile(r"(\d{12,})/[^/]+/.+")
-_PUSHED_BATCH = re.compile(r"/(\d{12,})\.batch$")
-_RUN = re.compile(r"runs/(\d{6,})")
-_BACKUP = re.compile(r"backups/([^/]+)/.+")
-_PUSHED = re.compile(r"pushed/[^/]+/.+")
+from primitives.errors import InternalError
+from primitives.graph import InstanceId
+from seep.storage.keys import Form, checked_key
 
 
-class Part(StrEnum):
-    """What there is of a checkpoint besides its blobs."""
+@dataclass(frozen=True, slots=True)
+class StoredKey:
+    """What all kinds of keys have in common."""
 
-    CLAIM = "claim"
-    MANIFEST = "manifest"
-    PIN = "pin"  #: any number, each with a token
-    REMOVAL = "removal"  #: any number, each with a token
+    query: str
+
+    form: ClassVar[Form]
+
+    def __str__(self) -> str:
+        """The text of the key; InternalError if it would be read as another key."""
+        text = checked_key(self.form.write(_values(self)))
+        if self.form.read(text) != _values(self):
+            raise InternalError(f"{self!r} cannot be a key of a store: {text!r} is read as another one")
+        return text
 
 
-def part_key(query: str, id: int, part: Part, token: str = "") -> str:
+@dataclass(frozen=True, slots=True)
+class RunKey(StoredKey):
     """
-    >>> part_key("orders", 12, Part.MANIFEST), part_key("orders", 12, Part.PIN, "3fa9")
-    ('orders/000000000012.manifest', 'orders/000000000012.pin-3fa9')
+    >>> str(RunKey("orders", 3)), key_of("orders/runs/000003")
+    ('orders/runs/000003', RunKey(query='orders', generation=3))
     """
-    return checked_key(f"{parts_prefix(query, id)}{part}{'-' if token else ''}{token}")
+
+    generation: int
+
+    form = Form("{query}/runs/{generation:6}")
 
 
-def parts_prefix(query: str, id: int) -> str:
-    """With what the keys of all parts of a checkpoint begin, and no others."""
-    return f"{query}/{id:012d}."
+@dataclass(frozen=True, slots=True)
+class OfCheckpoint(StoredKey):
+    """The base of all keys of one checkpoint."""
+
+    id: int
 
 
-def blob_key(query: str, id: int, operator: str, name: str) -> str:
+@dataclass(frozen=True, slots=True)
+class ClaimKey(OfCheckpoint):
+    form = Form("{query}/{id:12}.claim")
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestKey(OfCheckpoint):
+    form = Form("{query}/{id:12}.manifest")
+
+
+@dataclass(frozen=True, slots=True)
+class PinKey(OfCheckpoint):
+    """There may be any number of them."""
+
+    token: str
+
+    form = Form("{query}/{id:12}.pin-{token}")
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalKey(OfCheckpoint):
+    """There may be any number of them."""
+
+    token: str
+
+    form = Form("{query}/{id:12}.removal-{token}")
+
+
+@dataclass(frozen=True, slots=True)
+class BlobKey(OfCheckpoint):
     """
-    >>> blob_key("orders", 12, "counter", "0-totals")
+    >>> str(BlobKey("orders", 12, "counter", "0-totals"))
     'orders/000000000012/counter/0-totals'
     """
-    return checked_key(f"{blobs_prefix(query, id)}{operator}/{name}")
+
+    operator: str
+    name: str
+
+    form = Form("{query}/{id:12}/{operator}/{name}")
 
 
-def blobs_prefix(query: str, id: int) -> str:
-    """With what the keys of all blobs of a checkpoint begin, and no others."""
-    return f"{query}/{id:012d}/"
+@dataclass(frozen=True, slots=True)
+class OfBackup(StoredKey):
+    """The base of all keys of one instance's backup."""
+
+    run: str
+    operator: str
+    index: int
+    number: int  #: of the incarnation
 
 
-def run_key(query: str, generation: int) -> str:
+@dataclass(frozen=True, slots=True)
+class BackupKey(OfBackup):
     """
-    >>> run_key("orders", 3)
-    'orders/runs/000003'
+    >>> str(BackupKey("orders", "5b1c", "counter", 0, 1, 7, 120, None))
+    'orders/backups/5b1c/counter/0/000001-000000007-000000000120-full'
     """
-    return checked_key(f"{query}/runs/{generation:06d}")
+
+    serial: int
+    epoch: int
+    base: int | None
+
+    form = Form("{query}/backups/{run}/{operator}/{index:1}/{number:6}-{serial:9}-{epoch:12}-{base:12|full}")
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return self.number, self.serial
 
 
-def backups_prefix(query: str, run: str) -> str:
-    """With what the keys of all backups of a run begin, without a slash at the end.
+@dataclass(frozen=True, slots=True)
+class SuccessionKey(OfBackup):
+    """An incarnation began from a backup, or from none: what earlier ones have stored after that does not count."""
 
-    >>> backups_prefix("orders", "5b1c")
-    'orders/backups/5b1c'
+    after: int | None
+    serial: int | None
+    epoch: int | None
+    base: int | None
+
+    form = Form(
+        "{query}/backups/{run}/{operator}/{index:1}/"
+        "{number:6}-begins-{after:6|none}-{serial:9|none}-{epoch:12|none}-{base:12|full}"
+    )
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """The highest order of an earlier incarnation that counts."""
+        return (-1, -1) if self.after is None or self.serial is None else (self.after, self.serial)
+
+
+@dataclass(frozen=True, slots=True)
+class OfPushed(StoredKey):
+    """The base of all keys of what Spark has pushed to a source."""
+
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class PushedBatchKey(OfPushed):
+    number: int
+
+    form = Form("{query}/pushed/{source}/{number:12}.batch")
+
+
+@dataclass(frozen=True, slots=True)
+class PieceKey(OfPushed):
     """
-    return checked_key(f"{query}/backups/{run}")
-
-
-def pushed_prefix(query: str, source: str) -> str:
-    """With what the keys of all begin that Spark has pushed to a source."""
-    return checked_key(f"{query}/pushed/{source}") + "/"
-
-
-def pushed_batch_key(query: str, source: str, number: int) -> str:
+    >>> key_of(str(PieceKey("orders", "clicks", "3fa9-12", 2, 0, "81c0")))
+    PieceKey(query='orders', source='clicks', stream='3fa9-12', id=2, partition=0, token='81c0')
     """
-    >>> pushed_batch_key("orders", "clicks", 7)
-    'orders/pushed/clicks/000000000007.batch'
-    """
-    return f"{pushed_prefix(query, source)}{number:012d}.batch"
+
+    stream: str
+    id: int
+    partition: int
+    token: str
+
+    form = Form("{query}/pushed/{source}/{stream}-{id:8}/{partition:1}-{token}")
 
 
-def pushed_pieces_prefix(query: str, source: str, stream: str, id: int) -> str:
-    """With what the keys of all pieces of a batch begin, those of attempts that do not count too."""
-    return f"{pushed_prefix(query, source)}{stream}-{id:08d}/"
+KINDS: tuple[type[StoredKey], ...] = (
+    BlobKey,
+    BackupKey,
+    PieceKey,
+    PushedBatchKey,
+    ClaimKey,
+    ManifestKey,
+    PinKey,
+    RemovalKey,
+    SuccessionKey,
+    RunKey,
+)
 
 
-def pushed_batch_number(key: str) -> int | None:
-    """
-    >>> pushed_batch_number("orders/pushed/clicks/000000000007.batch")
-    7
-    """
-    found = _PUSHED_BATCH.search(key)
-    return int(found[1]) if found else None
+def key_of(text: str) -> StoredKey | None:
+    """What a key says; None if it is none of seep's."""
+    for kind in KINDS:
+        if (values := kind.form.read(text)) is not None:
+            return kind(**values)
+    return None
 
 
 def is_blob(key: str) -> bool:
@@ -115,64 +208,129 @@ def is_blob(key: str) -> bool:
     >>> is_blob("orders/000000000012/counter/0-totals"), is_blob("orders/000000000012.manifest")
     (True, False)
     """
-    return _BLOB.fullmatch(key.partition("/")[2]) is not None
+    return BlobKey.form.read(key) is not None
+
+
+def _values(key: StoredKey) -> dict[str, Any]:
+    return {each.name: getattr(key, each.name) for each in fields(key)}
+
+
+# --- prefixes: with what the keys of some things begin, and no others -------------------------------------------------
+
+
+def query_prefix(query: str) -> str:
+    return f"{query}/"
+
+
+def parts_prefix(query: str, id: int) -> str:
+    """Of all parts of a checkpoint but its blobs."""
+    return f"{query}/{id:012d}."
+
+
+def runs_prefix(query: str) -> str:
+    return RunKey.form.prefix(query=query)
+
+
+def blobs_prefix(query: str, id: int) -> str:
+    return BlobKey.form.prefix(query=query, id=id)
+
+
+def backups_prefix(query: str, run: str, owner: InstanceId | None = None) -> str:
+    """Of all backups of a run, or of those of one instance.
+
+    >>> backups_prefix("orders", "5b1c"), backups_prefix("orders", "5b1c", InstanceId("counter", 0))
+    ('orders/backups/5b1c/', 'orders/backups/5b1c/counter/0/')
+    """
+    of_owner = {} if owner is None else {"operator": owner.operator, "index": owner.index}
+    return BackupKey.form.prefix(query=query, run=run, **of_owner)
+
+
+def pushed_prefix(query: str, source: str) -> str:
+    """Of all that Spark has pushed to a source."""
+    return PieceKey.form.prefix(query=query, source=source)
+
+
+def pieces_prefix(query: str, source: str, stream: str, id: int) -> str:
+    """Of all pieces of a batch, those of attempts that do not count too."""
+    return PieceKey.form.prefix(query=query, source=source, stream=stream, id=id)
+
+
+# --- contents ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
-class Shelf:
-    """Keys of what there is of one checkpoint."""
+class CheckpointKeys:
+    """The keys of what there is of one checkpoint."""
 
-    parts: dict[Part, list[str]] = field(default_factory=dict)
+    claim: str = ""
+    manifest: str = ""
+    pins: list[str] = field(default_factory=list)
+    removals: list[str] = field(default_factory=list)
     blobs: list[str] = field(default_factory=list)
 
     @property
     def open(self) -> bool:
         """Somebody may still make it complete."""
-        return Part.CLAIM in self.parts and Part.MANIFEST not in self.parts and Part.REMOVAL not in self.parts
+        return bool(self.claim) and not self.manifest and not self.removals
 
     @property
     def settled(self) -> bool:
         """It is complete, or sealed, as its manifest tells. What has no claim counts for nothing: it came too late."""
-        return Part.CLAIM in self.parts and Part.MANIFEST in self.parts
+        return bool(self.claim) and bool(self.manifest)
 
     @property
     def standing(self) -> bool:
         """It is settled, and nobody is about to remove it."""
-        return self.settled and Part.REMOVAL not in self.parts
+        return self.settled and not self.removals
+
+    def add(self, key: OfCheckpoint, text: str) -> None:
+        match key:
+            case ClaimKey():
+                self.claim = text
+            case ManifestKey():
+                self.manifest = text
+            case PinKey():
+                self.pins.append(text)
+            case RemovalKey():
+                self.removals.append(text)
+            case _:
+                self.blobs.append(text)
 
 
 @dataclass(slots=True)
 class Contents:
-    """What there is of a query."""
+    """The keys of what there is of a query."""
 
     generations: list[int] = field(default_factory=list)
-    shelves: dict[int, Shelf] = field(default_factory=dict)
+    checkpoints: dict[int, CheckpointKeys] = field(default_factory=dict)
     backups: dict[str, list[str]] = field(default_factory=dict)  #: by run
-    pushed: list[str] = field(default_factory=list)  #: batches and pieces of all sources
+    pushed: dict[str, list[str]] = field(default_factory=dict)  #: batches and pieces, by source
 
-    def shelf(self, id: int) -> Shelf:
-        """That of a checkpoint; an empty one if there is nothing of it."""
-        return self.shelves.get(id) or Shelf()
+    def checkpoint(self, id: int) -> CheckpointKeys:
+        """Those of a checkpoint; none if there is nothing of it."""
+        return self.checkpoints.get(id) or CheckpointKeys()
+
+    def add(self, key: StoredKey, text: str) -> None:
+        match key:
+            case OfCheckpoint():
+                self.checkpoints.setdefault(key.id, CheckpointKeys()).add(key, text)
+            case RunKey():
+                self.generations.append(key.generation)
+            case OfBackup():
+                self.backups.setdefault(key.run, []).append(text)
+            case OfPushed():
+                self.pushed.setdefault(key.source, []).append(text)
 
 
-def contents(query: str, keys: Iterable[str]) -> Contents:
-    """What the keys of a query say; those that are none of ours are left out.
+def contents(keys: Iterable[str]) -> Mapping[str, Contents]:
+    """What keys say, by query; those that are none of seep's are left out.
 
-    >>> found = contents("orders", ["orders/000000000012.claim", "orders/000000000012/counter/0-totals"])
-    >>> found.shelf(12).open, found.shelf(12).blobs
+    >>> found = contents(["orders/000000000012.claim", "orders/000000000012/counter/0-totals"])["orders"]
+    >>> found.checkpoint(12).open, found.checkpoint(12).blobs
     (True, ['orders/000000000012/counter/0-totals'])
     """
-    found = Contents()
-    for key in keys:
-        rest = key.removeprefix(f"{query}/")
-        if (part := _OWN.fullmatch(rest)) and part[2] in list(Part):
-            found.shelves.setdefault(int(part[1]), Shelf()).parts.setdefault(Part(part[2]), []).append(key)
-        elif blob := _BLOB.fullmatch(rest):
-            found.shelves.setdefault(int(blob[1]), Shelf()).blobs.append(key)
-        elif run := _RUN.fullmatch(rest):
-            found.generations.append(int(run[1]))
-        elif backup := _BACKUP.fullmatch(rest):
-            found.backups.setdefault(backup[1], []).append(key)
-        elif _PUSHED.fullmatch(rest):
-            found.pushed.append(key)
+    found: dict[str, Contents] = {}
+    for text in keys:
+        if (key := key_of(text)) is not None:
+            found.setdefault(key.query, Contents()).add(key, text)
     return found

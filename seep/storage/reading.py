@@ -31,6 +31,11 @@ class ManifestInfo(Protocol):
         """Keys of all blobs that it refers to, those of earlier checkpoints included."""
         ...
 
+    @property
+    def pushed(self) -> Collection[str]:
+        """Sources that Spark pushes to."""
+        ...
+
 
 M = TypeVar("M", bound=ManifestInfo)
 
@@ -50,11 +55,11 @@ class Survey(Generic[M]):
 
     def standing(self) -> list[M]:
         """The complete ones that nobody is about to remove, the newest first."""
-        return [info for id, info in self.complete.items() if self.after.shelf(id).standing]
+        return [info for id, info in self.complete.items() if self.after.checkpoint(id).standing]
 
     def half_removed(self) -> list[int]:
         """Those that somebody is about to remove, or was when he died."""
-        return [id for id in (*self.complete, *self.damaged) if not self.after.shelf(id).standing]
+        return [id for id in (*self.complete, *self.damaged) if not self.after.checkpoint(id).standing]
 
 
 class Reader(Generic[M]):
@@ -68,9 +73,9 @@ class Reader(Generic[M]):
 
     def standing(self, id: int) -> M:
         """What the manifest of a checkpoint says that is complete and not being removed; NotStanding, Damaged."""
-        shelf = self._records.parts(id)
-        if not shelf.standing:
-            raise self._not_standing(id, "it is not complete" if shelf.open else "there is none, or not any more")
+        there = self._records.parts(id)
+        if not there.standing:
+            raise self._not_standing(id, "it is not complete" if there.open else "there is none, or not any more")
         try:
             info = self._info(id)
         except NotThere:
@@ -94,7 +99,7 @@ class Reader(Generic[M]):
         )
 
     def _survey(self, before: Contents, after: Contents) -> Survey[M]:
-        settled = {id for found in (before, after) for id, shelf in found.shelves.items() if shelf.settled}
+        settled = {id for found in (before, after) for id, keys in found.checkpoints.items() if keys.settled}
         complete, damaged = dict[int, M](), dict[int, str]()
         for id in sorted(settled, reverse=True):
             try:

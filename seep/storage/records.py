@@ -8,11 +8,14 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from primitives.errors import Damaged
+from primitives.errors import Damaged, EnvironmentFault
 from seep.storage import layout
 from seep.storage.envelope import unwrap, wrap
-from seep.storage.layout import Contents, Part, Shelf
+from seep.storage.layout import CheckpointKeys, ClaimKey, Contents, ManifestKey, PinKey, RemovalKey, RunKey, StoredKey
 from seep.storage.store import AlreadyThere, BlobStore, NotThere
+
+#: A run that is followed by another one in the moment in which it is looked at; not so often in a row.
+_TRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,65 +50,85 @@ class Records:
 
     def contents(self) -> Contents:
         """What there is. What was there all the time is in it; of what came or went meanwhile, this or that."""
-        return layout.contents(self.query, self.store.list(f"{self.query}/"))
+        return self._contents(layout.query_prefix(self.query))
 
-    def parts(self, id: int) -> Shelf:
+    def parts(self, id: int) -> CheckpointKeys:
         """What there is of one checkpoint, but for its blobs."""
-        return layout.contents(self.query, self.store.list(layout.parts_prefix(self.query, id))).shelf(id)
+        return self._contents(layout.parts_prefix(self.query, id)).checkpoint(id)
 
     def blobs(self, id: int) -> list[str]:
         """Keys of the blobs of one checkpoint."""
-        return list(self.store.list(layout.blobs_prefix(self.query, id)))
+        return self._contents(layout.blobs_prefix(self.query, id)).checkpoint(id).blobs
 
     def generation(self) -> int:
         """That of the newest run; 0 if there was none."""
-        return max(layout.contents(self.query, self.store.list(f"{self.query}/runs/")).generations, default=0)
+        return max(self._contents(layout.runs_prefix(self.query)).generations, default=0)
 
     def enter(self, run: str, note: Any = None) -> int:
         """The next generation, and it is this run's, which leaves a note for those after it."""
+        content = {"run": run, "note": note, "last": self.last()}
         generation = self.generation() + 1
-        while not self._new(layout.run_key(self.query, generation), "run", {"run": run, "note": note}):
+        while not self._new(RunKey(self.query, generation), "run", content):
             generation += 1
         return generation
 
     def run_of(self, generation: int) -> str:
         """What a run calls itself; empty if nobody knows any more."""
         with suppress(NotThere, Damaged):
-            return str(self._read(layout.run_key(self.query, generation), "run")["run"])
+            return str(self._read(RunKey(self.query, generation), "run")["run"])
         return ""
+
+    def last(self) -> int:
+        """The highest number that was given to a checkpoint; what there is of that may be gone."""
+        claimed = max(self.contents().checkpoints, default=0)
+        return max(claimed, self.last_of_newest_run())
+
+    def last_of_newest_run(self) -> int:
+        """The highest number that had been given when the newest run began; 0 if nobody knows.
+
+        A run whose record is gone was followed by another one.
+        """
+        for _ in range(_TRIES):
+            with suppress(NotThere):
+                return self._last_before(self.generation())
+        raise EnvironmentFault(f"runs of {self.query} in {self.store.name} begin all the time; start one at a time")
+
+    def _last_before(self, generation: int) -> int:
+        with suppress(Damaged):
+            return int(self._read(RunKey(self.query, generation), "run").get("last", 0)) if generation else 0
+        return 0
 
     def last_note(self) -> Any:
         """That of the newest run which has left one that can be read; None if there is none."""
-        keys = sorted(self.store.list(f"{self.query}/runs/"), reverse=True)
-        for key in keys:
+        for generation in sorted(self._contents(layout.runs_prefix(self.query)).generations, reverse=True):
             with suppress(NotThere, Damaged):
-                if (note := self._read(key, "run").get("note")) is not None:
+                if (note := self._read(RunKey(self.query, generation), "run").get("note")) is not None:
                     return note
         return None
 
     def claim(self, id: int, claim: Claim) -> bool:
         """Whether the checkpoint is now this claim's, and was nobody's."""
-        return self._new(self._key(id, Part.CLAIM), "claim", asdict(claim))
+        return self._new(ClaimKey(self.query, id), "claim", asdict(claim))
 
     def claim_of(self, id: int) -> Claim:
-        found = self._read(self._key(id, Part.CLAIM), "claim")
+        found = self._read(ClaimKey(self.query, id), "claim")
         return Claim(found["run"], found["generation"], tuple(found["builds_on"]))
 
     def seal(self, id: int, reason: str) -> None:
         """From now on the checkpoint cannot become complete; if it is, it stays so."""
-        self._new(self._key(id, Part.MANIFEST), "seal", asdict(Seal(reason)))
+        self._new(ManifestKey(self.query, id), "seal", asdict(Seal(reason)))
 
     def commit(self, id: int, manifest: bytes) -> None:
         """Makes this the manifest of the checkpoint. Twice is once; AlreadyThere if there is another, or a seal."""
         try:
-            self.store.put(self._key(id, Part.MANIFEST), [wrap("manifest", manifest)], new=True)
+            self.store.put(str(ManifestKey(self.query, id)), [wrap("manifest", manifest)], new=True)
         except AlreadyThere:
             if self.manifest(id) != manifest:
                 raise
 
     def manifest(self, id: int) -> bytes | Seal:
         """What a checkpoint has as its manifest; NotThere, Damaged."""
-        key = self._key(id, Part.MANIFEST)
+        key = ManifestKey(self.query, id)
         kind, content = self._unwrapped(key)
         match kind:
             case "manifest":
@@ -116,13 +139,13 @@ class Records:
 
     def pin(self, id: int, token: str, lease: Lease) -> str:
         """Writes down who reads a checkpoint, or that it takes longer; the key of that."""
-        key = self._key(id, Part.PIN, token)
+        key = str(PinKey(self.query, id, token))
         self.store.put(key, [_wrapped("pin", asdict(lease))])
         return key
 
-    def leases(self, shelf: Shelf) -> Iterator[tuple[str, Lease]]:
+    def leases(self, keys: CheckpointKeys) -> Iterator[tuple[str, Lease]]:
         """Those of a checkpoint, with their keys. A damaged one is of a reader who never leaves."""
-        for key in shelf.parts.get(Part.PIN, ()):
+        for key in keys.pins:
             try:
                 found = self._read(key, "pin")
                 yield key, Lease(found["reader"], found["until"])
@@ -133,35 +156,35 @@ class Records:
 
     def announce_removal(self, id: int, token: str) -> str:
         """Says that a checkpoint is about to be removed; the key of that."""
-        key = self._key(id, Part.REMOVAL, token)
+        key = str(RemovalKey(self.query, id, token))
         self.store.put(key, [_wrapped("removal", {})])
         return key
 
     def remove_manifests(self, ids: Iterable[int]) -> None:
-        self.store.delete([self._key(id, Part.MANIFEST) for id in ids])
+        self.store.delete([str(ManifestKey(self.query, id)) for id in ids])
 
-    def where(self, key: str) -> str:
+    def where(self, key: StoredKey | str) -> str:
         """For messages."""
         return f"{self.store.name}/{key}"
 
-    def _key(self, id: int, part: Part, token: str = "") -> str:
-        return layout.part_key(self.query, id, part, token)
+    def _contents(self, prefix: str) -> Contents:
+        return layout.contents(self.store.list(prefix)).get(self.query) or Contents()
 
-    def _new(self, key: str, kind: str, content: dict[str, Any]) -> bool:
+    def _new(self, key: StoredKey, kind: str, content: dict[str, Any]) -> bool:
         try:
-            self.store.put(key, [_wrapped(kind, content)], new=True)
+            self.store.put(str(key), [_wrapped(kind, content)], new=True)
         except AlreadyThere:
             return False
         return True
 
-    def _read(self, key: str, kind: str) -> dict[str, Any]:
+    def _read(self, key: StoredKey | str, kind: str) -> dict[str, Any]:
         found, content = self._unwrapped(key)
         if found != kind:
             raise Damaged(f"{self.where(key)} is damaged: it is a {found}, and no {kind}")
         return dict(json.loads(content))
 
-    def _unwrapped(self, key: str) -> tuple[str, bytes]:
-        return unwrap(self.store.get(key), self.where(key))
+    def _unwrapped(self, key: StoredKey | str) -> tuple[str, bytes]:
+        return unwrap(self.store.get(str(key)), self.where(key))
 
 
 def _wrapped(kind: str, content: dict[str, Any]) -> bytes:

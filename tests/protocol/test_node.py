@@ -296,6 +296,6 @@ def test_state_that_stands_ready_for_an_instance_that_was_stopped_is_let_go() ->
 
 
 def test_backups_in_storage_name_a_letter_that_they_have_no_use_for(tmp_path: Path) -> None:
-    stored = StoredBackups(LocalStore(tmp_path), "backups")
+    stored = StoredBackups(LocalStore(tmp_path), "orders", "5b1c")
     with pytest.raises(InternalError, match="backups in storage have no use for a letter of n1: StandBy"):
         stored.answer("n1", StandBy(SUM))

@@ -26,7 +26,7 @@ from seep.query.program import Program
 from seep.runs.resume import catalogue_of, resume_before, resume_of
 from seep.spark.session import Host
 from seep.storage.catalogue import Catalogue
-from seep.storage.layout import Part, part_key
+from seep.storage.layout import ClaimKey, ManifestKey
 from seep.storage.local import LocalStore
 from seep.storage.location import open_store
 from seep.storage.records import Records
@@ -149,7 +149,7 @@ def restored(stored: Stored, options: RunOptions) -> tuple[int, State]:
 
 def needed(stored: Stored, id: int) -> set[str]:
     """The files without which a checkpoint is none."""
-    own = {part_key(QUERY, id, part) for part in (Part.CLAIM, Part.MANIFEST)}
+    own = {str(kind(QUERY, id)) for kind in (ClaimKey, ManifestKey)}
     return own | stored.manifests[id].blobs
 
 
@@ -164,7 +164,7 @@ def check(stored: Stored, different: Mapping[str, bytes | None]) -> None:
     newest = next(iter(stored.manifests))
     sound = untouched(stored, different)
     if (outcome := tried(stored, different)) is not None:
-        gone = {part_key(QUERY, newest, part) for part in (Part.CLAIM, Part.MANIFEST)}
+        gone = {str(kind(QUERY, newest)) for kind in (ClaimKey, ManifestKey)}
         assert outcome == newest or gone & different.keys(), "an older one, without a word"
     outcome = tried(stored, different, fall_back=True)
     if sound:

@@ -19,17 +19,18 @@ class Info(NamedTuple):
     id: int
     savepoint: bool
     blobs: tuple[str, ...]
+    pushed: tuple[str, ...] = ()
 
 
-def text(id: int, blobs: Iterable[str] = (), *, savepoint: bool = False) -> bytes:
+def text(id: int, blobs: Iterable[str] = (), *, savepoint: bool = False, pushed: Iterable[str] = ()) -> bytes:
     """A manifest."""
-    return json.dumps([id, savepoint, sorted(blobs)]).encode()
+    return json.dumps([id, savepoint, sorted(blobs), sorted(pushed)]).encode()
 
 
 def describe(manifest: bytes, _: str) -> Info:
     """What one says."""
-    id, savepoint, blobs = json.loads(manifest)
-    return Info(id, savepoint, tuple(blobs))
+    id, savepoint, blobs, pushed = json.loads(manifest)
+    return Info(id, savepoint, tuple(blobs), tuple(pushed))
 
 
 def catalogue(store: BlobStore, clock: Callable[[], float] = lambda: 0.0) -> Catalogue[Info]:

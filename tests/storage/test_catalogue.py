@@ -13,7 +13,7 @@ from primitives.manifest import Manifest, read_manifest
 from seep.storage.attempt import Fenced
 from seep.storage.catalogue import Catalogue
 from seep.storage.disposal import InUse
-from seep.storage.layout import backups_prefix, pushed_batch_key, pushed_pieces_prefix
+from seep.storage.layout import BackupKey, PieceKey, PushedBatchKey
 from seep.storage.memory import MemoryStore
 from seep.storage.reading import NotStanding
 from seep.storage.store import NotThere
@@ -342,7 +342,7 @@ def test_disposing_of_older_ones_keeps_the_last_and_all_savepoints(store: Memory
     assert ids(catalogue(store).complete()) == [4, 2]
 
 
-def test_disposing_of_all_leaves_two_small_files_by_which_nothing_late_can_come(store: MemoryStore) -> None:
+def test_disposing_of_all_leaves_one_small_file_by_which_nothing_late_can_come(store: MemoryStore) -> None:
     run = catalogue(store).enter("monday")
     take(run, savepoint=True)
     take(run)
@@ -350,11 +350,20 @@ def test_disposing_of_all_leaves_two_small_files_by_which_nothing_late_can_come(
     fill(attempt)
     catalogue(store).dispose_all()
     assert catalogue(store).complete() == []
-    assert list(store.list()) == ["orders/000000000003.claim", "orders/000000000003.manifest", "orders/runs/000002"]
-    with pytest.raises(Fenced, match="'dispose_all'"):
+    assert list(store.list()) == ["orders/runs/000002"]
+    with pytest.raises(Fenced, match="it was given up and cleaned away"):
         attempt.commit(text(attempt.id))
     with pytest.raises(Fenced):
         run.begin()
+    assert take(catalogue(store).enter("tuesday")).id == 5, "no number is given twice"
+
+
+def test_disposing_of_all_again_leaves_no_more_and_forgets_no_number(store: MemoryStore) -> None:
+    take(catalogue(store).enter("monday"))
+    for generation in (2, 3):
+        catalogue(store).dispose_all()
+        assert list(store.list()) == [f"orders/runs/{generation:06d}"]
+    assert take(catalogue(store).enter("tuesday")).id == 2
 
 
 def test_not_all_are_disposed_of_while_one_is_read(store: MemoryStore) -> None:
@@ -469,7 +478,7 @@ def test_a_claim_that_cannot_be_read_is_no_obstacle_to_the_next_run(store: Memor
 
 def left_by(store: MemoryStore, run: str) -> str:
     """A backup that a run keeps in storage."""
-    key = f"{backups_prefix('orders', run)}/counter/0/000001-000000000-000000000005-full"
+    key = str(BackupKey("orders", run, "counter", 0, 1, 0, 5, None))
     store.put(key, [b"state"])
     return key
 
@@ -497,7 +506,31 @@ def test_disposing_of_all_leaves_no_backup_and_nothing_that_was_pushed(store: Me
     run = catalogue(store).enter("monday")
     take(run)
     left_by(store, "monday")
-    store.put(pushed_batch_key("orders", "clicks", 7), [b"batch"])
-    store.put(pushed_pieces_prefix("orders", "clicks", "3fa9", 2) + "0-81c0", [b"piece"])
+    store.put(str(PushedBatchKey("orders", "clicks", 7)), [b"batch"])
+    store.put(str(PieceKey("orders", "clicks", "3fa9", 2, 0, "81c0")), [b"piece"])
     catalogue(store).dispose_all()
     assert not [*store.list("orders/backups/"), *store.list("orders/pushed/")]
+
+
+def test_what_was_pushed_to_a_source_goes_with_the_last_checkpoint_that_has_the_source(store: MemoryStore) -> None:
+    run = catalogue(store).enter("monday")
+    with run.begin() as attempt:
+        attempt.commit(text(attempt.id, pushed=["clicks"]))
+    for source in ("clicks", "views"):
+        store.put(str(PushedBatchKey("orders", source, 7)), [b"batch"])
+        store.put(str(PieceKey("orders", source, "3fa9", 2, 0, "81c0")), [b"piece"])
+    catalogue(store).clean(keep=1)
+    assert list(store.list("orders/pushed/views/")) == []
+    assert len([*store.list("orders/pushed/clicks/")]) == 2
+    take(run)
+    catalogue(store).clean(keep=1)
+    assert not list(store.list("orders/pushed/"))
+
+
+def test_nothing_that_was_pushed_goes_while_a_manifest_cannot_be_read(store: MemoryStore) -> None:
+    take(catalogue(store).enter("monday"))
+    damage(store, "orders/000000000001.manifest", 100)
+    store.put(str(PushedBatchKey("orders", "clicks", 7)), [b"batch"])
+    take(catalogue(store).enter("tuesday"))
+    catalogue(store).clean(keep=1)
+    assert list(store.list("orders/pushed/"))

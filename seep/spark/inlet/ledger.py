@@ -54,6 +54,8 @@ class FeedLedger:
         #: the first batch of the line of runs that this one belongs to
         self.line = (first or 0) if goes_on else numbers[-1] + 1 if numbers else 0
         self._begin(positions, [number for number in numbers if number >= self.line])
+        self._strays = spool.strays(source) if spool is not None else []
+        self._begins_at = self._directory.next
 
     # -- beginning ----------------------------------------------------------------------------------------------------
 
@@ -175,6 +177,17 @@ class FeedLedger:
         for number in self._spool.numbers(self.source)[:-1]:
             if number < first:
                 self._spool.remove(self.source, self._spool.get(self.source, number))
+        self._remove_strays(self._spool)
+
+    def _remove_strays(self, spool: Spool) -> None:
+        """Removes what runs before had pushed and not admitted; now that they cannot: this run has admitted a batch.
+
+        Their next batch would have the number of that one.
+        """
+        if self._strays and self._directory.next > self._begins_at:
+            still = set(spool.strays(self.source))
+            spool.remove_pieces(key for key in self._strays if key in still)
+            self._strays = []
 
 
 def read_up_to(positions: Mapping[Any, Any]) -> list[int]:

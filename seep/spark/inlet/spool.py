@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 import pyarrow as pa
 
 from primitives.avro_file import Damaged
 from seep.spark.inlet.pieces import Key, PushedBatch, PushedPiece
-from seep.storage.layout import pushed_batch_key, pushed_batch_number, pushed_pieces_prefix, pushed_prefix
+from seep.storage.layout import PieceKey, PushedBatchKey, StoredKey, key_of, pieces_prefix, pushed_prefix
 from seep.storage.store import BlobStore
 
 
@@ -39,22 +40,35 @@ class InletSpool:
         return rows
 
     def _piece_key(self, key: Key, partition: int, token: str) -> str:
-        return f"{pushed_pieces_prefix(self._query, *key)}{partition}-{token}"
+        return str(PieceKey(self._query, *key, partition, token))
+
+    def strays(self, source: str) -> list[str]:
+        """Keys of pieces of batches that nobody has admitted: a run has died before, or is about to admit them."""
+        keys = self._keys(source)
+        pieces = {str(key): (key.stream, key.id) for key in keys if isinstance(key, PieceKey)}
+        batches = (self.get(source, key.number) for key in keys if isinstance(key, PushedBatchKey))
+        admitted = {(batch.stream, batch.id) for batch in batches} if pieces else set()
+        return [key for key, batch in pieces.items() if batch not in admitted]
+
+    def remove_pieces(self, keys: Iterable[str]) -> None:
+        self._store.delete(keys)
 
     # -- batches ------------------------------------------------------------------------------------------------------
 
     def numbers(self, source: str) -> list[int]:
         """Of all batches of a source, in order."""
-        found = map(pushed_batch_number, self._store.list(pushed_prefix(self._query, source)))
-        return sorted(number for number in found if number is not None)
+        return sorted(key.number for key in self._keys(source) if isinstance(key, PushedBatchKey))
+
+    def _keys(self, source: str) -> list[StoredKey | None]:
+        return [key_of(text) for text in self._store.list(pushed_prefix(self._query, source))]
 
     def put(self, source: str, batch: PushedBatch) -> None:
         """The batch is there from now on; AlreadyThere if another driver was faster."""
         content = json.dumps(batch.to_plain()).encode()
-        self._store.put(pushed_batch_key(self._query, source, batch.number), [content], new=True)
+        self._store.put(str(PushedBatchKey(self._query, source, batch.number)), [content], new=True)
 
     def get(self, source: str, number: int) -> PushedBatch:
-        name = pushed_batch_key(self._query, source, number)
+        name = str(PushedBatchKey(self._query, source, number))
         try:
             return PushedBatch.from_plain(json.loads(bytes(self._store.get(name))))
         except (ValueError, TypeError) as reason:
@@ -62,6 +76,6 @@ class InletSpool:
 
     def remove(self, source: str, batch: PushedBatch) -> None:
         """The batch and all that was pushed for it; what says that it is there goes first."""
-        pieces = pushed_pieces_prefix(self._query, source, batch.stream, batch.id)
-        self._store.delete([pushed_batch_key(self._query, source, batch.number)])
+        pieces = pieces_prefix(self._query, source, batch.stream, batch.id)
+        self._store.delete([str(PushedBatchKey(self._query, source, batch.number))])
         self._store.delete(list(self._store.list(pieces)))

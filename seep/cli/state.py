@@ -1,4 +1,4 @@
-"""`seep state`: looks inside checkpoints, savepoints and running queries, takes state out, rewrites savepoints."""
+"""`seep state`: looks inside checkpoints, savepoints and running queries, takes state out, rewrites and disposes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seep.cli.options import Verbose, Yes, takes_options
 
 app = typer.Typer(
     name="state",
-    help="Look inside checkpoints and running queries: list, show, measure, compare, export, rewrite.",
+    help="Look inside checkpoints and running queries: list, show, measure, compare, export, rewrite, dispose.",
     epilog="Example: seep state show --storage /data/seep --query orders --operator counter --key word=be",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -184,3 +184,31 @@ def rewrite(
                 f"No run of {where.query} can add checkpoints after this until it is started anew. Go on?", abort=True
             )
         commands.rewrite_state(where, function, checkpoint, operator)
+
+
+@app.command(epilog="Example: seep state dispose 12 13 --storage /data/seep --query orders")
+@takes_options
+def dispose(
+    checkpoint: Annotated[
+        list[int] | None, typer.Argument(metavar="ID", help="Checkpoints and savepoints.", show_default=False)
+    ] = None,
+    *,
+    where: Where,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All there is of the query, what a run that died has left included.")
+    ] = False,
+    yes: Yes = False,
+    verbose: Verbose = False,
+) -> None:
+    """Remove checkpoints and savepoints from the storage, or all there is of a query.
+
+    With --all, a run of the query that goes on is stopped from adding checkpoints, as if a new run had begun.
+    """
+    with told_in_one_line(verbose=verbose):
+        from seep.cli import state_commands as commands
+
+        commands.check_disposed(checkpoint or [], everything)
+        if not yes:
+            what = "Everything" if everything else f"Checkpoint {', '.join(map(str, checkpoint or []))}"
+            typer.confirm(f"{what} of {where.query} will be removed for good. Go on?", abort=True)
+        commands.dispose_of(where, checkpoint or [], everything)

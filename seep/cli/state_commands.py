@@ -29,6 +29,7 @@ from seep.inspection.rewriting import rewrite
 from seep.inspection.stored import Stored
 from seep.reports import figures
 from seep.storage.settings import StorageSettings
+from seep.storage.store import BlobStore
 
 if TYPE_CHECKING:
     from seep.cli.state import Where
@@ -73,12 +74,15 @@ def list_checkpoints(storage: StorageSettings, query: str, as_json: bool) -> Non
     catalogue = catalogue_in(store, query)
     complete, damaged = catalogue.complete(), catalogue.damaged()
     if not complete and not damaged:
-        there = ", ".join(queries_in(store)) or "nothing"
-        raise UserError(f"{store.name} has no complete checkpoint of query {query!r}; it has {there}")
+        raise UserError(f"{store.name} has no complete checkpoint of query {query!r}; it has {_there(store)}")
     abandoned = complete[0].abandoned if complete else ()
     _tell([_checkpoint_row(each, as_json, each.id in abandoned) for each in complete], as_json)
     for reason in damaged.values():
         typer.echo(reason, err=True)
+
+
+def _there(store: BlobStore) -> str:
+    return ", ".join(queries_in(store)) or "nothing"
 
 
 def _checkpoint_row(manifest: Manifest, as_json: bool, abandoned: bool = False) -> dict[str, Any]:
@@ -300,6 +304,25 @@ def rewrite_state(where: Where, function: str, checkpoint: str, operators: list[
         raise UserError(f"--function is {function!r}, which is a {type(work).__name__}, and no function")
     made = rewrite(storage, where.query, work, checkpoint, operators=operators or None, codec=storage.codec)
     typer.echo(f"savepoint {made} of {where.query}")
+
+
+# --- dispose ----------------------------------------------------------------------------------------------------------
+
+
+def check_disposed(checkpoints: Sequence[int], everything: bool) -> None:
+    """UserError unless it is said what is to go, once."""
+    if bool(checkpoints) == everything:
+        raise UserError("say what is to be removed: numbers of checkpoints (see `seep state ls`), or --all")
+
+
+def dispose_of(where: Where, checkpoints: Sequence[int], everything: bool) -> None:
+    store = opened(storage_of(where.storage, where.policy))
+    if everything and where.query not in queries_in(store):
+        raise UserError(f"{store.name} has nothing of query {where.query!r}; it has {_there(store)}")
+    catalogue = catalogue_in(store, where.query)
+    cleaned = catalogue.dispose_all() if everything else catalogue.dispose(checkpoints)
+    gone = ", ".join(map(str, cleaned.disposed)) or "none"
+    typer.echo(f"removed from {store.name}: checkpoints of {where.query}: {gone}; {figures.of(cleaned.blobs, 'blob')}")
 
 
 # --- output -----------------------------------------------------------------------------------------------------------

@@ -205,3 +205,48 @@ def test_a_terminal_gets_lines_around_and_names_are_no_markup() -> None:
     show(TextTable(["count[bold]", "n"], [["[/]", "1"]]), Console(file=written, force_terminal=True, color_system=None))
     assert "┃ count[bold] ┃ n ┃" in written.getvalue()
     assert "│ [/]         │ 1 │" in written.getvalue()
+
+
+# --- dispose ----------------------------------------------------------------------------------------------------------
+
+
+def files(stage: Stage) -> list[str]:
+    return sorted(str(path.relative_to(stage.location)) for path in Path(stage.location).rglob("*") if path.is_file())
+
+
+def test_a_savepoint_is_removed_by_its_number(stage: Stage) -> None:
+    assert "checkpoints of orders: 2; " in state("dispose", stage, 2, "--yes").output
+    assert [each["id"] for each in json.loads(state("ls", stage, "--json").output)] == [1]
+    assert not [name for name in files(stage) if name.startswith("orders/000000000002/")]
+
+
+def test_disposing_of_all_leaves_only_the_record_of_that(stage: Stage) -> None:
+    assert "checkpoints of orders: 1, 2; " in state("dispose", stage, "--all", "--yes").output
+    assert files(stage) == ["orders/runs/000002"]
+
+
+@pytest.mark.parametrize(
+    ("words", "query", "complaint"),
+    [
+        ([], QUERY, "say what is to be removed: numbers of checkpoints"),
+        (["2", "--all"], QUERY, "say what is to be removed: numbers of checkpoints"),
+        (["7"], QUERY, "there is no checkpoint 7 of orders; there are: 1, 2"),
+        (["1", "2"], QUERY, "no other complete checkpoint would be left"),
+        (["--all"], "odrers", "has nothing of query 'odrers'; it has orders"),
+    ],
+)
+def test_what_cannot_be_removed_is_refused_and_stays(
+    stage: Stage, words: list[str], query: str, complaint: str
+) -> None:
+    before = files(stage)
+    refused = state("dispose", stage, *words, "--yes", query=query)
+    assert refused.exit_code == 1
+    assert complaint in refused.stderr
+    assert files(stage) == before
+
+
+def test_nothing_is_removed_without_consent(stage: Stage) -> None:
+    before = files(stage)
+    command = ["state", "dispose", "--all", "--storage", stage.location, "--query", QUERY]
+    assert CliRunner().invoke(app, command, input="n\n").exit_code == 1
+    assert files(stage) == before

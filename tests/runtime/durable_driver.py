@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import seep
+from policies.backup import BackupSection
 from primitives.event import Event
 from seep.storage.settings import StorageSettings
 from tests.runtime.counting import SCHEMA, doubled, numbers
@@ -37,7 +38,10 @@ def options(directory: Path) -> dict[str, Any]:
 
 
 def main(directory: Path, more: dict[str, Any]) -> None:
-    with seep.launch(durable(directory / "out"), **(options(directory) | more)) as run:
+    given = options(directory) | more
+    if "backup" in more:
+        given["backup"] = BackupSection.model_validate(more["backup"])
+    with seep.launch(durable(directory / "out"), **given) as run:
         run.events.listen(_say)
         run.wait(120)
     _print("done")

@@ -27,6 +27,7 @@ from seep.spark.inlet.pieces import Directory, Key, PushedBatch, PushedPiece
 from seep.spark.inlet.push import Push, PushSettings
 from seep.spark.inlet.reader import PushedReader
 from seep.spark.inlet.spool import InletSpool
+from seep.storage.layout import PieceKey, key_of
 from seep.storage.memory import MemoryStore
 from seep.storage.settings import StorageSettings
 from seep.storage.store import AlreadyThere
@@ -185,6 +186,33 @@ def test_storage_keeps_what_checkpoints_need_and_always_the_last_batch() -> None
     ledger.trim_spool(9)
     assert ledgers.spool.numbers("clicks") == [2]
     assert ledgers.begin({0: position(3)}).verdict("s", 2) is BatchVerdict.KNOWN
+
+
+def pieces_in(store: MemoryStore) -> set[tuple[str, int, str]]:
+    found = map(key_of, store.list())
+    return {(key.stream, key.id, key.token) for key in found if isinstance(key, PieceKey)}
+
+
+def test_pieces_that_a_dead_run_has_not_admitted_go_once_this_one_has_admitted_a_batch() -> None:
+    """Until then the run before may be alive, and admit them."""
+    store = MemoryStore("ledger")
+    ledgers = Ledgers(InletSpool(store, "query"))
+    assert ledgers.spool is not None
+    for stream, id, token in (("s", 0, "admitted"), ("s", 1, "dead"), ("t", 0, "dead")):
+        ledgers.spool.put_piece(Key("clicks", stream, id), 0, token, rows_of(1))
+    ledgers.begin().admit("s", 0, NEVER, [piece(0, token="admitted")])
+
+    after = ledgers.begin(first=0)
+    ledgers.spool.put_piece(Key("clicks", "s", 1), 0, "mine", rows_of(1))
+    after.trim_spool(0)
+    assert len(pieces_in(store)) == 4
+    after.admit("s", 1, NEVER, [piece(0, token="mine")])
+    ledgers.spool.put_piece(Key("clicks", "s", 2), 0, "under-way", rows_of(1))
+    after.trim_spool(0)
+    assert pieces_in(store) == {("s", 0, "admitted"), ("s", 1, "dead"), ("s", 1, "mine"), ("s", 2, "under-way")}
+    after.admit("s", 2, NEVER, [])
+    after.trim_spool(2)
+    assert pieces_in(store) == {("s", 2, "under-way")}, "pieces of other attempts go with their batch"
 
 
 def test_a_finite_dataframe_goes_on_after_the_partitions_that_were_admitted() -> None:

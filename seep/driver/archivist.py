@@ -66,7 +66,7 @@ class Archivist(RunListener):
         self._catalogue = catalogue
         self._writer: Writer[Manifest] | None = catalogue.enter(run, self._notes) if catalogue is not None else None
         resume = process.program.resume
-        self._pin = catalogue.pin(resume.checkpoint, f"run {run}", _LEASE) if catalogue and resume else None
+        self._pin = catalogue.pin_for_run(resume.checkpoint, f"run {run}", _LEASE) if catalogue and resume else None
         self._previous: Manifest | None = None
         #: checkpoints of lines that this run does not go on from, and the first batches that Spark pushes in its line
         self._abandoned: tuple[int, ...] = ()

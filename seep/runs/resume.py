@@ -137,7 +137,7 @@ class _Shelves:
 
     def _pinned(self, id: int) -> Manifest:
         """The checkpoint, which stays until the run has begun."""
-        pin = self._catalogue.pin(id, "a run that is about to begin", _STARTING)
+        pin = self._catalogue.pin_for_run(id, "a run that is about to begin", _STARTING)
         try:
             check_files(pin.info, self._store)
         except BaseException:

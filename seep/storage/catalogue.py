@@ -89,6 +89,10 @@ class Catalogue(Generic[M]):
         """Keeps a complete checkpoint while it is read (NotStanding, Damaged); `reader` is for messages."""
         return Pin(self._records, self._reader, id, reader, lease, self._clock)
 
+    def pin_for_run(self, id: int, run: str, lease: float) -> Pin[M]:
+        """As `pin`, for the newest run or one that is about to begin: only until another run begins."""
+        return Pin(self._records, self._reader, id, run, lease, self._clock, self._records.generation())
+
     def clean(self, keep: int) -> Cleaned:
         """Leaves the newest `keep` complete checkpoints, all savepoints and whatever is in use, and nothing else.
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Generic
 
 from primitives.errors import UserError
-from seep.storage.layout import CheckpointKeys, Contents, RunKey
+from seep.storage.layout import Contents, RunKey
 from seep.storage.reading import M, Reader, Survey
 from seep.storage.records import Records
 from seep.storage.store import NotThere
@@ -80,7 +80,7 @@ class Disposal(Generic[M]):
         bases = self._bases(survey.after)
         others = [info for info in survey.standing() if info.id not in ids]
         alone = "" if last or others else "no other complete checkpoint would be left"
-        reasons = {id: bases.get(id) or self._reader_of(survey.after.checkpoint(id)) or alone for id in ids}
+        reasons = {id: bases.get(id) or self._reader_of(survey.after, id) or alone for id in ids}
         return {id: reason for id, reason in reasons.items() if reason}
 
     def _bases(self, found: Contents) -> dict[int, str]:
@@ -92,12 +92,10 @@ class Disposal(Generic[M]):
                 bases |= dict.fromkeys(builds_on, f"checkpoint {id}, which is under way, builds on it")
         return bases
 
-    def _reader_of(self, keys: CheckpointKeys) -> str:
-        now = self._clock()
-        for _, lease in self._records.leases(keys):
-            if lease.until > now:
-                return f"{lease.reader} reads it"
-        return ""
+    def _reader_of(self, found: Contents, id: int) -> str:
+        now, newest = self._clock(), max(found.generations, default=0)
+        leases = (lease for _, lease in self._records.leases(found.checkpoint(id)))
+        return next((f"{lease.reader} reads it" for lease in leases if lease.counts(now, newest)), "")
 
     def _sweep(self) -> tuple[int, dict[int, str]]:
         """Removes what nothing refers to; how many blobs, and which manifests could not be read."""
@@ -142,7 +140,8 @@ class Disposal(Generic[M]):
 
     def _past_leases(self, found: Contents) -> list[str]:
         leases = (each for keys in found.checkpoints.values() for each in self._records.leases(keys))
-        return [key for key, lease in leases if lease.until <= self._clock()]
+        now, newest = self._clock(), max(found.generations, default=0)
+        return [key for key, lease in leases if not lease.counts(now, newest)]
 
     def _backups_of_others(self, found: Contents) -> list[str]:
         """Backups are for the run that keeps them, and no run but the newest can still be one that counts."""

@@ -21,18 +21,25 @@ class Pin(Generic[M]):
     """Keeps a checkpoint until it is released, or its lease has run out; as a context, until the end of that."""
 
     def __init__(
-        self, records: Records, manifests: Reader[M], id: int, reader: str, lease: float, clock: Callable[[], float]
+        self,
+        records: Records,
+        manifests: Reader[M],
+        id: int,
+        reader: str,
+        lease: float,
+        clock: Callable[[], float],
+        generation: int | None = None,
     ) -> None:
         self.id = id
         self._records, self._manifests = records, manifests
-        self._reader, self._lease, self._clock = reader, lease, clock
+        self._reader, self._lease, self._clock, self._generation = reader, lease, clock, generation
         self._token = uuid.uuid4().hex
         self._key = ""
         self.info: M = self.renew()  #: what its manifest says
 
     def renew(self) -> M:
         """The lease begins anew; NotStanding if that was too late, or there was nothing to read from the beginning."""
-        lease = Lease(self._reader, self._clock() + self._lease)
+        lease = Lease(self._reader, self._clock() + self._lease, self._generation)
         self._key = self._records.pin(self.id, self._token, lease)
         try:
             return self._manifests.standing(self.id)

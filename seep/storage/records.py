@@ -33,6 +33,10 @@ class Lease:
 
     reader: str
     until: float
+    generation: int | None = None  #: of the newest run, if the reader is one: it counts until another one begins
+
+    def counts(self, now: float, newest: int) -> bool:
+        return self.until > now and (self.generation is None or self.generation >= newest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +152,7 @@ class Records:
         for key in keys.pins:
             try:
                 found = self._read(key, "pin")
-                yield key, Lease(found["reader"], found["until"])
+                yield key, Lease(found["reader"], found["until"], found.get("generation"))
             except NotThere:
                 continue
             except Damaged as reason:

@@ -1,6 +1,6 @@
 """A driver in a process of its own, to be killed: a count of files' worth of numbers into Parquet, with storage.
 
-    python -m tests.runtime.durable_driver DIRECTORY [restore options as JSON]
+    python -m tests.runtime.durable_driver DIRECTORY [options of the run, and rows of a partition, as JSON]
 
 Prints a line for each checkpoint that is complete, and "done" when all rows are committed.
 """
@@ -41,7 +41,8 @@ def main(directory: Path, more: dict[str, Any]) -> None:
     given = options(directory) | more
     if "backup" in more:
         given["backup"] = BackupSection.model_validate(more["backup"])
-    with seep.launch(durable(directory / "out"), **given) as run:
+    rows = given.pop("rows", ROWS)
+    with seep.launch(durable(directory / "out", rows), **given) as run:
         run.events.listen(_say)
         run.wait(120)
     _print("done")

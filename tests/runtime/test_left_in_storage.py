@@ -22,6 +22,8 @@ from tests.runtime.counting import committed, idle, recovered, start, wait_until
 from tests.runtime.durable_driver import durable, options
 
 ROOT = Path(__file__).parents[2]
+#: Of a partition, more than any of the runs reads.
+ROWS = 100_000_000
 IN_STORAGE = BackupSection(default=BackupSettings(strategy=BackupStrategy.STORAGE))
 
 
@@ -42,7 +44,7 @@ def backups_of(store: BlobStore, run: str) -> list[StoredKey]:
 
 def killed_driver(directory: Path, store: BlobStore) -> str:
     """A run with backups in storage whose driver is killed when there are some of these, and a checkpoint."""
-    more = json.dumps({"backup": {"default": {"strategy": "storage"}}})
+    more = json.dumps({"backup": {"default": {"strategy": "storage"}}, "rows": ROWS})
     command = [sys.executable, "-m", "tests.runtime.durable_driver", str(directory), more]
     first = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert first.stdout is not None
@@ -64,7 +66,7 @@ def test_a_run_removes_what_one_has_left_whose_driver_was_killed_and_dispose_rem
     before = keys_in(store)
     assert {RunKey, ManifestKey, BlobKey, BackupKey} <= {type(key) for key in before}
 
-    with start(host, durable(tmp_path / "out"), **options(tmp_path), backup=IN_STORAGE, spare=1) as run:
+    with start(host, durable(tmp_path / "out", ROWS), **options(tmp_path), backup=IN_STORAGE, spare=1) as run:
         wait_until(lambda: not backups_of(store, dead))
         idle(run)
         committed(run, 20)

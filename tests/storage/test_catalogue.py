@@ -473,6 +473,25 @@ def test_a_claim_that_cannot_be_read_is_no_obstacle_to_the_next_run(store: Memor
     assert take(run).id == 2
 
 
+def test_what_a_run_reads_stays_until_another_run_begins(store: MemoryStore) -> None:
+    """One that died does not say that it reads no more; its lease need not be waited for."""
+    first = take(catalogue(store).enter("monday"))
+    tuesday = catalogue(store).enter("tuesday")
+    catalogue(store).pin_for_run(first.id, "tuesday", 600.0)
+    take(tuesday)
+    assert "tuesday reads it" in catalogue(store).clean(keep=1).held[1]
+    catalogue(store).enter("wednesday")
+    assert catalogue(store).clean(keep=1).disposed == (1,)
+    assert not [key for key in store.list() if ".pin-" in key]
+
+
+def test_disposing_of_all_does_not_wait_for_a_run(store: MemoryStore) -> None:
+    first = take(catalogue(store).enter("monday"))
+    catalogue(store).pin_for_run(first.id, "a run that is about to begin", 600.0)
+    assert catalogue(store).dispose_all().disposed == (1,)
+    assert list(store.list()) == ["orders/runs/000002"]
+
+
 # --- what runs that died have left ------------------------------------------------------------------------------------
 
 

@@ -34,8 +34,8 @@ from seep.control.policy_rounds import PolicyRounds
 from seep.control.replica_groups import ReplicaGroups
 from seep.control.scalings import Scalings, at_once_unless_said
 from seep.control.vm_needs import VMNeeds
-from seep.protocol.manager.core import QueryPhase
 from seep.protocol.manager.plans import Accepted, Refused
+from seep.protocol.manager.state import QueryPhase
 from seep.protocol.message_ring import MessageRing
 from seep.record.facts import Facts
 from seep.record.status import OpenDecision

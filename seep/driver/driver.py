@@ -43,8 +43,8 @@ from seep.node.stores import DriverStores
 from seep.protocol.courier import LetterFrame
 from seep.protocol.cuts import Beginning, CutAbandoned, CutComplete, Persist, Recall
 from seep.protocol.effects import Commit, Effect, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
-from seep.protocol.manager.core import QueryPhase
 from seep.protocol.manager.manager import Manager
+from seep.protocol.manager.state import QueryPhase
 from seep.protocol.message_ring import dumped
 from seep.protocol.messages import Committed, Data, NodeFenced, StateMoved, StopInstance
 from seep.protocol.view import MANAGER, STORAGE, Incarnation

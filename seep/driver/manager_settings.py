@@ -5,7 +5,7 @@ from __future__ import annotations
 from policies.backup import BackupStrategy
 from primitives.graph import Kind
 from seep.driver.options import RunOptions
-from seep.protocol.manager.core import ManagerSettings
+from seep.protocol.manager.state import ManagerSettings
 from seep.query.program import Program
 
 #: Seconds between two rounds of trims: each is a letter to every node, and short epochs would drown in them.

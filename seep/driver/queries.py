@@ -60,7 +60,7 @@ def final_epoch(manager: Manager) -> int | None:
 
 def cut_waits_for(manager: Manager) -> str | None:
     """What the cut under way still lacks, in words; None if there is none."""
-    return manager.cuts.waits_for(manager.topology)
+    return manager.cuts.waits_for()
 
 
 def cut_outlook(manager: Manager) -> CutOutlook:

@@ -20,8 +20,8 @@ from seep.driver.consultants import Consultants, Consultation, Question
 from seep.driver.driver import ManagerProcess
 from seep.driver.listener import RunListener
 from seep.protocol.effects import Effect
-from seep.protocol.manager.core import QueryPhase
 from seep.protocol.manager.manager import Manager
+from seep.protocol.manager.state import QueryPhase
 from seep.record.facts import Answer, Facts, query_facts
 from seep.record.status import Status
 

@@ -10,8 +10,8 @@ from policies.observation import Change, Observation
 from primitives.graph import InstanceId, Kind, QueryGraph
 from primitives.slots import SlotSet
 from primitives.topology import Assignment, Topology
-from seep.protocol.manager.core import QueryPhase
 from seep.protocol.manager.manager import Manager
+from seep.protocol.manager.state import QueryPhase
 from seep.protocol.view import Seat
 from seep.record.status import Status
 

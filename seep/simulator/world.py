@@ -15,8 +15,8 @@ from seep.protocol.cuts import Beginning, CutAbandoned, CutComplete
 from seep.protocol.effects import Finished, LogOffsets, StateLost
 from seep.protocol.instances.checkpointing import CheckpointSettings
 from seep.protocol.logic import Logic, SourceLogic
-from seep.protocol.manager.core import ManagerSettings
 from seep.protocol.manager.manager import Manager
+from seep.protocol.manager.state import ManagerSettings
 from seep.protocol.messages import BackupCounted
 from seep.protocol.node import Node
 from seep.protocol.view import MANAGER

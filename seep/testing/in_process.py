@@ -30,9 +30,9 @@ from seep.operators.errors import UserCodeFailed
 from seep.protocol.cuts import Beginning, Cut, CutAbandoned, CutComplete
 from seep.protocol.effects import Effect, Finished, LogOffsets, StateLost
 from seep.protocol.instances.checkpointing import CheckpointSettings
-from seep.protocol.manager.core import ManagerSettings
 from seep.protocol.manager.manager import Manager
 from seep.protocol.manager.plans import Refused
+from seep.protocol.manager.state import ManagerSettings
 from seep.protocol.messages import BackupCounted, Data, StateMoved
 from seep.protocol.node import Node
 from seep.protocol.view import MANAGER

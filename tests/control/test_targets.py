@@ -11,8 +11,8 @@ from primitives.graph import InstanceId
 from primitives.slots import SlotSet
 from primitives.topology import Assignment
 from seep.control.targets import away_from, goal_of, handed_over, passed_on
-from seep.protocol.manager.core import ManagerSettings
 from seep.protocol.manager.manager import Manager
+from seep.protocol.manager.state import ManagerSettings
 from seep.record.facts import query_facts
 from tests.protocol.staging import GRAPH, SLOT_BITS, node_of
 

@@ -12,9 +12,9 @@ from primitives.slots import SlotSet
 from primitives.topology import Arrival, Assignment
 from seep.protocol.cuts import Cut, CutAbandoned, CutPart
 from seep.protocol.effects import Effect, Finished, LogOffsets, Post, StateLost
-from seep.protocol.manager.core import ManagerSettings, QueryPhase
 from seep.protocol.manager.manager import Manager
 from seep.protocol.manager.plans import Accepted, Refusal, Refused
+from seep.protocol.manager.state import ManagerSettings, QueryPhase
 from seep.protocol.messages import (
     AdoptParts,
     BackupCounted,

@@ -6,9 +6,9 @@ import pytest
 
 from primitives.slots import SlotSet
 from primitives.topology import Assignment
-from seep.protocol.manager.core import ManagerSettings
 from seep.protocol.manager.manager import Manager
 from seep.protocol.manager.plans import Accepted, Refusal, Refused
+from seep.protocol.manager.state import ManagerSettings
 from tests.protocol.staging import GRAPH, NUMBERS, OUT, PASS, SUM, node_of
 
 LEAD = 2

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from primitives.graph import Edge, InstanceId, Kind, Operator, QueryGraph
-from seep.protocol.manager.core import ManagerSettings
 from seep.protocol.manager.manager import Manager
+from seep.protocol.manager.state import ManagerSettings
 from seep.protocol.view import Incarnation
 from seep.record.facts import QueryFacts, query_facts
 from seep.record.observer import SourceDemand

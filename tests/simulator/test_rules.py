@@ -25,10 +25,10 @@ from seep.protocol.instances.departures import Departures
 from seep.protocol.instances.inbox import Inbox
 from seep.protocol.instances.instance import Instance
 from seep.protocol.manager import safety
-from seep.protocol.manager.core import ManagerCore
-from seep.protocol.manager.manager import Manager
+from seep.protocol.manager.epochs import Epochs
+from seep.protocol.manager.moves import Moves
 from seep.protocol.manager.plans import Refused
-from seep.protocol.manager.recovery import RecoveringManager
+from seep.protocol.manager.recovery import Recovery
 from seep.protocol.manager.replication import BackupCopy, Replication
 from seep.protocol.messages import FromNothing, Logged
 from seep.protocol.node import Node
@@ -80,7 +80,7 @@ def route_one_epoch_with_the_wrong_topology() -> AbstractContextManager[Any]:
 
 
 def tick_before_a_plan_is_acknowledged() -> AbstractContextManager[Any]:
-    return patch.object(Manager, "_may_tick", ManagerCore._may_tick)
+    return patch.object(Moves, "holds_back", lambda _self, _epoch: False)
 
 
 def let_data_leave_a_source_before_it_is_logged() -> AbstractContextManager[Any]:
@@ -115,14 +115,14 @@ def leave_departed_slots_out_of_checkpoints() -> AbstractContextManager[Any]:
 
 def begin_empty_where_state_is_lost() -> AbstractContextManager[Any]:
     def begin_empty(self: Any, lost: InstanceId) -> None:
-        if self.nodes:
-            self._seat(lost, self._pick_node(), FromNothing(self.safe.of(lost)))
+        if self._state.roster.nodes:
+            self._placer.start(lost, self._placer.pick_node(), FromNothing(self._state.safe.of(lost)))
 
-    return patch.object(RecoveringManager, "_search", begin_empty)
+    return patch.object(Recovery, "_search", begin_empty)
 
 
 def give_up_without_asking_for_unrecorded_copies() -> AbstractContextManager[Any]:
-    return patch.object(RecoveringManager, "_search", RecoveringManager._fail)
+    return patch.object(Recovery, "_search", Recovery._fail)
 
 
 def count_a_backup_as_soon_as_one_replica_has_it() -> AbstractContextManager[Any]:
@@ -141,12 +141,12 @@ def count_what_replicas_had_of_an_earlier_incarnation() -> AbstractContextManage
 
 
 def complete_a_cut_before_the_sinks_have_committed_it() -> AbstractContextManager[Any]:
-    committed = ManagerCore._has_committed
+    committed = Epochs._has_committed
 
     def at_once(self: Any, sink: InstanceId, epoch: int) -> bool:
-        return epoch != self.final or committed(self, sink, epoch)
+        return epoch != self._state.final or committed(self, sink, epoch)
 
-    return patch.object(ManagerCore, "_has_committed", at_once)
+    return patch.object(Epochs, "_has_committed", at_once)
 
 
 def give_a_new_life_the_incarnations_of_the_last() -> AbstractContextManager[Any]:

@@ -9,9 +9,9 @@ from unittest.mock import patch
 
 import pytest
 
-from seep.protocol.manager.core import ManagerCore
-from seep.protocol.manager.manager import Manager
-from seep.protocol.manager.recovery import RecoveringManager
+from seep.protocol.manager.backup_registry import BackupRegistry
+from seep.protocol.manager.moves import Moves
+from seep.protocol.manager.recovery import Recovery
 from seep.protocol.manager.replication import Replication
 from seep.protocol.manager.roster import Roster
 from seep.protocol.manager.safety import SafeEpochs
@@ -37,15 +37,15 @@ def keep_the_numbers_of_retired_instances() -> AbstractContextManager[Any]:
 
 
 def keep_backups_recorded_on_lost_nodes() -> AbstractContextManager[Any]:
-    return patch.object(RecoveringManager, "_lose_backups", lambda _self, _node: None)
+    return patch.object(BackupRegistry, "lose", lambda _self, _node: None)
 
 
 def move_slots_that_are_on_their_way() -> AbstractContextManager[Any]:
-    return patch.object(Manager, "_conflict", lambda _self, _operator, _parts: None)
+    return patch.object(Moves, "_conflict", lambda _self, _operator, _parts: None)
 
 
 def open_the_epoch_of_a_plan_that_is_not_sealed() -> AbstractContextManager[Any]:
-    return patch.object(Manager, "_may_tick", ManagerCore._may_tick)
+    return patch.object(Moves, "holds_back", lambda _self, _epoch: False)
 
 
 def leave_a_pin_behind() -> AbstractContextManager[Any]:
@@ -53,7 +53,7 @@ def leave_a_pin_behind() -> AbstractContextManager[Any]:
 
 
 def recover_nothing() -> AbstractContextManager[Any]:
-    return patch.object(Manager, "_rebind", lambda _self, _instance: None)
+    return patch.object(Recovery, "_recover", lambda _self, _instance: None)
 
 
 def forget_the_letters_that_waited_for_a_view() -> AbstractContextManager[Any]:

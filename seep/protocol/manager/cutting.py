@@ -1,19 +1,20 @@
-"""Cutting, as the manager does it: it announces a cut, collects what belongs to it, and completes or abandons it."""
+"""Cutting: announces cuts of the whole query, collects what belongs to them, and completes or abandons them."""
 
 from __future__ import annotations
 
-from primitives.graph import InstanceId, Kind, QueryGraph
-from primitives.topology import Topology
+from primitives.graph import InstanceId, Kind
 from seep.protocol.cuts import Cut, CutAbandoned, CutComplete, CutUnderWay
+from seep.protocol.manager.state import ManagerState
 from seep.protocol.messages import OffsetsRead, Persisted, PersistFailed
 
 
 class Cutting:
-    """Cuts one after another, at most one under way; each builds on the last complete one, up to `chain` in a row."""
+    """Cuts one after another, at most one under way; each builds on the last complete one, up to a number in a row."""
 
-    def __init__(self, graph: QueryGraph, chain: int) -> None:
+    def __init__(self, state: ManagerState) -> None:
+        self._state = state
+        graph = state.graph
         self._with_parts = [o for o in graph.order if graph.kind(o) is Kind.STATEFUL or graph.operators[o].keeps_extra]
-        self._longest = chain
         #: the cut that was announced last, and the one that is not complete yet
         self.announced: Cut | None = None
         self.underway: CutUnderWay | None = None
@@ -28,18 +29,20 @@ class Cutting:
 
     # -- a cut begins -------------------------------------------------------------------------------------------------
 
-    def announce(self, epoch: int, version: int, number: int | None, full: bool | None, only: str | None) -> Cut:
-        """Begins a cut after `epoch`, which the view of that version tells; see `ManagerCore.persist` for the rest."""
+    def announce(self, number: int | None, full: bool | None, only: str | None) -> Cut:
+        """Begins a cut a little ahead, of which the next view tells; see `Manager.persist` for the arguments."""
+        state = self._state
         if full is None:
-            full = self._chained >= self._longest
+            full = self._chained >= state.settings.cut_chain
         number = number or 1 + (self.announced.id if self.announced else 0)
+        epoch = state.ticked + 1 + state.settings.lead
         self.announced = Cut(number, epoch, None if full else self.complete_epoch, only)
-        self.underway = CutUnderWay(self.announced, version)
+        self.underway = CutUnderWay(self.announced, state.version + 1)
         return self.announced
 
-    def view_acknowledged(self, version: int) -> None:
-        """Every live node knows the view of this version; if that tells the cut, it is sealed."""
-        if self.underway is not None and version >= self.underway.version:
+    def seal(self) -> None:
+        """Lets the epoch of the cut be opened once every live node knows the view that tells of it."""
+        if self.underway is not None and self._state.roster.is_known_to_all(self.underway.version):
             self.underway.sealed = True
 
     def holds_back(self, epoch: int) -> bool:
@@ -48,73 +51,74 @@ class Cutting:
 
     # -- what belongs to it -------------------------------------------------------------------------------------------
 
-    def offsets_read(self, message: OffsetsRead) -> None:
+    def on_offsets_read(self, message: OffsetsRead) -> None:
         """Keeps where a source was after the epoch of the cut."""
         if self.underway is not None and message.epoch == self.underway.cut.epoch:
             operator = message.source.instance.operator
             self.underway.positions.setdefault(operator, {}).update(message.positions)
 
-    def persisted(self, message: Persisted, topology: Topology) -> bool:
+    def takes(self, message: Persisted) -> bool:
         """Takes a part, if it is one, of the first incarnation that told: after an epoch, slots have only one state."""
         owner, underway = message.owner.instance, self.underway
         if underway is None or message.cut != underway.cut.id:
             return False
-        if message.part.slots != topology.slots(owner, underway.cut.epoch):
+        if message.part.slots != self._state.topology.slots(owner, underway.cut.epoch):
             return False
         underway.parts.setdefault(owner, message.part)
         return True
 
-    def is_owed_by(self, instance: InstanceId, topology: Topology) -> bool:
+    def is_owed_by(self, instance: InstanceId) -> bool:
         """Whether the instance has still to write its part."""
-        underway = self.underway
-        return underway is not None and instance in self._wanted(underway, topology) and instance not in underway.parts
+        return self.underway is not None and instance in self._missing(self.underway)
 
-    def waits_for(self, topology: Topology) -> str | None:
+    def waits_for(self) -> str | None:
         """What the cut under way still lacks, in words; None if there is none."""
         if self.underway is None:
             return None
-        wanted = self._wanted(self.underway, topology)
-        missing = ", ".join(str(instance) for instance in wanted if instance not in self.underway.parts)
+        missing = ", ".join(map(str, self._missing(self.underway)))
         what = f"the state of {missing}" if missing else "the sinks to commit it"
         return f"the cut after epoch {self.underway.cut.epoch} waits for {what}"
 
-    def _wanted(self, underway: CutUnderWay, topology: Topology) -> list[InstanceId]:
-        """Those that a cut has to have a part of."""
+    def _missing(self, underway: CutUnderWay) -> list[InstanceId]:
+        """Those of which the cut needs a part and has none."""
         epoch, only = underway.cut.epoch, underway.cut.only
         operators = self._with_parts if only is None else (only,)
-        return [i for o in operators for i in topology.instances(o, epoch)]
+        wanted = (i for o in operators for i in self._state.topology.instances(o, epoch))
+        return [i for i in wanted if i not in underway.parts]
 
     # -- a cut ends ---------------------------------------------------------------------------------------------------
 
-    def complete(self, topology: Topology) -> CutComplete | None:
+    def complete(self) -> None:
         """Ends the cut, of which the sinks have committed the epoch, if all parts are in."""
         underway = self.underway
-        if underway is None or not all(instance in underway.parts for instance in self._wanted(underway, topology)):
-            return None
+        if underway is None or self._missing(underway):
+            return
         self.underway = None
         if underway.cut.only is None:
             self._complete = underway.cut
             self._chained = 0 if underway.cut.base is None else self._chained + 1
-        return CutComplete(underway.cut, underway.positions, underway.parts)
+        self._state.effects.append(CutComplete(underway.cut, underway.positions, underway.parts))
 
-    def abandon(self, why: str) -> CutAbandoned | None:
+    def abandon(self, why: str) -> None:
         """Ends the cut, if one is under way: it will never be complete."""
-        underway, self.underway = self.underway, None
-        return CutAbandoned(underway.cut, why) if underway is not None else None
+        state, underway = self._state, self.underway
+        if underway is None:
+            return
+        self.underway = None
+        state.effects.append(CutAbandoned(underway.cut, why))
+        if state.settings.last_cut and state.ticked < (state.final or 0):
+            state.final = None  # that epoch is not open yet; the next last cut has a final epoch of its own
 
-    def persist_failed(self, message: PersistFailed) -> CutAbandoned | None:
-        if self.underway is None or message.cut != self.underway.cut.id:
-            return None
-        return self.abandon(f"{message.owner}: {message.why}")
+    def on_persist_failed(self, message: PersistFailed) -> None:
+        if self.underway is not None and message.cut == self.underway.cut.id:
+            self.abandon(f"{message.owner}: {message.why}")
 
-    def restored(self, instance: InstanceId, epoch: int, topology: Topology) -> CutAbandoned | None:
+    def on_restored(self, instance: InstanceId, epoch: int) -> None:
         """An instance goes on after an epoch that is not before the cut: what it has not written, it never will."""
-        if self.underway is None or epoch < self.underway.cut.epoch or not self.is_owed_by(instance, topology):
-            return None
-        return self.abandon(f"{instance} was restored at epoch {epoch}, after the cut")
+        if self.underway is not None and epoch >= self.underway.cut.epoch and self.is_owed_by(instance):
+            self.abandon(f"{instance} was restored at epoch {epoch}, after the cut")
 
-    def split(self, origin: InstanceId, epoch: int, topology: Topology) -> CutAbandoned | None:
+    def on_split(self, origin: InstanceId, epoch: int) -> None:
         """The topology is about to be amended from `epoch` on: parts of later epochs are no longer what was wanted."""
-        if self.underway is None or not (epoch < self.underway.cut.epoch or self.is_owed_by(origin, topology)):
-            return None
-        return self.abandon(f"{origin} was split, which changes who owns what since epoch {epoch}")
+        if self.underway is not None and (epoch < self.underway.cut.epoch or self.is_owed_by(origin)):
+            self.abandon(f"{origin} was split, which changes who owns what since epoch {epoch}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from primitives.graph import InstanceId, Kind
 from primitives.slots import SlotSet
-from seep.protocol.manager.plans import Move, Split
+from seep.protocol.manager.plans import Move, Split, union_of
 from seep.protocol.manager.replication import is_there
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _of_moves(manager: Manager) -> Iterator[str]:
         if operator in moving:
             yield f"{operator!r} is split by plan {split.plan}, and a plan moves slots of it"
         owned = manager.topology.history[operator][-1].assignment.slots_of(split.origin.index)
-        if _union(parts) != owned or sum(map(len, parts)) != len(owned):
+        if union_of(parts) != owned or sum(map(len, parts)) != len(owned):
             yield f"plan {split.plan} divides other slots than those of {split.origin}"
 
 
@@ -187,13 +187,6 @@ def _of_trims(manager: Manager) -> Iterator[str]:
             safe = manager.safe.of(receiver)
             if safe < epoch:
                 yield f"{instance} is trimmed up to {epoch}, and {receiver} is safe up to {safe} only"
-
-
-def _union(parts: Collection[SlotSet]) -> SlotSet:
-    whole = SlotSet.empty()
-    for slots in parts:
-        whole |= slots
-    return whole
 
 
 def _words(instances: Collection[InstanceId]) -> str:

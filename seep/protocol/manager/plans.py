@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import reduce
+from operator import or_
 from typing import NamedTuple
 
 from primitives.graph import InstanceId
@@ -68,3 +70,40 @@ class Split:
 
     def stands_on(self, node: str) -> bool:
         return node == self.holder or any(node == where for _, where in self.standby.values())
+
+
+class OpenPlans:
+    """The moves and splits that are not complete, by number. No number is given twice."""
+
+    def __init__(self) -> None:
+        self.moves: dict[int, Move] = {}
+        self.splits: dict[int, Split] = {}
+        self._last = 0
+
+    def next_number(self) -> int:
+        """The number of a plan that begins now."""
+        self._last += 1
+        return self._last
+
+    def moves_of(self, operator: str) -> list[Move]:
+        return [move for move in self.moves.values() if move.operator == operator]
+
+    def splits_operator(self, operator: str) -> bool:
+        """Whether an instance of the operator is being split."""
+        return any(split.origin.operator == operator for split in self.splits.values())
+
+    def reserved_nodes(self) -> list[str]:
+        """Nodes on which splits have stand-bys or cut a backup, once for each; no view tells of that yet."""
+        return [
+            node for split in self.splits.values() for node in (*(n for _, n in split.standby.values()), split.holder)
+        ]
+
+
+def union_of(parts: Iterable[SlotSet]) -> SlotSet:
+    """All slots that are in any of the parts."""
+    return reduce(or_, parts, SlotSet.empty())
+
+
+def overlap(parts: Mapping[int, SlotSet]) -> bool:
+    """Whether a slot is in two of the parts."""
+    return sum(map(len, parts.values())) > len(union_of(parts.values()))

@@ -1,177 +1,137 @@
-"""Nodes come and go: what lived on a lost one is recovered by rebind (plan kind 2)."""
+"""Recovery: an instance whose node is lost is rebound (plan kind 2), or waits for a node or for a lost backup."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Callable
 
-from primitives.graph import InstanceId, QueryGraph
-from seep.protocol.cuts import Beginning
-from seep.protocol.effects import Effect, StateLost
-from seep.protocol.events import NodeLeaving, NodeLost, Rebound, StateRestored, StoodReady
-from seep.protocol.manager.core import Handler, ManagerCore, ManagerSettings, QueryPhase
+from primitives.graph import InstanceId
+from seep.protocol.effects import StateLost
+from seep.protocol.events import Rebound, StateRestored, StoodReady
+from seep.protocol.manager.backup_registry import BackupRegistry
+from seep.protocol.manager.cutting import Cutting
+from seep.protocol.manager.placer import Placer
 from seep.protocol.manager.replication import BackupCopy, is_there
+from seep.protocol.manager.state import ManagerState, QueryPhase
 from seep.protocol.messages import BackupFound, FindBackup, FromNothing, Restored, RestoreFailed
 from seep.protocol.view import STORAGE
 
 
-class RecoveringManager(ManagerCore):
-    """What heals a query; reconfigures nothing by itself."""
+class Recovery:
+    """Rebinds instances: the same instance, in its next incarnation, begins on another node from its backup.
+
+    `in_parts` is asked first, for each instance: it may have begun to recover it in parts, by a split.
+    """
 
     def __init__(
         self,
-        graph: QueryGraph,
-        parallelism: Mapping[str, int] | None = None,
-        settings: ManagerSettings | None = None,
-        beginning: Beginning | None = None,
+        state: ManagerState,
+        registry: BackupRegistry,
+        placer: Placer,
+        cuts: Cutting,
+        in_parts: Callable[[InstanceId], bool],
     ) -> None:
-        super().__init__(graph, parallelism, settings, beginning)
-        #: instances that wait for a node
-        self._homeless: list[InstanceId] = []
+        self._state, self._registry, self._placer, self._cuts = state, registry, placer, cuts
+        self._in_parts = in_parts
+        #: instances that wait for a node, as there is none
+        self.homeless: list[InstanceId] = []
         #: instances without any recorded backup, and the nodes that were asked for an unrecorded one
-        self._searches: dict[InstanceId, set[str]] = {}
+        self.searches: dict[InstanceId, set[str]] = {}
 
-    def _letters(self) -> dict[type, Handler]:
-        return super()._letters() | {
-            BackupFound: self._on_backup_found,
-            Restored: self._on_restored,
-            RestoreFailed: self._on_restore_failed,
-        }
-
-    # -- entry points for the shell -----------------------------------------------------------------------------------
-
-    def node_joined(self, node: str, vm: str | None = None) -> list[Effect]:
-        """A fresh node is there; nodes of the same VM may be lost together."""
-        self.roster.join(node, vm, self.version + 1)
-        self._view_is_old = True
-        homeless, self._homeless = self._homeless, []
+    def node_joined(self) -> None:
+        """Instances that wait for a node can go to the new one."""
+        homeless = self.homeless.copy()
+        self.homeless.clear()
         for instance in homeless:
-            self._rebind(instance)
-        return self._drain()
+            self._recover(instance)
 
-    def node_lost(self, node: str) -> list[Effect]:
-        """The shell has given a node up; for the protocol it is gone for good, dead or not."""
-        has_hosted = node in self.roster.hosted
-        if self.roster.lose(node):
-            self._view_is_old = True
-            if has_hosted:
-                self._loss_told = self.version + 1
-            self._effects.append(NodeLost(node=node))
-            self._lose_backups(node)
-            self._recover_from(node)
-        return self._drain()
+    def node_lost(self, node: str) -> None:
+        """Recovers what lived on the node, and gives up what only that node may have had a backup of."""
+        for instance in self._state.roster.living_on(node):
+            self._recover(instance)
+        self._give_up_fruitless_searches()
 
-    def node_leaving(self, node: str) -> list[Effect]:
-        """A live node will go: no instance and no backup is put there any more; those that are there are to be moved.
-
-        Backups follow by themselves, for their owners see in the view that they are to be elsewhere.
-        """
-        if node in self.nodes and node not in self.roster.leaving:
-            self.roster.leaving.add(node)
-            self._view_is_old = True
-            self._effects.append(NodeLeaving(node=node))
-        return self._drain()
-
-    @property
-    def pending(self) -> Set[InstanceId]:
-        """Instances that live nowhere now, and wait for a node or for a backup that is looked for."""
-        return {*self._homeless, *self._searches}
-
-    @property
-    def homeless(self) -> Collection[InstanceId]:
-        """Instances that wait for a node, as there is none."""
-        return self._homeless
-
-    def _lose_backups(self, node: str) -> None:
-        """What it kept is gone; what others wait for it to keep counts without it."""
-        for owner, copy in list(self.backups.items()):
-            if node in copy.holders:
-                del self.backups[owner]
-                if (left := copy.without(node)) is not None:
-                    self.backups[owner] = left
-        for owner in self.replication.lose(node):
-            self._count_backup(owner)
+    def wait_no_more(self, instance: InstanceId) -> None:
+        """The instance needs neither a node nor a backup any more, if it did."""
+        if instance in self.homeless:
+            self.homeless.remove(instance)
+        self.searches.pop(instance, None)
 
     # -- rebind -------------------------------------------------------------------------------------------------------
 
-    def _recover_from(self, node: str) -> None:
-        for instance in self.roster.living_on(node):
-            self._rebind(instance)
-        self._give_up_fruitless_searches()
+    def _recover(self, instance: InstanceId) -> None:
+        if not self._in_parts(instance):
+            self.rebind(instance)
 
-    def _rebind(self, instance: InstanceId) -> None:
+    def rebind(self, instance: InstanceId) -> None:
         """The same instance in its next incarnation on another node, under the unchanged topology."""
-        if self.phase is not QueryPhase.RUNNING:
+        state = self._state
+        if state.phase is not QueryPhase.RUNNING:
             return
-        replicas = self._holders(instance) if instance in self.replication.groups else ()
-        node = self._pick_node(near=replicas, first=True)
-        origin = self._origin(instance, node)
+        replicas = self._registry.holders(instance) if instance in self._registry.replication.groups else ()
+        node = self._placer.pick_node(near=replicas, first=True)
+        origin = self._placer.origin(instance, node)
         if origin is None:
             self._search(instance)
         elif node is None:
-            self._homeless.append(instance)
+            self.homeless.append(instance)
         else:
-            lost = self.placement[instance].node
-            self._seat(instance, node, origin)
-            self._effects.append(Rebound(subject=instance, to=node, lost=lost))
+            lost = state.roster.placement[instance].node
+            self._placer.start(instance, node, origin)
+            state.effects.append(Rebound(subject=instance, to=node, lost=lost))
             if isinstance(origin, FromNothing):
-                self._tell(self.cuts.restored(instance, origin.epoch, self.topology))
+                self._cuts.on_restored(instance, origin.epoch)
 
-    def _retire(self, instance: InstanceId) -> None:
-        super()._retire(instance)
-        self._wait_no_more(instance)
+    def on_restored(self, message: Restored) -> None:
+        """An instance has its state, and goes on from it."""
+        state, owner = self._state, message.instance.instance
+        if not state.roster.is_current(message.instance):
+            return
+        # if there are several holders, they have no more than what is recorded
+        if len(self._registry.holders(owner)) < 2 and is_there(message.holder, state.roster.nodes):
+            copy = BackupCopy((message.holder,), (message.instance.number, -1))
+            self._registry.record(owner, message.epoch, copy)
+        self._cuts.on_restored(owner, message.epoch)
+        if message.stood:
+            state.effects.append(StoodReady(subject=owner, epoch=message.epoch))
+        state.effects.append(StateRestored(subject=owner, epoch=message.epoch))
 
-    def _wait_no_more(self, instance: InstanceId) -> None:
-        """It needs neither a node nor a backup any more, if it did."""
-        if instance in self._homeless:
-            self._homeless.remove(instance)
-        self._searches.pop(instance, None)
-
-    def _on_restored(self, _: str, message: Restored) -> None:
-        owner = message.instance.instance
-        if self.roster.is_current(message.instance):
-            # if there are several holders, they have no more than what is recorded
-            if len(self._holders(owner)) < 2 and is_there(message.holder, self.nodes):
-                copy = BackupCopy((message.holder,), (message.instance.number, -1))
-                self._record_backup(owner, message.epoch, copy)
-            self._tell(self.cuts.restored(owner, message.epoch, self.topology))
-            if message.stood:
-                self._effects.append(StoodReady(subject=owner, epoch=message.epoch))
-            self._effects.append(StateRestored(subject=owner, epoch=message.epoch))
-
-    def _on_restore_failed(self, _: str, message: RestoreFailed) -> None:
-        if self.roster.is_current(message.instance):
-            self.backups.pop(message.instance.instance, None)
-            self._rebind(message.instance.instance)
+    def on_restore_failed(self, message: RestoreFailed) -> None:
+        """The recorded backup was not there."""
+        if self._state.roster.is_current(message.instance):
+            self._registry.recorded.pop(message.instance.instance, None)
+            self._recover(message.instance.instance)
 
     # -- searches -----------------------------------------------------------------------------------------------------
 
     def _search(self, instance: InstanceId) -> None:
         """No recorded copy is left; a live node may still have one whose record did not get through, if any has one."""
-        asked = set(self.nodes) if instance.operator not in self.settings.unkept else set[str]()
-        if STORAGE in self.replication.groups.get(instance, ()):
+        state = self._state
+        asked = set(state.roster.nodes) if instance.operator not in state.settings.unkept else set[str]()
+        if STORAGE in self._registry.replication.groups.get(instance, ()):
             asked.add(STORAGE)
-        self._searches[instance] = asked
+        self.searches[instance] = asked
         for holder in sorted(asked):
-            self._post(holder, FindBackup(self.roster.incarnation(instance)))
+            state.post(holder, FindBackup(state.roster.incarnation(instance)))
         self._give_up_fruitless_searches()
 
-    def _on_backup_found(self, holder: str, message: BackupFound) -> None:
-        owner = message.owner.instance
-        if owner not in self._searches or not self.roster.is_current(message.owner):
+    def on_backup_found(self, holder: str, message: BackupFound) -> None:
+        """A holder has answered a search, perhaps with nothing."""
+        state, owner = self._state, message.owner.instance
+        if owner not in self.searches or not state.roster.is_current(message.owner):
             return
-        self._searches[owner].discard(holder)
-        is_void = message.order < self.replication.void_before(owner)
-        if message.epoch is not None and message.epoch >= self.safe.of(owner) and not is_void:
-            del self._searches[owner]
-            self.backups[owner] = BackupCopy((holder,), message.order)
-            self._rebind(owner)
+        self.searches[owner].discard(holder)
+        is_void = message.order < self._registry.replication.void_before(owner)
+        if message.epoch is not None and message.epoch >= state.safe.of(owner) and not is_void:
+            del self.searches[owner]
+            self._registry.recorded[owner] = BackupCopy((holder,), message.order)
+            self._recover(owner)
         self._give_up_fruitless_searches()
 
     def _give_up_fruitless_searches(self) -> None:
-        for instance in [i for i, asked in self._searches.items() if not asked & {STORAGE, *self.nodes}]:
-            del self._searches[instance]
+        for instance in [i for i, asked in self.searches.items() if not asked & {STORAGE, *self._state.roster.nodes}]:
+            del self.searches[instance]
             self._fail(instance)
 
     def _fail(self, instance: InstanceId) -> None:
-        self.phase = QueryPhase.FAILED
-        self._effects.append(StateLost(instance, self.safe.of(instance)))
+        self._state.phase = QueryPhase.FAILED
+        self._state.effects.append(StateLost(instance, self._state.safe.of(instance)))

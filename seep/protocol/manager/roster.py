@@ -22,6 +22,8 @@ class Roster:
         self._first_views: dict[str, int] = {}
         #: where live nodes run, as far as that is known
         self.vms: dict[str, str] = {}
+        #: the version of the view that tells the last loss of a node that had hosted anything
+        self.loss_told = 0
         #: live nodes that will go: nothing is put there any more
         self.leaving: set[str] = set()
         #: where each instance lives, or lived last if its node is lost
@@ -40,13 +42,17 @@ class Roster:
         if vm is not None:
             self.vms[node] = vm
 
-    def lose(self, node: str) -> bool:
-        """Whether the node was live until now."""
+    def lose(self, node: str, next_view: int) -> bool:
+        """The node is gone, which the view of version `next_view` tells; says whether it was live until now."""
+        if self.nodes.pop(node, None) is None:
+            return False
         self.vms.pop(node, None)
         self.leaving.discard(node)
-        self._first_views.pop(node, None)
-        self.hosted.discard(node)
-        return self.nodes.pop(node, None) is not None
+        del self._first_views[node]
+        if node in self.hosted:
+            self.hosted.discard(node)
+            self.loss_told = next_view
+        return True
 
     def acknowledged(self, node: str, version: int) -> None:
         self.nodes[node] = version

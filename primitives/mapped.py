@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -50,6 +51,10 @@ class Shelf:
             return pa.py_buffer(b"".join(parts))
         return self._put(size, lambda sink: [sink.write(part) for part in parts])
 
+    def filling(self, size: int) -> Filling:
+        """A buffer of that size, to be filled."""
+        return Filling(size, self if size > self._above else None)
+
     def batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch, on the shelf if it is large."""
         buffers = (buffer for column in batch.columns for buffer in column.buffers() if buffer)
@@ -85,14 +90,22 @@ class Shelf:
         return replace(emission, outputs=outputs)
 
     def _put(self, size: int, write: Callable[[Any], Any]) -> pa.Buffer:
-        path = self.directory / str(next(self._serials))
+        path = self.fresh_path()
         with disk_faults(f"keep {size} bytes of backups in {self.directory}"):
             try:
                 with pa.OSFile(str(path), "wb") as sink:
                     write(sink)
-                mapped = np.frombuffer(map_file(path), np.uint8)
+                return self.take(path)
             finally:
                 path.unlink(missing_ok=True)
+
+    def fresh_path(self) -> Path:
+        """Where a file may be written that the shelf is to take."""
+        return self.directory / str(next(self._serials))
+
+    def take(self, path: Path) -> pa.Buffer:
+        """The content of such a file; whoever wrote it deletes it."""
+        mapped = np.frombuffer(map_file(path), np.uint8)
         with self._lock:
             self._maps[mapped.ctypes.data] = mapped
         return pa.py_buffer(mapped)
@@ -100,3 +113,63 @@ class Shelf:
     def _holds(self, buffer: pa.Buffer) -> bool:
         with self._lock:
             return any(start <= buffer.address < start + len(mapped) for start, mapped in self._maps.items())
+
+
+class Filling:
+    """A buffer of a known size that is filled from its beginning, with a shelf in a file, as long as the disk takes it.
+
+    >>> filling = Filling(5)
+    >>> filling.write(pa.py_buffer(b"he")), filling.write(pa.py_buffer(b"llo"))
+    (None, None)
+    >>> filling.whole().to_pybytes()
+    b'hello'
+    """
+
+    def __init__(self, size: int, shelf: Shelf | None = None) -> None:
+        self._size, self._shelf, self._at = size, shelf, 0
+        self._path = shelf.fresh_path() if shelf is not None else None
+        self._file: IO[bytes] | None = None
+        if self._path is not None:
+            with suppress(OSError):  # no room: who has to keep the buffer will say so
+                self._file = self._path.open("w+b", buffering=0)
+        self._memory = None if self._file is not None else pa.allocate_buffer(size)
+
+    def write(self, part: pa.Buffer) -> None:
+        """The next bytes."""
+        if self._file is not None and not self._is_written(part):
+            self._leave_disk()
+        if self._memory is not None:
+            memoryview(self._memory)[self._at : self._at + part.size] = memoryview(part)
+        self._at += part.size
+
+    def whole(self) -> pa.Buffer:
+        """The buffer, once all of it is here."""
+        if self._memory is not None:
+            return self._memory
+        assert self._shelf is not None
+        assert self._path is not None
+        try:
+            return self._shelf.take(self._path)
+        finally:
+            self.drop()
+
+    def drop(self) -> None:
+        """Deletes the file, if there is one; what is mapped of it stays."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            assert self._path is not None
+            self._path.unlink(missing_ok=True)
+
+    def _is_written(self, part: pa.Buffer) -> bool:
+        assert self._file is not None
+        with suppress(OSError):
+            return bool(self._file.write(part) == part.size)
+        return False
+
+    def _leave_disk(self) -> None:
+        self._memory = pa.allocate_buffer(self._size)
+        if self._at:
+            with pa.memory_map(str(self._path)) as written:
+                memoryview(self._memory)[: self._at] = memoryview(written.read_buffer(self._at))
+        self.drop()

@@ -102,6 +102,10 @@ class Exchange:
             while True:
                 self._reader.read_chunk()
 
+    def hear(self) -> pa.Buffer:
+        """The next that the other end says; raises if the stream breaks, or StopIteration if it ends."""
+        return self._reader.read_chunk().app_metadata
+
     def cut(self) -> None:
         """Ends the stream at once, even if it waits for a peer that takes nothing; whoever waits for it fails."""
         self._cancel()

@@ -175,12 +175,6 @@ class Link:
             stream.close()
         return stream
 
-    def state_under_way(self) -> int:
-        """Bytes of state that its streams hold, or are sending."""
-        with self._lock:
-            streams = list(self._streams)
-        return sum(stream.under_way() for stream in streams)
-
     def close(self, grace: float = 0.5) -> None:
         """Sends what was given to it, for `grace` seconds at most, and ends all threads and connections."""
         with self._lock:

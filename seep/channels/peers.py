@@ -1,18 +1,23 @@
-"""Peers: the letters between this process and every other one, each once and in order, over links that come and go."""
+"""Peers: the letters between this process and every other one, and the state, over links that come and go."""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from primitives.mapped import Shelf
+from seep.channels.bulk import CREDIT, BulkLane
+from seep.channels.bulk_arrivals import BulkArrivals
+from seep.channels.dial import Direction
 from seep.channels.links import Link
 from seep.channels.port import Address
 from seep.channels.recent import Recent
 from seep.channels.security import Security
+from seep.protocol.bulk import flow_of
 from seep.protocol.courier import Courier, LetterFrame
-from seep.protocol.messages import Retrieved, StoreBackup
 from seep.protocol.view import Incarnation
 from seep.record.reports import BulkTransfer
 
@@ -24,7 +29,7 @@ class Process(Protocol):
     """What a process does with what its peers say; called on channel threads."""
 
     def on_letter(self, peer: str, version: int, body: Any) -> None:
-        """The next letter of a peer; letters of one peer come one at a time."""
+        """The next letter of a peer, or state from it; letters of one peer come one at a time, and so does state."""
         ...
 
     def on_heartbeat(self, peer: str, body: Any) -> None:
@@ -47,6 +52,8 @@ class _Peer:
     courier: Courier = field(default_factory=Courier)
     address: Address | None = None
     link: Link | None = None
+    bulk: BulkLane | None = None
+    arrivals: BulkArrivals | None = None
     sessions: int = 0  #: how often the peer has opened its stream of letters to us
     #: guards the courier and the order of what goes out
     outgoing: threading.Lock = field(default_factory=threading.Lock)
@@ -55,12 +62,16 @@ class _Peer:
 
 
 class Peers:
-    """A courier and a link for each peer. Also the `LinkEvents` of all its links."""
+    """A courier, a link and a bulk lane for each peer. Also the `LinkEvents` of all its links."""
 
-    def __init__(self, me: str, security: Security, process: Process) -> None:
+    def __init__(
+        self, me: str, security: Security, process: Process, *, credit: int = CREDIT, shelf: Shelf | None = None
+    ) -> None:
+        """Not more than `credit` bytes of state are under way to a peer; large buffers arrive on the `shelf`."""
         self.me = me
         self._security = security
         self._process = process
+        self._credit, self._shelf = credit, shelf
         self._peers: dict[str, _Peer] = {}
         #: peers that are gone for good: what is said to them or by them is nobody's business any more
         self._gone = Recent[str](_GONE)
@@ -82,7 +93,11 @@ class Peers:
             return peer.link
 
     def post(self, name: str, version: int, body: Any) -> None:
-        """Sends a letter; it arrives as long as both processes live."""
+        """Sends a letter, or what carries state; it arrives as long as both processes live."""
+        if (flow := flow_of(body)) is not None:
+            if (lane := self._bulk_lane(name)) is not None:
+                lane.post(flow, version, body)
+            return
         link = self.link(name)
         if link is not None:
             peer = self._peer(name)
@@ -108,12 +123,8 @@ class Peers:
         """State that is being sent, by peer and kind."""
         found = Counter[tuple[str, str]]()
         for name, peer in list(self._peers.items()):
-            with peer.outgoing:
-                letters = peer.courier.under_way()
-            for letter in letters:
-                kind, nbytes = _bulk(letter)
-                found[name, kind] += nbytes
-            found[name, "handover"] += peer.link.state_under_way() if peer.link is not None else 0
+            if peer.bulk is not None:
+                found.update({(name, kind): nbytes for kind, nbytes in peer.bulk.under_way().items()})
         return tuple(BulkTransfer(peer, kind, nbytes) for (peer, kind), nbytes in sorted(found.items()) if nbytes)
 
     def forget(self, name: str) -> None:
@@ -121,8 +132,14 @@ class Peers:
         with self._lock:
             self._gone.add(name)
             peer = self._peers.pop(name, None)
-        if peer is not None and peer.link is not None:
+        if peer is None:
+            return
+        if peer.link is not None:
             peer.link.close(grace=0.0)
+        if peer.bulk is not None:
+            peer.bulk.close()
+        if peer.arrivals is not None:
+            peer.arrivals.drop()
 
     def close(self) -> None:
         for name in list(self._peers):
@@ -153,9 +170,27 @@ class Peers:
                 self._process.on_heartbeat(name, frame.body)
         self._acknowledge(name, peer, Courier.QUIET)
 
+    def bulk_opened(self, name: str) -> BulkArrivals:
+        """A peer has connected its bulk lane."""
+        peer = self._peer(name)
+        with self._lock:
+            if peer.arrivals is None:
+                peer.arrivals = BulkArrivals(self._deliver_from(name), self._shelf)
+            return peer.arrivals
+
+    def _deliver_from(self, name: str) -> Callable[[int, Any], None]:
+        def deliver(version: int, body: Any) -> None:
+            if name not in self._gone:
+                self._process.on_letter(name, version, body)
+
+        return deliver
+
     # -- what links tell ----------------------------------------------------------------------------------------------
 
     def on_broken(self, peer: str, refused: bool) -> None:
+        known = self._peers.get(peer)
+        if known is not None and known.bulk is not None:
+            known.bulk.break_off()
         self._process.on_link_broken(peer, refused)
 
     def on_restored(self, peer: str) -> None:
@@ -175,6 +210,18 @@ class Peers:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
+    def _bulk_lane(self, name: str) -> BulkLane | None:
+        """The lane to a peer, opened when it is first needed; None if the peer is gone."""
+        with self._lock:
+            if name in self._gone:
+                return None
+            peer = self._peers.setdefault(name, _Peer())
+            if peer.bulk is None:
+                assert peer.address is not None, f"nobody said where {name} listens"
+                way = Direction(self.me, name, peer.address, self._security)
+                peer.bulk = BulkLane(way, self.on_unsendable, self._credit)
+            return peer.bulk
+
     def _peer(self, name: str) -> _Peer:
         with self._lock:
             return _Peer() if name in self._gone else self._peers.setdefault(name, _Peer())
@@ -186,13 +233,3 @@ class Peers:
             frame = peer.courier.acknowledgement(at_least)
             if frame is not None:
                 link.send(frame)
-
-
-def _bulk(letter: object) -> tuple[str, int]:
-    """What kind of state a letter carries, and how much."""
-    match letter:
-        case StoreBackup(checkpoint):
-            return "backup", checkpoint.nbytes
-        case Retrieved(checkpoint=checkpoint) if checkpoint is not None:
-            return "restore", checkpoint.nbytes
-    return "", 0

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from enum import IntEnum
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from primitives.errors import EnvironmentFault
-from primitives.mapped import Shelf
 from seep.channels.wire import WireError, join
 
 #: Of streams that carry nothing but pieces.
@@ -39,6 +36,7 @@ class PieceHeader(IntEnum):
     ENDS_PART = 3
     ENDS_MESSAGE = 4
     END = 5  #: of the stream: without it, a stream that ends has broken
+    BULK = 6  #: not a piece of a message, but a segment of the bulk lane
 
 
 _LABELS = tuple(PieceHeader)
@@ -79,11 +77,10 @@ def _as_batch(piece: pa.Buffer) -> pa.RecordBatch:
 
 
 class Assembly:
-    """Puts the messages of a stream together again from their pieces; large parts of them on a shelf, if it has one."""
+    """Puts the messages of a stream together again from their pieces."""
 
-    def __init__(self, limit: int = LIMIT, shelf: Shelf | None = None) -> None:
+    def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
-        self._shelf = shelf
         self._parts: list[pa.Buffer] = []
         self._cut: list[pa.Buffer] = []
         self._size = 0
@@ -94,7 +91,7 @@ class Assembly:
         if label is PieceHeader.WHOLE and not self._size:
             return [metadata.slice(_LABEL.size)]
         if (
-            label in (PieceHeader.ROWS, PieceHeader.WHOLE, PieceHeader.END)
+            label in (PieceHeader.ROWS, PieceHeader.WHOLE, PieceHeader.END, PieceHeader.BULK)
             or body is None
             or not body.schema.equals(BYTES)
         ):
@@ -102,18 +99,12 @@ class Assembly:
         self._keep(body.column(0).buffers()[1].slice(body.column(0).offset, body.num_rows))
         if label is PieceHeader.GOES_ON:
             return None
-        self._parts.append(self._whole(self._cut))
+        self._parts.append(self._cut[0] if len(self._cut) == 1 else pa.py_buffer(b"".join(self._cut)))
         self._cut = []
         if label is PieceHeader.ENDS_PART:
             return None
         parts, self._parts, self._size = self._parts, [], 0
         return parts
-
-    def _whole(self, pieces: list[pa.Buffer]) -> pa.Buffer:
-        if self._shelf is not None:
-            with suppress(EnvironmentFault):  # a full disk: who has to keep the message will say so
-                return self._shelf.buffer(pieces)
-        return pieces[0] if len(pieces) == 1 else pa.py_buffer(b"".join(pieces))
 
     def _keep(self, piece: pa.Buffer) -> None:
         self._size += piece.size

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from primitives.errors import EnvironmentFault, InternalError, SeepError, UserError
-from primitives.mapped import Shelf
+from seep.channels.bulk_arrivals import BulkAcknowledger, BulkArrivals
 from seep.channels.epoch_rows import RowsReader
 from seep.channels.inline_sends import only_read
 from seep.channels.pieces import LIMIT, Assembly, PieceHeader, label_of
@@ -18,7 +18,7 @@ from seep.channels.security import Security
 from seep.channels.sockets import cut_connections
 from seep.channels.wire import WireError, decode, pack, unpack
 from seep.protocol.courier import LetterFrame
-from seep.protocol.messages import Data, StateMoved
+from seep.protocol.messages import Data
 from seep.protocol.view import Incarnation
 
 CALL = "seep.call"
@@ -60,12 +60,16 @@ class Receiver(Protocol):
         """A stream begins. If the link had opened it before (`again`), messages may have been lost in between."""
         ...
 
-    def on_message(self, message: Data | StateMoved, nbytes: int) -> None:
+    def on_message(self, message: Data, nbytes: int) -> None:
         """A message of a stream, and how many bytes came with it."""
         ...
 
     def on_stream_closed(self, peer: str, sender: Incarnation, receiver: Incarnation, clean: bool) -> None:
         """A stream has ended; if `clean`, at the wish of the sender, and all that was sent has arrived."""
+        ...
+
+    def on_bulk_open(self, peer: str) -> BulkArrivals:
+        """A peer has connected its bulk lane; returns what takes the state that it sends."""
         ...
 
     def on_call(self, peer: str, method: str, body: Any) -> Any:
@@ -94,8 +98,15 @@ class Letters(NamedTuple):
     session: int
 
 
+class BulkConnection(NamedTuple):
+    """The descriptor of a connection of the bulk lane."""
+
+    peer: str
+    credit: int
+
+
 class Messages(NamedTuple):
-    """The descriptor of a stream from one instance to another; without ports, it carries only packed messages."""
+    """The descriptor of a stream from one instance to another."""
 
     peer: str
     sender: Incarnation
@@ -107,9 +118,8 @@ class Messages(NamedTuple):
 class Port:
     """Serves until closed, on exactly one interface, and there on any free port if none is given.
 
-    Only streams of letters and messages (`do_exchange`), calls (`do_action`) and, if there is a shop, rows for it and
-    from it (`do_put`, `do_get`) do anything, and nothing at all is done for a client that does not send the token. What
-    is large of messages arrives on the `shelf`, or else in memory.
+    Only streams of letters, messages and state (`do_exchange`), calls (`do_action`) and, if there is a shop, rows for
+    it and from it (`do_put`, `do_get`) do anything, and nothing at all is done for a client without the token.
     """
 
     def __init__(
@@ -120,10 +130,9 @@ class Port:
         *,
         port: int = 0,
         limit: int = LIMIT,
-        shelf: Shelf | None = None,
         shop: RowExchange | None = None,
     ) -> None:
-        self._server = _Server((host, port), security, receiver, limit, shelf, shop)
+        self._server = _Server((host, port), security, receiver, limit, shop)
         self.address = Address(host, self._server.port)
         self._closed = False
 
@@ -160,13 +169,11 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         security: Security,
         receiver: Receiver,
         limit: int,
-        shelf: Shelf | None,
         shop: RowExchange | None,
     ) -> None:
         self._shop = shop
         self._receiver = receiver
         self._limit = limit
-        self._shelf = shelf
         self.closing = False
         try:
             super().__init__(
@@ -246,10 +253,13 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
             opening = _opening(descriptor)
             peer = opening.peer
             writer.write_metadata(GREETING + context.peer().encode())
-            if isinstance(opening, Letters):
-                self._letters(opening, reader)
-            else:
-                self._messages(opening, reader)
+            match opening:
+                case Letters():
+                    self._letters(opening, reader)
+                case Messages():
+                    self._messages(opening, reader)
+                case BulkConnection():
+                    self._bulk(opening, reader, writer)
         except _Broken as reason:
             raise flight.FlightServerError(str(reason)) from reason
         except Exception as reason:
@@ -261,7 +271,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         reason = "the stream was refused"
         self._receiver.on_letters_open(peer, session)
         try:
-            assembly = Assembly(self._limit, self._shelf)
+            assembly = Assembly(self._limit)
             for metadata, body in _chunks(reader):
                 if (parts := assembly.add(metadata, body)) is not None:
                     for frame in _frames(parts):
@@ -278,17 +288,31 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         clean = False
         self._receiver.on_stream_open(peer, sender, receiver, again)
         try:
-            rows, assembly = RowsReader(sender, receiver, ports), Assembly(self._limit, self._shelf)
+            rows = RowsReader(sender, receiver, ports)
             nbytes = 0
             for metadata, body in _chunks(reader):
                 nbytes += metadata.size + (body.nbytes if body is not None else 0)
-                message = _message(opening, rows, assembly, metadata, body)
+                if label_of(metadata) is not PieceHeader.ROWS:
+                    raise WireError(f"the stream from {sender} to {receiver} carries rows alone")
+                message = rows.add(metadata, body)
                 if message is not None:
                     self._receiver.on_message(message, nbytes)
                     nbytes = 0
             clean = True
         finally:
             self._receiver.on_stream_closed(peer, sender, receiver, clean)
+
+    def _bulk(
+        self,
+        opening: BulkConnection,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.MetadataRecordBatchWriter,
+    ) -> None:
+        arrivals, acknowledger = self._receiver.on_bulk_open(opening.peer), BulkAcknowledger(opening.credit)
+        _tell(writer, arrivals.standing())
+        for metadata, body in _chunks(reader):
+            if (told := acknowledger.took(*arrivals.take(metadata, body))) is not None:
+                _tell(writer, told)
 
 
 class _Broken(Exception):
@@ -310,12 +334,21 @@ def _chunks(reader: flight.MetadataRecordBatchReader) -> Iterator[tuple[pa.Buffe
         yield metadata, chunk.data
 
 
-def _opening(descriptor: flight.FlightDescriptor) -> Letters | Messages:
+def _tell(writer: flight.MetadataRecordBatchWriter, metadata: bytes) -> None:
+    try:
+        writer.write_metadata(metadata)
+    except (flight.FlightError, pa.ArrowException, OSError) as reason:
+        raise _Broken(str(reason) or "the connection is lost") from reason
+
+
+def _opening(descriptor: flight.FlightDescriptor) -> Letters | Messages | BulkConnection:
     match decode(descriptor.command or b""):
         case ["letters", str(peer), int(session)]:
             return Letters(peer, session)
         case ["messages", str(peer), Incarnation() as sender, Incarnation() as receiver, tuple(ports), bool(again)]:
             return Messages(peer, sender, receiver, ports, again)
+        case ["bulk", str(peer), int(credit)]:
+            return BulkConnection(peer, credit)
     raise WireError("a stream begins with who opens it, and what for; this one does not")
 
 
@@ -331,21 +364,6 @@ def _frames(parts: list[pa.Buffer]) -> list[LetterFrame]:
     if not isinstance(frames, list) or not all(isinstance(frame, LetterFrame) for frame in frames):
         raise WireError("a stream of letters carries frames and nothing else")
     return frames
-
-
-def _message(
-    opening: Messages, rows: RowsReader, assembly: Assembly, metadata: pa.Buffer, body: pa.RecordBatch | None
-) -> Data | StateMoved | None:
-    """The message that a Flight message completes."""
-    if opening.ports and label_of(metadata) is PieceHeader.ROWS:
-        return rows.add(metadata, body)
-    parts = assembly.add(metadata, body)
-    if parts is None:
-        return None
-    message = _content(parts)
-    if not isinstance(message, Data | StateMoved) or message[:2] != (opening.sender, opening.receiver):
-        raise WireError(f"the stream from {opening.sender} to {opening.receiver} carries their messages alone")
-    return message
 
 
 def _content(parts: list[pa.Buffer]) -> Any:

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-from primitives.errors import InternalError, SeepError
-from primitives.outbox import nbytes_of
+from primitives.errors import SeepError
 from seep.channels.dial import FAILURES, Direction, Exchange, delays
 from seep.channels.epoch_rows import RowsWriter
-from seep.channels.pieces import BYTES, Aligner, MessagePiece, cut
-from seep.channels.wire import pack
-from seep.protocol.messages import Data, StateMoved
+from seep.protocol.messages import Data
 from seep.protocol.view import Incarnation
-
-Message = Data | StateMoved
 
 #: Bytes of rows that are sent by the thread that has them.
 SMALL = 64 << 10
@@ -56,13 +51,13 @@ class InstanceStream:
     ) -> None:
         self._way = way
         self._ends = ends
-        self._schemas = schemas
+        self._ports = tuple(schemas)
         self._events = events
         self._on_room = on_room
         self._room = room
         self._again = again
         #: what was offered and is not sent yet, the message that is being sent first
-        self._waiting: deque[Message] = deque()
+        self._waiting: deque[Data] = deque()
         self._wanted = False  #: whether somebody was told that there is no room
         self._live = False  #: whether messages can be sent right now
         self._busy = False  #: whether a message is being sent by the thread that offered it
@@ -71,11 +66,11 @@ class InstanceStream:
         self._ended = threading.Event()
         self._change = threading.Condition()
         self._exchange = Exchange(way)
-        self._format = _Format({})
+        self._rows = RowsWriter(schemas)
         self._thread = threading.Thread(target=self._run, name=f"seep stream {ends[0]}->{ends[1]}", daemon=True)
         self._thread.start()
 
-    def offer(self, message: Message) -> bool:
+    def offer(self, message: Data) -> bool:
         """Takes a message if there is room; if not, `on_room` is called once there is.
 
         A small one is sent at once if none waits: to wake another thread for it takes longer than to send it. That may
@@ -92,7 +87,7 @@ class InstanceStream:
         self._send_at_once(message)
         return True
 
-    def _send_at_once(self, message: Message) -> None:
+    def _send_at_once(self, message: Data) -> None:
         broken = False
         try:
             self._send(message)
@@ -102,12 +97,6 @@ class InstanceStream:
             self._busy = False
             self._cut = self._cut or broken
             self._change.notify()
-
-    def under_way(self) -> int:
-        """Bytes of state that it holds, or is sending."""
-        with self._change:
-            moved = [message for message in self._waiting if isinstance(message, StateMoved)]
-        return sum(nbytes_of(chunk) for message in moved for chunk in message.chunks)
 
     def has_room(self) -> bool:
         """Whether `offer` would take a message; if not, `on_room` is called once it would."""
@@ -151,11 +140,9 @@ class InstanceStream:
     def _run(self) -> None:
         with self._change:
             self._change.wait_for(lambda: self._waiting or self._closing)
-            first = self._waiting[0] if self._waiting else None
-        if first is not None:
-            self._format = _Format(self._schemas if isinstance(first, Data) else {})
-            while self._open() and not self._send_all():
-                self._break()
+            is_needed = bool(self._waiting)
+        while is_needed and self._open() and not self._send_all():
+            self._break()
         self._exchange.release()
 
     def _open(self) -> bool:
@@ -167,7 +154,7 @@ class InstanceStream:
                 return False
             try:
                 self._exchange.open(
-                    ["messages", self._way.me, *self._ends, self._format.ports, self._again], self._format.schema
+                    ["messages", self._way.me, *self._ends, self._ports, self._again], self._rows.schema
                 )
             except FAILURES:
                 self._exchange.release()
@@ -191,7 +178,7 @@ class InstanceStream:
             return self._closing
         return True
 
-    def _next(self) -> Message | None:
+    def _next(self) -> Data | None:
         """The message to send next; waits for one. None once the stream is closed."""
         with self._change:
             self._change.wait_for(lambda: not self._busy and (self._waiting or self._closing or self._cut))
@@ -199,9 +186,9 @@ class InstanceStream:
                 raise ConnectionResetError("the link to the receiver is broken")
             return self._waiting[0] if self._waiting else None
 
-    def _send(self, message: Message) -> None:
+    def _send(self, message: Data) -> None:
         try:
-            for piece in self._format.pieces(message):
+            for piece in self._rows.pieces(message):
                 self._exchange.send(piece)
         except SeepError as reason:
             self._events.on_unsendable(self._way.peer, reason)
@@ -230,9 +217,7 @@ class InstanceStream:
             self._on_room()
 
 
-def _is_small(message: Message) -> bool:
-    if not isinstance(message, Data):
-        return False
+def _is_small(message: Data) -> bool:
     batches: list[pa.RecordBatch] = list(message.batches.values())
     if 8 * sum(batch.num_rows * batch.num_columns for batch in batches) > SMALL:
         return False  # without `nbytes`, after which a thread waits for its turn again
@@ -248,22 +233,3 @@ class Ending(NamedTuple):
     def join(self, timeout: float) -> None:
         if self.thread not in (None, threading.current_thread()):
             self.thread.join(max(timeout, 0))
-
-
-class _Format:
-    """How the messages of one stream are written: rows as rows, if it has ports for them, anything else packed."""
-
-    def __init__(self, schemas: Mapping[int, pa.Schema]) -> None:
-        self._rows = RowsWriter(schemas) if schemas else None
-        self._aligner = Aligner(BYTES)
-        self.schema = self._rows.schema if self._rows else BYTES
-        self.ports = tuple(schemas)
-
-    def pieces(self, message: Message) -> Iterator[MessagePiece]:
-        if self._rows is None:
-            return cut(pack(message), self._aligner)
-        if isinstance(message, Data):
-            return self._rows.pieces(message)
-        raise InternalError(
-            f"the stream to {message.receiver} carries rows; it cannot carry a {type(message).__name__}"
-        )

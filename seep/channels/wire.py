@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgpack
@@ -40,30 +40,36 @@ class WireError(EnvironmentFault):
 
 def pack(value: Any) -> list[pa.Buffer]:
     """The value as a head and buffers; each batch in it is copied once, and no large buffer at all."""
-    buffers: list[pa.Buffer] = []
+    body, parts = collected(value, lambda batch: [_write_batch(batch)])
+    buffers = [buffer for (buffer,) in parts]
+    table = b"".join(_ENTRY.pack(buffer.size, zlib.crc32(buffer)) for buffer in buffers)
+    head = _PREFIX.pack(_MAGIC, 0, len(buffers), len(body)) + table + body
+    checksum = zlib.crc32(memoryview(head)[_CHECKED_FROM:])
+    return [pa.py_buffer(head[:4] + checksum.to_bytes(4, "little") + head[_CHECKED_FROM:]), *buffers]
+
+
+def collected(value: Any, write: Callable[[pa.RecordBatch], list[pa.Buffer]]) -> tuple[bytes, list[list[pa.Buffer]]]:
+    """The value as msgpack, and apart from it each batch, as it is written, and each large buffer."""
+    parts: list[list[pa.Buffer]] = []
 
     def tagged(item: Any) -> Any:
         if isinstance(item, pa.RecordBatch):
-            buffers.append(_write_batch(item))
-            return [_MARKS[TAG_OF[BatchPlace]], len(buffers) - 1]
+            parts.append(write(item))
+            return [_MARKS[TAG_OF[BatchPlace]], len(parts) - 1]
         if isinstance(item, pa.Buffer) and item.size > _SMALL_BUFFER:
-            buffers.append(item)
-            return [_MARKS[TAG_OF[KeptBytes]], len(buffers) - 1]
+            parts.append([item])
+            return [_MARKS[TAG_OF[KeptBytes]], len(parts) - 1]
         return _tagged(item)
 
     try:
         packer = msgpack.Packer(
             default=tagged, strict_types=True, unicode_errors="surrogatepass", buf_size=_SMALL_MESSAGE
         )
-        body = packer.pack(value)
+        return packer.pack(value), parts
     except SeepError:
         raise
     except (ValueError, TypeError, OverflowError, RecursionError) as reason:
         raise UserError(f"a {type(value).__name__} cannot be sent to another process: {reason}") from reason
-    table = b"".join(_ENTRY.pack(buffer.size, zlib.crc32(buffer)) for buffer in buffers)
-    head = _PREFIX.pack(_MAGIC, 0, len(buffers), len(body)) + table + body
-    checksum = zlib.crc32(memoryview(head)[_CHECKED_FROM:])
-    return [pa.py_buffer(head[:4] + checksum.to_bytes(4, "little") + head[_CHECKED_FROM:]), *buffers]
 
 
 def unpack(parts: Sequence[pa.Buffer]) -> Any:
@@ -88,7 +94,7 @@ def decode(data: pa.Buffer | bytes) -> Any:
     start = _PREFIX.size + _ENTRY.size * len(table) + _PREFIX.unpack_from(data)[3]
     parts = [data.slice(0, start)]
     for size, _ in table:
-        start = _aligned(start)
+        start = aligned(start)
         if start + size > data.size:
             raise WireError(f"a message is cut off after {data.size} bytes")
         parts.append(data.slice(start, size))
@@ -105,12 +111,13 @@ def join(parts: Sequence[pa.Buffer]) -> pa.Buffer:
     pieces: list[Any] = []
     length = 0
     for part in parts:
-        pieces += [b"\0" * (_aligned(length) - length), part]
-        length = _aligned(length) + part.size
+        pieces += [b"\0" * (aligned(length) - length), part]
+        length = aligned(length) + part.size
     return pa.py_buffer(b"".join(pieces))
 
 
-def _aligned(length: int) -> int:
+def aligned(length: int) -> int:
+    """Where a buffer begins that follows so many bytes."""
     return -(-length // _ALIGNMENT) * _ALIGNMENT
 
 
@@ -120,12 +127,17 @@ def _value(head: pa.Buffer, table: Sequence[tuple[int, int]], buffers: Sequence[
     for (size, checksum), buffer in zip(table, buffers, strict=True):
         if buffer.size != size or zlib.crc32(buffer) != checksum:
             raise WireError(f"a buffer of {buffer.size} bytes is damaged: {size} with another checksum were sent")
+    return valued(head.slice(_PREFIX.size + _ENTRY.size * len(table)), buffers)
+
+
+def valued(body: pa.Buffer, buffers: Sequence[pa.Buffer]) -> Any:
+    """The value that `collected` was given, from what it made of it."""
     try:
-        return _Reader(buffers).read(head.slice(_PREFIX.size + _ENTRY.size * len(table)))
+        return _Reader(buffers).read(body)
     except WireError:
         raise
     except Exception as reason:  # whatever a constructor makes of wrong content
-        raise WireError(f"a message of {head.size} bytes makes no sense: {reason!r}") from reason
+        raise WireError(f"a message of {body.size} bytes makes no sense: {reason!r}") from reason
 
 
 # -- heads -------------------------------------------------------------------------------------------------------------

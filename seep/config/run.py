@@ -62,6 +62,11 @@ class RunSection(Section):
     buffer_budget: ByteSize = Field(
         ByteSize(256 << 20), description="Buffer state of each instance that stays in memory; the rest is on disk."
     )
+    bulk_credit: ByteSize = Field(
+        ByteSize(16 << 20),
+        ge=1 << 20,
+        description="State (checkpoints, restores, handovers) under way from one process to another.",
+    )
     state_budget: ByteSize | None = Field(
         None,
         ge=1 << 20,

@@ -13,6 +13,7 @@ from typing import Any, assert_never
 from primitives.errors import EnvironmentFault, InternalError, SeepError, UserError
 from primitives.event import Event
 from primitives.graph import InstanceId
+from seep.channels.bulk_arrivals import BulkArrivals
 from seep.channels.letters import (
     CountSlots,
     EndNode,
@@ -46,7 +47,7 @@ from seep.protocol.effects import Commit, Effect, Finished, LogOffsets, OpenSink
 from seep.protocol.manager.manager import Manager
 from seep.protocol.manager.state import QueryPhase
 from seep.protocol.message_ring import dumped
-from seep.protocol.messages import Committed, Data, NodeFenced, StateMoved, StopInstance
+from seep.protocol.messages import Committed, Data, NodeFenced, StopInstance
 from seep.protocol.view import MANAGER, STORAGE, Incarnation
 from seep.query.program import Program
 from seep.record.events import NodeJoined, NodeNotice, RefusedMessage, RunFailed, RunFinished, RunHalted
@@ -251,7 +252,12 @@ class ManagerProcess(ManagerAccess):
     def on_letters_closed(self, peer: str, session: int, reason: str) -> None:
         pass  # the link that goes the other way tells whether anybody is there
 
-    def on_message(self, message: Data | StateMoved, nbytes: int) -> None:
+    def on_bulk_open(self, peer: str) -> BulkArrivals:
+        if peer not in self.nodes:
+            raise EnvironmentFault(f"{peer} is no node of this run, and has no state to send")
+        return self._peers.bulk_opened(peer)
+
+    def on_message(self, message: Data, nbytes: int) -> None:
         raise InternalError(f"the manager takes no stream messages; {message.sender} sent one of {nbytes} bytes")
 
     def on_stream_open(self, peer: str, sender: Incarnation, receiver: Incarnation, again: bool) -> None:

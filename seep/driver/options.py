@@ -10,6 +10,7 @@ from policies.balance.settings import BalanceSettings
 from policies.migration.settings import MigrationSettings
 from policies.settings import ScalingSettings
 from primitives.errors import UserError
+from seep.channels.bulk import CREDIT, LEAST_CREDIT
 from seep.operators.room import DEFAULT_MEMORY
 from seep.storage.settings import StorageSettings
 from vmpool.settings import PoolSettings, VMSettings
@@ -29,6 +30,7 @@ class RunOptions:
     patience: float = 3.0  #: how long a node may be silent before it is given up
     start_timeout: float = 60.0  #: how long the first nodes may take to register
     buffer_budget: int = 256 << 20  #: bytes of buffer state per instance that stay in memory
+    bulk_credit: int = CREDIT  #: bytes of state under way from one process to another
     state_budget: int | None = None  #: bytes of state per node that stay in memory, of containers that can go to disk
     tls: bool | tuple[Path, Path] = False  #: encrypt: with a certificate made for this run, or (certificate, key) files
     seconds: float | None = None  #: end the input after so long; None to read all of it
@@ -51,7 +53,12 @@ class RunOptions:
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise UserError(f"option {name!r} is {value}; it must be more than 0 seconds, or None")
-        for name, least in (("window", 1), ("recovery_parallelism", 1), ("buffer_budget", 0)):
+        for name, least in (
+            ("window", 1),
+            ("recovery_parallelism", 1),
+            ("buffer_budget", 0),
+            ("bulk_credit", LEAST_CREDIT),
+        ):
             if getattr(self, name) < least:
                 raise UserError(f"option {name!r} is {getattr(self, name)}; it must be at least {least}")
         for name, least in (("nodes", 1), ("spare", 0), ("state_budget", 1 << 20)):

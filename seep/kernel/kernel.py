@@ -8,8 +8,10 @@ from typing import Any, Protocol, assert_never
 
 from primitives.event import Event
 from primitives.graph import InstanceId
+from seep.kernel.bulk_lanes import BulkLanes
 from seep.kernel.cut_storage import CutStorage
-from seep.kernel.mail import Channel, Item, Mail, OwnWork, Pull, SinkAnswer, Stream
+from seep.kernel.mail import Carried, Channel, Item, Mail, OwnWork, Pull, SinkAnswer, Stream
+from seep.protocol.bulk import BulkAcknowledged, flow_of
 from seep.protocol.courier import Courier, LetterFrame
 from seep.protocol.cuts import Beginning, CutAbandoned, CutComplete, Persist, Recall
 from seep.protocol.effects import Commit, Effect, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
@@ -23,7 +25,6 @@ from seep.protocol.messages import (
     FindBackup,
     Persisted,
     Retrieve,
-    StateMoved,
     StoreBackup,
 )
 from seep.protocol.node import Node
@@ -73,6 +74,14 @@ class KernelSetting(Protocol):
         """After how many steps storage has done something that takes so many at most."""
         ...
 
+    def segments(self) -> int:
+        """In how many segments the next message of a bulk lane travels."""
+        ...
+
+    def credit(self) -> int:
+        """How many segments may be under way at once on a bulk lane."""
+        ...
+
 
 class Kernel:
     """Manager, nodes, mail, sinks and storage of one query. The same setting and the same calls give the same run.
@@ -97,6 +106,7 @@ class Kernel:
         #: what keeps backups outside of the nodes
         self.storage = Holder(STORAGE)
         self._couriers: dict[tuple[str, str], Courier] = {}
+        self._bulk = BulkLanes(self.mail, self.setting, lambda name: name == MANAGER or name in self.nodes)
         #: streams with a `Pull` in the mail
         self._waking: set[tuple[Stream, str]] = set()
         self.manager = self.setting.manager(beginning)
@@ -153,11 +163,16 @@ class Kernel:
         match item:
             case Pull():
                 self._pull(target, item)
-            case Data() | StateMoved():
+            case Data():
                 if (node := self.nodes.get(target)) is not None:
                     self.perform(target, node.receive_stream(item))
             case LetterFrame():
                 self._receive_letter(channel.source, target, item)
+            case Carried():
+                if (message := self._bulk.arrived(channel.source, target, item)) is not None:
+                    self.perform(target, self._take_message(channel.source, target, *message))
+            case BulkAcknowledged():
+                self._bulk.acknowledged(target, channel.source, item)
             case OpenSink(sink):
                 self.mail.send(Channel(SINKS, channel.source, sink), SinkAnswer(sink, self.sinks.open(sink)))
             case Commit(sink):
@@ -184,14 +199,14 @@ class Kernel:
             return
         courier = self._courier(target, source)
         if courier.receive(frame):
-            self.perform(target, self._take_letter(source, target, frame))
+            self.perform(target, self._take_message(source, target, frame.version, frame.body))
         if (acknowledgement := courier.acknowledgement()) is not None:
             self.mail.send(Channel(target, source, None), acknowledgement)
 
-    def _take_letter(self, source: str, target: str, frame: LetterFrame) -> list[Effect]:
+    def _take_message(self, source: str, target: str, version: int, body: Any) -> list[Effect]:
         if target == MANAGER:
-            return self.manager.receive(source, frame.body)
-        return self.nodes[target].receive(source, frame.version, frame.body)
+            return self.manager.receive(source, body)
+        return self.nodes[target].receive(source, version, body)
 
     # -- effects ------------------------------------------------------------------------------------------------------
 
@@ -243,7 +258,10 @@ class Kernel:
             self._ask_storage(source, body)
             return
         version = self.nodes[source].version if source in self.nodes else 0
-        self.mail.send(Channel(source, target, None), self._courier(source, target).post(version, body))
+        if source != target and (flow := flow_of(body)) is not None:
+            self._bulk.post(source, target, flow, version, body)
+        else:
+            self.mail.send(Channel(source, target, None), self._courier(source, target).post(version, body))
         if isinstance(body, BackupCounted):
             self._tell(body)
 
@@ -309,6 +327,7 @@ class Kernel:
                 self.sinks.abandon(identity)
             self._waking = {(stream, at) for stream, at in self._waking if stream[0] not in node.instances}
         self.mail.remove(name)
+        self._bulk.remove(name)
 
     def give_up(self, name: str) -> bool:
         """The failure detector's word; False if the node was given up before."""
@@ -322,6 +341,7 @@ class Kernel:
         for end, peer in ((a, b), (b, a)):
             for frame in self._courier(end, peer).again():
                 self.mail.send(Channel(end, peer, None), frame)
+            self._bulk.mend(end, peer)
             if end in self.nodes:
                 self.perform(end, self.nodes[end].reconnect(peer))
 

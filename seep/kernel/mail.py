@@ -7,10 +7,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+from seep.protocol.bulk import BulkAcknowledged, BulkSegment
 from seep.protocol.courier import LetterFrame
 from seep.protocol.effects import Commit, Effect, OpenSink
 from seep.protocol.instances.sink import CommitAccepted, CommitRefused, SinkOpened
-from seep.protocol.messages import Data, StateMoved
+from seep.protocol.messages import Data
 from seep.protocol.view import Incarnation
 
 Stream = tuple[Incarnation, Incarnation]
@@ -21,7 +22,7 @@ class Channel(NamedTuple):
 
     source: str
     target: str
-    lane: object  #: None for letters, (sender, receiver) for a stream
+    lane: object  #: None for letters, (sender, receiver) for a stream, a name for what has a lane of its own
 
 
 class Pull(NamedTuple):
@@ -44,7 +45,14 @@ class OwnWork(NamedTuple):
     work: Callable[[], list[Effect]]
 
 
-Item = LetterFrame | Pull | Data | StateMoved | OpenSink | Commit | SinkAnswer | OwnWork
+class Carried(NamedTuple):
+    """A segment of the bulk lane, and what the last one of its transfer completes."""
+
+    segment: BulkSegment
+    message: tuple[int, Any]  #: the version of the view it was written under, and the message
+
+
+Item = LetterFrame | Pull | Data | Carried | BulkAcknowledged | OpenSink | Commit | SinkAnswer | OwnWork
 
 
 class Mail(Protocol):

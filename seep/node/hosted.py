@@ -51,8 +51,8 @@ class NodeServices(Protocol):
         """Does what any machine may ask for: letters and events."""
         ...
 
-    def hand_over(self, message: Data | StateMoved) -> None:
-        """Gives a stream message to an instance of this very node."""
+    def hand_over(self, message: Data) -> None:
+        """Gives rows to an instance of this very node."""
         ...
 
     def open_stream(

@@ -25,6 +25,8 @@ from primitives.mapped import Shelf
 from primitives.outbox import Outbox
 from primitives.slots import SlotSet
 from primitives.spill import SpillStore
+from seep.channels.bulk import CREDIT
+from seep.channels.bulk_arrivals import BulkArrivals
 from seep.channels.letters import (
     CountSlots,
     EndNode,
@@ -63,7 +65,7 @@ from seep.protocol.holder import Holder
 from seep.protocol.instances.checkpointing import CheckpointSettings
 from seep.protocol.instances.instance import Instance
 from seep.protocol.message_ring import dumped
-from seep.protocol.messages import Data, NodeFenced, Persisted, StateMoved
+from seep.protocol.messages import Data, NodeFenced, Persisted
 from seep.protocol.node import Node
 from seep.protocol.view import MANAGER, STORAGE, Incarnation
 from seep.query.program import Program
@@ -106,6 +108,7 @@ class NodeSettings:
     storage: StorageSettings = field(default_factory=StorageSettings)
     backup: BackupSection = field(default_factory=BackupSection)
     checkpoint: float | None = None  #: seconds between two checkpoints
+    bulk_credit: int = CREDIT  #: bytes of state under way to one peer
     begins_from: int | None = None  #: the checkpoint in storage that the run begins from
 
 
@@ -132,9 +135,9 @@ class NodeProcess:
         self._intake = Intake(program.name, settings.storage, settings.security, directory)
         for source in spark_sources(program).values():
             source.settle(self._intake)
-        self._port = Port(host, settings.security, self, shelf=self._shelf, shop=self._intake)
+        self._port = Port(host, settings.security, self, shop=self._intake)
         self.name = self._register()
-        self._peers = Peers(self.name, settings.security, self)
+        self._peers = Peers(self.name, settings.security, self, credit=settings.bulk_credit, shelf=self._shelf)
         self._peers.know(MANAGER, settings.driver)
         self._intake.open(self._peers, self._ended)
         self.node: Node[pa.RecordBatch] = Node(
@@ -183,8 +186,11 @@ class NodeProcess:
     def on_letters_closed(self, peer: str, session: int, reason: str) -> None:
         pass  # the peer opens it again, or is gone, which is for the manager to say
 
-    def on_message(self, message: Data | StateMoved, nbytes: int) -> None:  # noqa: ARG002
+    def on_message(self, message: Data, nbytes: int) -> None:  # noqa: ARG002
         self.hand_over(message)
+
+    def on_bulk_open(self, peer: str) -> BulkArrivals:
+        return self._peers.bulk_opened(peer)
 
     def on_stream_open(self, peer: str, sender: Incarnation, receiver: Incarnation, again: bool) -> None:  # noqa: ARG002
         """What was on its way when it broke is lost: ask for it again."""
@@ -279,7 +285,7 @@ class NodeProcess:
             case _:
                 assert_never(effect)
 
-    def hand_over(self, message: Data | StateMoved) -> None:
+    def hand_over(self, message: Data) -> None:
         self.node.receive_stream(message)
 
     def open_stream(

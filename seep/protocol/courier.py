@@ -57,10 +57,6 @@ class Courier:
         self._owed = 0
         return LetterFrame(0, self._arrived, 0, None)
 
-    def under_way(self) -> list[Any]:
-        """The letters that may not have arrived."""
-        return [frame.body for _, frame in self._outbox.entries()]
-
     def again(self) -> list[LetterFrame]:
         """The link is back: everything that may not have arrived, to be sent anew."""
         return [frame for _, frame in self._outbox.entries()]

@@ -1,7 +1,8 @@
 """Everything that machines say to each other.
 
-*Stream* messages carry data between instances; they may be lost with a link, since the outbox behind them is sent
-again on request. All others are *letters*: the courier delivers them once and in order between two live processes.
+*Stream* messages carry rows between instances; they may be lost with a link, since the outbox behind them is sent
+again on request. All others arrive once as long as both processes live: *letters* in order, by the courier; those that
+carry state on the bulk lane beside the letters (`bulk.py` says which, and which of them keep their order).
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ class Data(NamedTuple):
     @property
     def addressee(self) -> Incarnation:
         return self.receiver
+
+
+# -- instance to instance, on the bulk lane ---------------------------------------------------------------------------
 
 
 class StateMoved(NamedTuple):

@@ -24,7 +24,6 @@ from seep.protocol.messages import (
     InstanceMessage,
     NodeFenced,
     StartInstance,
-    StateMoved,
     StopInstance,
     ViewAcknowledged,
     ViewChanged,
@@ -60,7 +59,7 @@ class Hosted(Protocol):
 
     def reconnect(self, peer: str) -> list[Effect]: ...
 
-    def pull(self, receiver: Incarnation) -> Data | StateMoved | None: ...
+    def pull(self, receiver: Incarnation) -> Data | None: ...
 
     def halt(self) -> None: ...
 
@@ -155,7 +154,7 @@ class Node(Generic[Batch]):
             return self._backups.receive(sender, body)
         raise InternalError(f"node {self.name} has no use for a letter of {sender}: {body!r:.200}")
 
-    def receive_stream(self, message: Data | StateMoved) -> list[Effect]:
+    def receive_stream(self, message: Data) -> list[Effect]:
         """Takes a stream message."""
         return self.deliver(message.addressee, message)
 
@@ -171,7 +170,7 @@ class Node(Generic[Batch]):
         """The link to another node was lost and is back."""
         return [effect for hosted in self._hosted.values() for effect in hosted.reconnect(peer)]
 
-    def pull(self, sender: Incarnation, receiver: Incarnation) -> Data | StateMoved | None:
+    def pull(self, sender: Incarnation, receiver: Incarnation) -> Data | None:
         """The next message of a stream that starts here."""
         hosted = self._hosted.get(sender)
         return hosted.pull(receiver) if hosted else None

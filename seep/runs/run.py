@@ -179,6 +179,7 @@ class Run:
                 heartbeat=self.options.heartbeat,
                 patience=self.options.patience,
                 buffer_budget=self.options.buffer_budget,
+                bulk_credit=self.options.bulk_credit,
                 state_budget=self.options.state_memory,
                 vm=self.options.vm,
                 storage=self.options.storage,

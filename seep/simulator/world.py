@@ -124,6 +124,14 @@ class SimulatedSetting:
         """See `KernelSetting`."""
         return self._rng.randint(1, longest)
 
+    def segments(self) -> int:
+        """See `KernelSetting`."""
+        return self._rng.choice((1, 1, 2, 5))
+
+    def credit(self) -> int:
+        """See `KernelSetting`."""
+        return self._rng.choice((1, 2, 4))
+
 
 class World(Kernel):
     """Manager, nodes, network, sinks and faults of one schedule. The same seed and faults give the same run."""

@@ -33,7 +33,7 @@ from seep.protocol.instances.checkpointing import CheckpointSettings
 from seep.protocol.manager.manager import Manager
 from seep.protocol.manager.plans import Refused
 from seep.protocol.manager.state import ManagerSettings
-from seep.protocol.messages import BackupCounted, Data, StateMoved
+from seep.protocol.messages import BackupCounted, Data
 from seep.protocol.node import Node
 from seep.protocol.view import MANAGER
 from seep.query.program import Program
@@ -57,9 +57,9 @@ class _ProgramNode(Node[pa.RecordBatch]):
 
     count: Callable[[Data], None]
 
-    def receive_stream(self, message: Data | StateMoved) -> list[Effect]:
+    def receive_stream(self, message: Data) -> list[Effect]:
         """See `Node`."""
-        if isinstance(message, Data) and message.receiver in self.instances:
+        if message.receiver in self.instances:
             self.count(message)
         try:
             return super().receive_stream(message)
@@ -99,6 +99,14 @@ class _ProgramSetting:
     def delay(self, longest: int) -> int:
         """See `KernelSetting`."""
         return 1 if self._rng is None else self._rng.randint(1, longest)
+
+    def segments(self) -> int:
+        """See `KernelSetting`."""
+        return self.delay(3)
+
+    def credit(self) -> int:
+        """See `KernelSetting`."""
+        return 2
 
 
 class InProcess:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from seep.plots.page import page
 
 import primitives
 import seep

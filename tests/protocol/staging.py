@@ -13,7 +13,7 @@ from primitives.topology import Topology
 from seep.protocol.effects import Effect, Post
 from seep.protocol.instances.instance import Instance
 from seep.protocol.logic import Piece
-from seep.protocol.messages import Data, StateMoved
+from seep.protocol.messages import Data
 from seep.protocol.view import Incarnation, Seat, View
 from seep.simulator.cells import slot_of_key
 from seep.simulator.operators import Keyed, Row, RowBatches, Rows, RowSource, rows_of
@@ -131,11 +131,11 @@ def of_kind(effects: Iterable[Effect], kind: type[Body]) -> list[Body]:
     return [effect for effect in effects if isinstance(effect, kind)]
 
 
-def pull_all(instance: Instance[Any], receiver: Incarnation) -> list[Data | StateMoved]:
+def pull_all(instance: Instance[Any], receiver: Incarnation) -> list[Data]:
     """All that is ready for a receiver; bounded, so that a stream without end fails a test instead of hanging it."""
     return list(islice(iter(lambda: instance.pull(receiver), None), 100))
 
 
 def pull_rows(instance: Instance[Any], receiver: Incarnation) -> dict[int, list[Row]]:
     """The rows that are ready for a receiver, by epoch."""
-    return {m.epoch: [*m.batches.get(0, ())] for m in pull_all(instance, receiver) if isinstance(m, Data)}
+    return {m.epoch: [*m.batches.get(0, ())] for m in pull_all(instance, receiver)}

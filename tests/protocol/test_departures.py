@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import islice
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,14 +26,11 @@ class Origin:
             self.state.put(key, f"state of slot {slot}")
         self.departures = Departures(life(SUM), self.state)
 
-    def attach(self, receiver: Incarnation, first: int = 1, bases: Mapping[int, int] | None = None) -> bool:
+    def attach(self, receiver: Incarnation, first: int = 1, bases: Mapping[int, int] | None = None) -> list[StateMoved]:
         return self.departures.attach(Attach(life(SUM), receiver, first, bases or {}))
 
-    def begin(self, epoch: int, **targets: list[int]) -> list[Incarnation]:
+    def begin(self, epoch: int, **targets: list[int]) -> list[StateMoved]:
         return self.departures.begin(epoch, {InstanceId("sum", int(i[1:])): SlotSet(s) for i, s in targets.items()})
-
-    def pull(self, receiver: Incarnation) -> list[StateMoved]:
-        return list(islice(iter(lambda: self.departures.pull(receiver), None), 20))
 
     def drop_all(self) -> None:
         for _ in range(PARTS + 1):
@@ -54,8 +50,7 @@ def slots_in(message: StateMoved) -> list[int]:
 def test_a_new_owner_that_has_asked_is_served_as_soon_as_the_slots_leave() -> None:
     origin = Origin()
     assert not origin.attach(life(SUM1))
-    assert origin.begin(5, _1=[0, 1]) == [life(SUM1)]
-    (message,) = origin.pull(life(SUM1))
+    (message,) = origin.begin(5, _1=[0, 1])
     assert (message.sender, message.receiver, message.epoch, message.base) == (life(SUM), life(SUM1), 5, None)
     assert slots_in(message) == [0, 1]
 
@@ -63,44 +58,32 @@ def test_a_new_owner_that_has_asked_is_served_as_soon_as_the_slots_leave() -> No
 def test_a_new_owner_that_asks_late_is_served_when_it_asks() -> None:
     origin = Origin()
     assert origin.begin(5, _1=[0]) == []
-    assert origin.attach(life(SUM1))
-    assert [slots_in(message) for message in origin.pull(life(SUM1))] == [[0]]
+    assert [slots_in(message) for message in origin.attach(life(SUM1))] == [[0]]
 
 
 def test_each_new_owner_gets_its_own_slots() -> None:
     origin = Origin()
     origin.begin(5, _1=[0, 3], _2=[1])
-    origin.attach(life(SUM1))
-    origin.attach(life(SUM2))
-    assert [slots_in(message) for message in origin.pull(life(SUM1))] == [[0, 3]]
-    assert [slots_in(message) for message in origin.pull(life(SUM2))] == [[1]]
+    for receiver, slots in ((life(SUM1), [0, 3]), (life(SUM2), [1])):
+        (message,) = origin.attach(receiver)
+        assert (message.receiver, slots_in(message)) == (receiver, slots)
 
 
 def test_who_asks_again_is_served_again_until_it_is_safe() -> None:
     origin = Origin()
     origin.begin(5, _1=[0])
     for number in (0, 0, 1):
-        assert origin.attach(life(SUM1, number))
-        assert [slots_in(message) for message in origin.pull(life(SUM1, number))] == [[0]]
+        assert [slots_in(message) for message in origin.attach(life(SUM1, number))] == [[0]]
     origin.departures.release(5)
     assert not origin.attach(life(SUM1, 1))
-    assert origin.pull(life(SUM1, 1)) == []
-
-
-def test_a_repeated_request_does_not_double_what_is_still_to_be_pulled() -> None:
-    origin = Origin()
-    origin.begin(5, _1=[0])
-    origin.attach(life(SUM1))
-    origin.attach(life(SUM1))
-    assert len(origin.pull(life(SUM1))) == 1
 
 
 def test_several_handovers_to_the_same_owner_come_in_order_from_where_it_asks() -> None:
     origin = Origin()
     for epoch, slot in ((5, 0), (7, 1), (9, 2)):
         origin.begin(epoch, _1=[slot])
-    origin.attach(life(SUM1), first=7)
-    assert [(message.epoch, slots_in(message)) for message in origin.pull(life(SUM1))] == [(7, [1]), (9, [2])]
+    served = origin.attach(life(SUM1), first=7)
+    assert [(message.epoch, slots_in(message)) for message in served] == [(7, [1]), (9, [2])]
 
 
 @given(first=slot_sets(SLOT_BITS), second=slot_sets(SLOT_BITS), up_to=st.integers(4, 8))
@@ -146,8 +129,7 @@ def test_of_slots_that_the_new_owner_has_a_backup_of_only_the_changes_are_sent()
     origin.state.mark(3)
     origin.state.put(KEYS[0], "changed")
     origin.attach(life(SUM1), bases={5: 3})
-    origin.begin(5, _1=[0, 1])
-    (message,) = origin.pull(life(SUM1))
+    (message,) = origin.begin(5, _1=[0, 1])
     assert (message.base, slots_in(message)) == (3, [0])
 
 
@@ -155,8 +137,7 @@ def test_a_backup_older_than_what_is_known_of_changes_is_of_no_use() -> None:
     origin = Origin()
     origin.state.mark(4)
     origin.attach(life(SUM1), bases={5: 3})
-    origin.begin(5, _1=[0, 1])
-    (message,) = origin.pull(life(SUM1))
+    (message,) = origin.begin(5, _1=[0, 1])
     assert (message.base, slots_in(message)) == (None, [0, 1])
 
 
@@ -164,9 +145,7 @@ def test_a_backup_for_one_handover_says_nothing_of_another() -> None:
     origin = Origin()
     origin.state.mark(3)
     origin.attach(life(SUM1), bases={7: 3})
-    origin.begin(5, _1=[0])
-    origin.begin(7, _1=[1])
-    assert [message.base for message in origin.pull(life(SUM1))] == [None, 3]
+    assert [message.base for message in (*origin.begin(5, _1=[0]), *origin.begin(7, _1=[1]))] == [None, 3]
 
 
 def test_changes_are_told_of_the_slots_that_leave_only() -> None:
@@ -176,8 +155,7 @@ def test_changes_are_told_of_the_slots_that_leave_only() -> None:
     origin.state.mark(6)
     origin.departures.release(5)
     origin.attach(life(SUM1), first=7, bases={7: 6})
-    origin.begin(7, _1=[1])
-    (message,) = origin.pull(life(SUM1))
+    (message,) = origin.begin(7, _1=[1])
     assert [chunk.replaced & SlotSet([0]) for chunk in message.chunks] == [SlotSet()]
 
 
@@ -199,10 +177,8 @@ def test_a_new_owner_that_was_replaced_gets_nothing_more_and_its_successor_asks_
     assert list(origin.departures.receivers) == [life(SUM1)]
     origin.departures.forget([SUM1])
     assert list(origin.departures.receivers) == []
-    assert origin.pull(life(SUM1)) == []
     assert origin.begin(7, _1=[1]) == []
-    origin.attach(life(SUM1, 1))
-    assert [message.epoch for message in origin.pull(life(SUM1, 1))] == [5, 7]
+    assert [message.epoch for message in origin.attach(life(SUM1, 1))] == [5, 7]
 
 
 def test_forgetting_who_never_asked_does_nothing() -> None:

@@ -16,11 +16,12 @@ from typing import Any
 import pyarrow as pa
 
 from primitives.errors import EnvironmentFault, InternalError, UserError
+from seep.channels.bulk_arrivals import BulkArrivals
 from seep.channels.links import Link
 from seep.channels.port import Address, Port
 from seep.channels.security import Security
 from seep.protocol.courier import LetterFrame
-from seep.protocol.messages import Data, StateMoved
+from seep.protocol.messages import Data
 from seep.protocol.view import Incarnation
 
 #: Seconds after which what a test waits for will not come any more.
@@ -38,6 +39,7 @@ class Recorder:
         self.on_restoring: Callable[[str], None] = str
         self.hold = threading.Event()  #: while it is clear, messages of streams are not taken
         self.hold.set()
+        self.arrivals = BulkArrivals(lambda version, body: self.note("state", version, body))
 
     def note(self, *what: Any) -> None:
         with self._change:
@@ -68,7 +70,7 @@ class Recorder:
     def on_letters_closed(self, peer: str, session: int, reason: str) -> None:
         self.note("letters closed", peer, session, reason)
 
-    def on_message(self, message: Data | StateMoved, nbytes: int) -> None:
+    def on_message(self, message: Data, nbytes: int) -> None:
         self.hold.wait(PATIENCE)
         self.note("message", message, nbytes)
 
@@ -77,6 +79,10 @@ class Recorder:
 
     def on_stream_closed(self, peer: str, sender: Incarnation, receiver: Incarnation, clean: bool) -> None:
         self.note("stream closed", peer, sender, receiver, clean)
+
+    def on_bulk_open(self, peer: str) -> BulkArrivals:
+        self.note("bulk open", peer)
+        return self.arrivals
 
     def on_call(self, peer: str, method: str, body: Any) -> Any:
         self.note("call", peer, method, body)
@@ -201,11 +207,10 @@ class _Counting(Recorder):
         if self.back is not None:
             self.back.send(frame)
 
-    def on_message(self, message: Data | StateMoved, _nbytes: int) -> None:
+    def on_message(self, message: Data, _nbytes: int) -> None:
         self.messages += 1
-        if isinstance(message, Data):
-            arrays = (column.to_numpy() for rows in message.batches.values() for column in rows.columns)
-            self.misaligned += not all(array.flags.aligned for array in arrays)
+        arrays = (column.to_numpy() for rows in message.batches.values() for column in rows.columns)
+        self.misaligned += not all(array.flags.aligned for array in arrays)
 
     def on_call(self, _peer: str, _method: str, _body: Any) -> Any:
         return [self.messages, self.frames, self.misaligned, time.process_time()]

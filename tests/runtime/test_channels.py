@@ -13,16 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from primitives.chunk import Chunk
 from primitives.errors import EnvironmentFault, InternalError, UserError
 from primitives.graph import InstanceId
-from primitives.slots import SlotSet
 from seep.channels.links import InstanceStream, Link
 from seep.channels.port import Port
 from seep.channels.security import Security
 from seep.channels.sockets import cut_connections, is_refused
 from seep.protocol.courier import Courier, LetterFrame
-from seep.protocol.messages import Data, StateMoved
+from seep.protocol.messages import Data
 from seep.protocol.view import Incarnation
 from tests.runtime.peers_kit import ERRORS, SCHEMA, Recorder, link, open_sockets, peer_process, port, wait_until
 from tests.runtime.values import RECEIVER, SENDER
@@ -72,7 +70,7 @@ def stream_on(to_port: Link, events: Recorder, schemas: Any = None) -> InstanceS
     return to_port.stream(SENDER, RECEIVER, {0: SCHEMA} if schemas is None else schemas, lambda: events.note("room"))
 
 
-def offer(stream: InstanceStream, message: Data | StateMoved) -> None:
+def offer(stream: InstanceStream, message: Data) -> None:
     wait_until(lambda: stream.offer(message), "there is room")
 
 
@@ -291,15 +289,6 @@ def test_a_receiver_with_several_ports_gets_rows_of_any_of_them(to_port: Link, t
         assert {port: rows.to_pylist() for port, rows in arrived.items()} == {
             p: r.to_pylist() for p, r in batches.items()
         }
-
-
-def test_state_arrives_on_a_stream_of_its_own(to_port: Link, there: Recorder, here: Recorder) -> None:
-    chunk = Chunk("sums", 1, 3, SlotSet.full(3), ("k",), ("k",), BIG, BIG.select(["k"]).slice(0, 5))
-    moved = StateMoved(SENDER, RECEIVER, 7, None, (chunk, chunk))
-    stream = stream_on(to_port, here, {0: SCHEMA, 1: SCHEMA})
-    offer(stream, moved)
-    offer(stream, moved._replace(epoch=8, chunks=()))
-    assert messages(there, 2) == [moved, moved._replace(epoch=8, chunks=())]
 
 
 def test_a_batch_of_other_columns_is_refused_where_it_is_offered(

@@ -13,6 +13,7 @@ from primitives.checkpoint import Checkpoint
 from primitives.chunk import Chunk
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
+from seep.channels.bulk_arrivals import BulkArrivals
 from seep.channels.peers import Peers
 from seep.channels.port import Address, Port
 from seep.channels.security import Security
@@ -21,6 +22,7 @@ from seep.protocol.courier import LetterFrame
 from seep.protocol.messages import StoreBackup, Tick
 from seep.protocol.view import Incarnation
 from seep.record.reports import BulkTransfer
+from tests.runtime.peers_kit import wait_until
 
 SOURCE = Incarnation(InstanceId("numbers", 0), 0)
 LETTERS = 20_000
@@ -31,6 +33,7 @@ class Process:
 
     def __init__(self, name: str, security: Security) -> None:
         self.heard: list[int] = []
+        self.states: list[tuple[int, object]] = []
         self.faults: list[object] = []
         self.restored = 0
         self.port = Port("127.0.0.1", security, self)
@@ -50,12 +53,18 @@ class Process:
 
     def on_stream_closed(self, peer: str, sender: Any, receiver: Any, clean: bool) -> None: ...
 
+    def on_bulk_open(self, peer: str) -> BulkArrivals:
+        return self.peers.bulk_opened(peer)
+
     def on_call(self, peer: str, method: str, body: Any) -> Any: ...
 
     def on_fault(self, peer: str, text: str) -> None: ...
 
     def on_letter(self, peer: str, version: int, body: Any) -> None:  # noqa: ARG002
-        self.heard.append(body.epoch)
+        if isinstance(body, Tick):
+            self.heard.append(body.epoch)
+        else:
+            self.states.append((version, body))
 
     def on_heartbeat(self, peer: str, body: Any) -> None: ...
 
@@ -130,10 +139,10 @@ def test_of_thousands_of_peers_that_are_gone_little_is_kept() -> None:
 def test_a_backup_is_told_as_under_way_until_the_peer_has_it() -> None:
     security = Security.open()
     here, there = Process("here", security), Process("there", security)
+    address, nobody = there.port.address, Address("127.0.0.1", 1)
     rows = pa.record_batch({"key": [1, 2], "total": [3, 4]})
     chunk = Chunk("totals", 1, 3, SlotSet.full(3), ("key",), ("key",), rows, rows.select(["key"]).slice(0, 0))
     backup = Checkpoint(SOURCE.instance, 0, 1, 7, None, SlotSet.full(3), (chunk,), (), 0)
-    nobody = Address("127.0.0.1", 1)
     try:
         here.peers.know("there", nobody)
         here.peers.post("there", 1, Tick(SOURCE, 1, False))
@@ -141,8 +150,12 @@ def test_a_backup_is_told_as_under_way_until_the_peer_has_it() -> None:
         here.peers.post("there", 1, StoreBackup(backup))
         assert here.peers.transfers() == (BulkTransfer("there", "backup", backup.nbytes),)
         assert backup.nbytes > 0
-        here.peers.arrived("there", LetterFrame(1, 2, 1, Tick(SOURCE, 2, False)))  # which acknowledges both
+        here.peers.forget("there")
         assert here.peers.transfers() == ()
+        here.peers.know("peer", address)
+        here.peers.post("peer", 1, StoreBackup(backup))
+        wait_until(lambda: here.peers.transfers() == (), "the peer has it")
+        assert there.states == [(1, StoreBackup(backup))]
     finally:
         here.close()
         there.close()

@@ -7,7 +7,6 @@ import tracemalloc
 import zlib
 from collections import OrderedDict
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -23,7 +22,6 @@ from primitives.chunk import Chunk
 from primitives.errors import UserError
 from primitives.file_chunk import FileChunk
 from primitives.graph import InstanceId
-from primitives.mapped import Shelf
 from primitives.slots import SlotSet
 from primitives.topology import Arrival, Assignment
 from seep.channels.epoch_rows import RowsReader, RowsWriter
@@ -394,28 +392,3 @@ def test_data_comes_back_as_it_went_from_any_ports(
 def test_no_letter_takes_another_as_its_own(value: Any) -> None:
     """Tags do not meet: each type has its own."""
     assert type(decode(encode(value))) is type(value)
-
-
-# -- on a shelf --------------------------------------------------------------------------------------------------------
-
-
-def assembled(parts: list[pa.Buffer], shelf: Shelf) -> list[pa.Buffer]:
-    assembly = Assembly(shelf=shelf)
-    *_, last = (assembly.add(pa.py_buffer(piece.metadata), piece.body) for piece in cut(parts, Aligner(BYTES), 60_000))
-    assert last is not None
-    return last
-
-
-def test_large_parts_come_together_on_a_shelf(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path / "shelf", above=1 << 17)
-    parts = [pa.py_buffer(b"small" * 10_000), pa.py_buffer(b"large" * 100_000)]
-    arrived = assembled(parts, shelf)
-    assert arrived == parts
-    assert shelf.buffer([arrived[1]]).address == arrived[1].address
-
-
-def test_large_parts_come_together_when_there_is_no_room_on_the_shelf(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path / "shelf", above=1 << 17)
-    shelf.directory.rmdir()
-    parts = [pa.py_buffer(b"large" * 100_000)]
-    assert assembled(parts, shelf) == parts

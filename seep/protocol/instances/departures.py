@@ -6,7 +6,6 @@ any failure, goes into checkpoints as if it were still owned, and is never copie
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 
 from primitives.checkpoint import ProcessingState
@@ -30,7 +29,6 @@ class Departures:
         self.held: dict[int, dict[InstanceId, SlotSet]] = {}
         #: what each new owner last asked for
         self._asked: dict[InstanceId, Attach] = {}
-        self._ready: dict[Incarnation, deque[StateMoved]] = {}
         self._released = 0
         #: slots that nobody needs any more, of which some state is still to be dropped
         self._gone = SlotSet.empty()
@@ -51,23 +49,18 @@ class Departures:
             base for attach in self._asked.values() for epoch, base in attach.bases.items() if epoch > self._released
         )
 
-    def begin(self, epoch: int, targets: Mapping[InstanceId, SlotSet]) -> list[Incarnation]:
-        """The epoch before `epoch` is processed: slots leave now. Returns the receivers that can be served at once."""
+    def begin(self, epoch: int, targets: Mapping[InstanceId, SlotSet]) -> list[StateMoved]:
+        """The epoch before `epoch` is processed: slots leave now. Returns what is to be sent to who has asked."""
         for slots in targets.values():
             self.returned(slots)  # those that leave for a second time were here in between
         self.held[epoch] = dict(targets)
         asked = [self._asked[target] for target in targets if target in self._asked]
-        return [attach.receiver for attach in asked if self._serve(epoch, attach)]
+        return [moved for attach in asked for moved in self._served(epoch, attach)]
 
-    def attach(self, attach: Attach) -> bool:
-        """A new owner asks for its slots; says whether something is ready for it."""
-        self._ready.pop(attach.receiver, None)
+    def attach(self, attach: Attach) -> list[StateMoved]:
+        """A new owner asks for its slots; returns what is to be sent to it."""
         self._asked[attach.receiver.instance] = attach
-        return sum(self._serve(epoch, attach) for epoch in sorted(self.held)) > 0
-
-    def pull(self, receiver: Incarnation) -> StateMoved | None:
-        ready = self._ready.get(receiver)
-        return ready.popleft() if ready else None
+        return [moved for epoch in sorted(self.held) for moved in self._served(epoch, attach)]
 
     def release(self, up_to: int) -> None:
         """All new owners of slots that left up to this epoch are safe: forget the state."""
@@ -98,22 +91,17 @@ class Departures:
     def forget(self, stale: Iterable[InstanceId]) -> None:
         """New owners with a newer incarnation ask again by themselves."""
         for target in stale:
-            attach = self._asked.pop(target, None)
-            if attach:
-                self._ready.pop(attach.receiver, None)
+            self._asked.pop(target, None)
 
     @property
     def receivers(self) -> tuple[Incarnation, ...]:
         return tuple(attach.receiver for attach in self._asked.values())
 
-    def _serve(self, epoch: int, attach: Attach) -> bool:
+    def _served(self, epoch: int, attach: Attach) -> Iterator[StateMoved]:
         slots = self.held[epoch].get(attach.receiver.instance)
-        if slots is None or epoch < attach.first:
-            return False
-        base, chunks = self._changes(slots, attach.bases.get(epoch))
-        message = StateMoved(self._me, attach.receiver, epoch, base, chunks)
-        self._ready.setdefault(attach.receiver, deque()).append(message)
-        return True
+        if slots is not None and epoch >= attach.first:
+            base, chunks = self._changes(slots, attach.bases.get(epoch))
+            yield StateMoved(self._me, attach.receiver, epoch, base, chunks)
 
     def _changes(self, slots: SlotSet, base: int | None) -> tuple[int | None, tuple[object, ...]]:
         usable = base if base in self._state.marks else None

@@ -24,7 +24,7 @@ from seep.protocol.effects import Effect, Post, Wake
 from seep.protocol.instances.inbox import Inbox
 from seep.protocol.logic import Piece
 from seep.protocol.message_ring import MessageRing
-from seep.protocol.messages import MAX_WATERMARK, Attach, Data, StateMoved, Trim
+from seep.protocol.messages import MAX_WATERMARK, Attach, Data, Trim
 from seep.protocol.standing import HandedStates
 from seep.protocol.view import Incarnation, View
 
@@ -107,14 +107,14 @@ class Instance(ABC, Generic[Batch]):
         """Begins from where the manager says that the state is to come from; nobody needs output up to `trimmed`."""
 
     def reconnect(self, peer: str) -> list[Effect]:
-        """The link to a node was lost and is back: asks its instances again for what has not arrived."""
+        """The link to a node was lost and is back: asks its instances again for rows; state is not lost with a link."""
         if self.phase is InstancePhase.RUNNING:
             for sender, first in self._needs().items():
-                if self.view.placement[sender].node == peer:
+                if sender.operator != self.me.instance.operator and self.view.placement[sender].node == peer:
                     self._ask(sender, first)
         return self._drain()
 
-    def pull(self, receiver: Incarnation) -> Data | StateMoved | None:
+    def pull(self, receiver: Incarnation) -> Data | None:
         """The next message of the stream to a receiver, if there is one; cut for it by the topology of its epoch."""
         while (entry := self.outbox.pull(receiver)) is not None:
             epoch, emission = entry

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 from primitives.checkpoint import ProcessingState
@@ -12,7 +12,7 @@ from primitives.slots import SlotSet
 from seep.protocol.events import StateTakenIn
 from seep.protocol.instances.departures import Departures
 from seep.protocol.instances.instance import Instance, InstancePhase, Surroundings, Work
-from seep.protocol.messages import Attach, Data, StateMoved, Trim
+from seep.protocol.messages import Attach, StateMoved, Trim
 from seep.protocol.view import Incarnation, View
 
 Batch = TypeVar("Batch")
@@ -44,11 +44,6 @@ class KeyedInstance(Instance[Batch]):
         self.state = state
         self.departures = Departures(self.me, state)
 
-    def pull(self, receiver: Incarnation) -> Data | StateMoved | None:
-        if receiver.instance.operator == self.me.instance.operator:
-            return self.departures.pull(receiver)
-        return super().pull(receiver)
-
     def _close(self, work: Work[Batch]) -> None:
         super()._close(work)
         self.departures.drop_some()
@@ -69,15 +64,18 @@ class KeyedInstance(Instance[Batch]):
         targets = self.view.topology.departures(self.me.instance, epoch)
         if targets and epoch > self._left:
             self._left = epoch
-            for receiver in self.departures.begin(epoch, targets):
-                self._wake(receiver)
+            self._send_state(self.departures.begin(epoch, targets))
             self.departures.release(self._trimmed)
 
     def _serve(self, attach: Attach) -> None:
         if attach.receiver.instance.operator != self.me.instance.operator:
             super()._serve(attach)
-        elif self.departures.attach(attach):
-            self._wake(attach.receiver)
+        else:
+            self._send_state(self.departures.attach(attach))
+
+    def _send_state(self, messages: Iterable[StateMoved]) -> None:
+        for message in messages:
+            self._post(self.view.placement[message.receiver.instance].node, message)
 
     def _on_trim(self, message: Trim) -> None:
         super()._on_trim(message)

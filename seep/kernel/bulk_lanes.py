@@ -1,0 +1,78 @@
+"""The bulk lanes of a world: both ends between every two processes, over mail that loses what a cut link carries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from seep.kernel.mail import Carried, Channel, Mail
+from seep.protocol.bulk import BulkAcknowledged, BulkFlow, BulkInbox, BulkOutbox
+
+#: The lanes of segments and of what acknowledges them, each in the order of sending.
+BULK, BULK_BACK = "bulk", "bulk back"
+
+
+class BulkSizes(Protocol):
+    """How much there is to send."""
+
+    def segments(self) -> int:
+        """In how many segments the next message travels."""
+        ...
+
+    def credit(self) -> int:
+        """How many segments may be under way at once between two processes."""
+        ...
+
+
+class BulkLanes:
+    """Sizes are counted in segments."""
+
+    def __init__(self, mail: Mail, sizes: BulkSizes, is_there: Callable[[str], bool]) -> None:
+        self._mail, self._sizes, self._is_there = mail, sizes, is_there
+        self._outboxes: dict[tuple[str, str], BulkOutbox[tuple[int, Any]]] = {}
+        self._inboxes: dict[tuple[str, str], BulkInbox] = {}
+
+    def post(self, source: str, target: str, flow: BulkFlow, version: int, message: Any) -> None:
+        """Takes a message that one process sends to another."""
+        if (outbox := self._outboxes.get((source, target))) is None:
+            outbox = self._outboxes[source, target] = BulkOutbox(self._sizes.credit(), 1)
+        outbox.add(flow, (version, message), self._sizes.segments())
+        self._send(source, target)
+
+    def arrived(self, source: str, target: str, carried: Carried) -> tuple[int, Any] | None:
+        """A segment has come from `source`; returns the message that it completes, if it does."""
+        segment, message = carried
+        if not self._is_there(target):
+            return None
+        inbox = self._inboxes.setdefault((source, target), BulkInbox())
+        is_next = inbox.receive(segment)
+        self._mail.send(Channel(target, source, BULK_BACK), BulkAcknowledged(segment.number, inbox.position(segment)))
+        return message if is_next and segment.end == segment.size else None
+
+    def acknowledged(self, source: str, target: str, told: BulkAcknowledged) -> None:
+        """`target` has told `source` what it has: so there is room for more."""
+        outbox = self._outboxes.get((source, target))
+        if outbox is not None and self._is_there(source):
+            outbox.acknowledge(*told)
+            self._send(source, target)
+
+    def mend(self, source: str, target: str) -> None:
+        """The link is back: goes on where the receiver stands."""
+        outbox = self._outboxes.get((source, target))
+        if outbox is not None and self._is_there(source) and self._is_there(target):
+            outbox.resume(self._inboxes.setdefault((source, target), BulkInbox()).standing())
+            self._send(source, target)
+
+    def remove(self, process: str) -> None:
+        """The process has ended."""
+        for ends in [ends for ends in (*self._outboxes, *self._inboxes) if process in ends]:
+            self._outboxes.pop(ends, None)
+            if ends[1] == process:
+                self._inboxes.pop(ends, None)
+
+    def _send(self, source: str, target: str) -> None:
+        outbox = self._outboxes[source, target]
+        while (transfer := outbox.choose()) is not None:
+            if transfer.size is None:
+                outbox.open(transfer, transfer.nbytes)
+            self._mail.send(Channel(source, target, BULK), Carried(outbox.next(transfer), transfer.content))

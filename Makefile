@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
 ROADS := $(VENV)/.compiled-linear-road
-PACKAGES := primitives policies vmpool seep lrb nexmark
+PACKAGES := primitives formats policies vmpool seep lrb nexmark
 
 # The first interpreter that is new enough; `=` through ?= so that it is looked for only when .venv is made.
 PYTHON ?= $(shell for p in python3.11 python3 python; do \

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from setuptools import find_packages, setup
 
-PACKAGES = ("primitives", "policies", "vmpool", "seep", "lrb", "nexmark")
+PACKAGES = ("primitives", "formats", "policies", "vmpool", "seep", "lrb", "nexmark")
 #: Folders that `seep.shipped` finds -> the files of them that go into the wheel, as data of packages below it.
 SHIPPED = {"config": ["*.yaml"], "deploy": ["*/*"]}
 

@@ -19,8 +19,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from primitives.slots import SlotSet
-from primitives.state.disk import Disk
 from primitives.state.frame import warm_up
+from primitives.state.on_disk.disk import Disk
 
 Keys = NDArray[np.int64]
 

@@ -16,9 +16,9 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from benchmarks.script import parser_of, tell
 from benchmarks.table import Target
-from lrb.files import written
+from lrb.data.reading import DeadLetters, read
+from lrb.data.tables import written
 from lrb.generator import Recording, Settings, traffic
-from lrb.reading import DeadLetters, read
 from lrb.schema import INPUT
 
 TARGETS = {

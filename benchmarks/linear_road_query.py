@@ -14,8 +14,8 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from benchmarks.script import parser_of, tell
 from benchmarks.table import Target
-from lrb.chain import OPERATORS, Chain
 from lrb.generator import Recording, Settings
+from lrb.trials.chain import OPERATORS, Chain
 
 TARGETS = {
     f"{name}_ns_per_tuple": Target(f"{name}, for each tuple of the input", "ns", 1.0, 150.0) for name in OPERATORS

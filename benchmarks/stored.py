@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from primitives.avro_file import Piece
+from formats.avro_file import Piece
+from formats.manifest import Component, Manifest, component_of, read_manifest
+from formats.persist import persist_state, retrieve_state
 from primitives.checkpoint import Checkpoint
 from primitives.graph import InstanceId
-from primitives.manifest import Component, Manifest, component_of, read_manifest
-from primitives.persist import persist_state, retrieve_state
 from primitives.slots import DEFAULT_SLOT_BITS, SlotSet
 from primitives.state.frame import Frame, warm_up
 from seep.storage.catalogue import Catalogue

@@ -13,12 +13,12 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from lrb.files import written
+from lrb.data.history import write_history
+from lrb.data.reading import DeadLetters
+from lrb.data.tables import written
 from lrb.generator import Settings, gathered, traffic
-from lrb.history import write_history
-from lrb.reading import DeadLetters
 from lrb.schema import INPUT
-from lrb.validator import Finding, validate
+from lrb.validation.validator import Finding, validate
 from seep.cli import failures
 from seep.reports import figures
 

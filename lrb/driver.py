@@ -13,17 +13,17 @@ import pyarrow as pa
 import typer
 from rich.console import Console
 
-from lrb.feeder import feeder, prepare
+from lrb.data.reading import DeadLetters
+from lrb.data.writing import OUTPUTS, write_outputs
 from lrb.generator import Recording
 from lrb.generator import Settings as Traffic
-from lrb.live import paced, record, recorded
-from lrb.live_check import wrong_answers
 from lrb.query.answers import outputs
 from lrb.query.linear_road import linear_road
-from lrb.reading import DeadLetters
 from lrb.responses import Responses
 from lrb.schema import INPUT, Kind
-from lrb.writing import OUTPUTS, write_outputs
+from lrb.sources.feeder import feeder, prepare
+from lrb.sources.live import paced, record, recorded
+from lrb.validation.live_check import wrong_answers
 from primitives.errors import UserError
 from seep import sinks, sources, testing
 from seep.cli import failures

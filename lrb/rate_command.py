@@ -13,8 +13,8 @@ from seep.cli.flags import Flags
 from seep.cli.options import takes_options
 
 if TYPE_CHECKING:
-    from lrb.rating import Rating
-    from lrb.trial import Trial
+    from lrb.trials.rating import Rating
+    from lrb.trials.trial import Trial
 
 EPILOG = "Example: seep lrb rate --xways 350 --json"
 
@@ -47,8 +47,8 @@ def rate(
     """
     with told_in_one_line(verbose=flags.verbose):
         from lrb.driver import compile_kernels
-        from lrb.rating import Wanted, unprotected
-        from lrb.rating import rate as rate_machine
+        from lrb.trials.rating import Wanted, unprotected
+        from lrb.trials.rating import rate as rate_machine
         from seep.cli.settings import settings_of
 
         _refuse_what_has_no_place(flags)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lrb.query.columns import ALERT, BALANCE, DUE, EXPENDITURE, TOLL
-from primitives.state.fixed import to_numbers
+from primitives.state.columnar.fixed import to_numbers
 from seep.record.histogram import Histogram
 
 Ints = NDArray[np.int64]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from nexmark.generator import Events, Kind, Settings
 from nexmark.generator.model import Ints
 from primitives.errors import EnvironmentFault
-from primitives.state.fixed import to_numbers
+from primitives.state.columnar.fixed import to_numbers
 
 BLOCK = 8_192
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from formats.durations import micros
 from nexmark.model_flags import ModelFlags
-from primitives.durations import micros
 from primitives.errors import UserError
 from seep.cli.failures import told_in_one_line
 from seep.cli.flags import Flags

@@ -16,7 +16,7 @@ from nexmark.generator import Events, Kind, Settings
 from nexmark.generator.model import Ints
 from nexmark.schema import KINDS, LOG, log_name
 from primitives.errors import UserError
-from primitives.state.fixed import to_numbers
+from primitives.state.columnar.fixed import to_numbers
 from seep.rows.batches import empty
 from seep.sources.base import ReaderDefinition
 from seep.sources.parquet_files import Parquet, parquet

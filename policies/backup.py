@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from primitives.settings import Seconds, Section
+from formats.settings import Seconds, Section
 
 
 class BackupStrategy(StrEnum):

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
-from primitives.chain import merged
-from primitives.chunk import Chunk
 from primitives.emission import Emission
 from primitives.errors import InternalError
 from primitives.graph import InstanceId
 from primitives.outbox import Outbox
 from primitives.slots import SlotSet
+from primitives.state.chunk import Chunk
+from primitives.state.chunk_chain import merged
 
 
 class StateChunk(Protocol):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+#: The name of the distribution on the package index; `seep` there is a package of somebody else.
+DISTRIBUTION = "seep-streaming"
+
 
 class SeepError(Exception):
     """Root of all errors raised by this project."""
@@ -21,3 +24,12 @@ class Damaged(EnvironmentFault):
 
 class InternalError(SeepError):
     """A rule of the project itself was broken: a bug in `seep`, never the user's fault."""
+
+
+def install_command(extra: str) -> str:
+    """The command that installs an extra of the distribution, for errors that tell of a missing library.
+
+    >>> install_command("cloud")
+    "pip install 'seep-streaming[cloud]'"
+    """
+    return f"pip install '{DISTRIBUTION}[{extra}]'"

@@ -16,9 +16,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from primitives.checkpoint import Checkpoint
-from primitives.chunk import Chunk
 from primitives.emission import Emission
-from primitives.file_chunk import FileChunk
+from primitives.state.chunk import Chunk
+from primitives.state.file_chunk import FileChunk
 from primitives.state.files import disk_faults, fresh_directory, map_file
 
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from primitives.chain import merged
 from primitives.checkpoint import Checkpoint
 from primitives.errors import InternalError
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
+from primitives.state.chunk_chain import merged
 
 
 def merge_state(owner: InstanceId, parts: Sequence[Checkpoint]) -> Checkpoint:

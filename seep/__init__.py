@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from seep.query import launcher
 
 if TYPE_CHECKING:
+    from formats.evolution import column
     from primitives.errors import EnvironmentFault, InternalError, SeepError, UserError
-    from primitives.evolution import column
     from seep import sinks, sources, testing
     from seep.operators.aggregation.agg import count, first, last, max, mean, min, sum
     from seep.operators.context import Context, Inputs
@@ -73,7 +73,7 @@ _HOMES = {
     "Run": "seep.runs.run",
     "launch": "seep.runs.falling_back",
     "runs": "seep.runs.live_runs",
-    "column": "primitives.evolution",
+    "column": "formats.evolution",
     **dict.fromkeys(("Profile", "Rate"), "seep.rows.rate"),
     **dict.fromkeys(("Operator", "StatelessOperator"), "seep.operators.custom"),
     **dict.fromkeys(("Context", "Inputs"), "seep.operators.context"),

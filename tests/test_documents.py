@@ -29,7 +29,7 @@ from seep.storage.settings import StorageSettings
 from tests.documents import PAGES, ROOT, WITH_COMMANDS, anchors, blocks, commands, linked_anchors, name, spans, text
 from vmpool.settings import PoolSettings
 
-PACKAGES = ("primitives", "policies", "vmpool", "seep", "lrb", "nexmark", "benchmarks", "tests")
+PACKAGES = ("primitives", "formats", "policies", "vmpool", "seep", "lrb", "nexmark", "benchmarks", "tests")
 #: What stands for a name of the reader's own, or for something that was left out.
 PLACEHOLDER = re.compile(r"…|\.\.\.|[A-Z][A-Z_:/.-]*")
 
@@ -92,7 +92,7 @@ def test_the_documents_show_commands() -> None:
     assert len([words for path in WITH_COMMANDS for words in commands(path, "seep")]) > 100
 
 
-@pytest.mark.parametrize("package", ["primitives", "policies", "vmpool", "seep", "lrb", "nexmark"])
+@pytest.mark.parametrize("package", ["primitives", "formats", "policies", "vmpool", "seep", "lrb", "nexmark"])
 def test_every_command_of_seep_that_a_message_or_docstring_names_is_there(package: str) -> None:
     sources = {path: text(path) for path in (ROOT / package).rglob("*.py")}
     named = [
@@ -371,7 +371,7 @@ def test_every_primitive_on_the_page_is_in_the_module_that_it_says() -> None:
         each
         for names, modules in named
         for each in names
-        if not any(is_there(f"primitives.{module}.{each}") for module in modules)
+        if not any(is_there(f"{where}.{module}.{each}") for where in ("primitives", "formats") for module in modules)
     ]
     assert missing == []
 

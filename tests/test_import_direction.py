@@ -14,6 +14,7 @@ ROOT = Path(__file__).parent.parent
 #: The packages from the bottom up: a module may import its own package, and any that stands before it here.
 LADDER = (
     "primitives",
+    "formats",
     "policies",
     "vmpool",
     # the machines, and how they are proved
@@ -66,7 +67,7 @@ SHELLS = ("seep.kernel", "seep.simulator", "seep.testing", "seep.node", "seep.dr
 
 #: What a package, with all below it, must not import, and why.
 FORBIDDEN = [
-    *((package, SPARK_AND_SOCKETS, "it is pure: no Spark, no sockets") for package in ("primitives", "policies")),
+    *((name, SPARK_AND_SOCKETS, "it is pure: no Spark, no sockets") for name in ("primitives", "formats", "policies")),
     ("seep.protocol", SPARK_AND_SOCKETS + THREADS, "it is sans-IO: no Spark, no sockets, no threads"),
     ("seep.control", SPARK_AND_SOCKETS + THREADS, "it is sans-IO: no Spark, no sockets, no threads"),
     ("seep.record", SPARK_AND_SOCKETS, "it is sans-IO: no Spark, no sockets"),

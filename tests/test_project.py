@@ -12,10 +12,10 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from primitives.distribution import DISTRIBUTION
+from primitives.errors import DISTRIBUTION
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("primitives", "policies", "vmpool", "seep", "lrb", "nexmark")
+PACKAGES = ("primitives", "formats", "policies", "vmpool", "seep", "lrb", "nexmark")
 DOCUMENTS = sorted(
     path.relative_to(ROOT)
     for pattern in ("*.md", *(f"{folder}/**/*.md" for folder in ("docs", "config", "deploy", "examples", "benchmarks")))
@@ -128,7 +128,7 @@ def test_no_text_tells_to_install_the_package_of_somebody_else() -> None:
 
 def test_only_one_module_knows_what_the_distribution_is_called() -> None:
     modules = [path for path in tracked(".py") if path.parts[0] in PACKAGES and DISTRIBUTION in text(path)]
-    assert modules == [Path("primitives/distribution.py")]
+    assert modules == [Path("primitives/errors.py")]
 
 
 def test_every_extra_that_a_text_names_exists() -> None:

@@ -12,9 +12,9 @@ import pytest
 
 import seep
 from policies.balance.settings import BalanceSettings
-from policies.decision import Decision
 from policies.observation import History
-from policies.settings import DetectorSettings, ScalingSettings
+from policies.scaling.decision import Decision
+from policies.scaling.settings import DetectorSettings, ScalingSettings
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
 from seep.query.query import Query

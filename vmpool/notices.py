@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vmpool.gce_notices import GceNotices
+from vmpool.gcp.notices import GceNotices
 from vmpool.interruption import Ec2Notices, Notices
 from vmpool.settings import Metadata, VMSettings
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any, Protocol
 
-from primitives.distribution import install_command
-from primitives.errors import UserError
-from primitives.import_paths import imported
+from formats.import_paths import imported
+from primitives.errors import UserError, install_command
 from vmpool.delayed import Delayed
 from vmpool.provider import Provider
 from vmpool.settings import PoolSettings
@@ -21,7 +20,7 @@ class Factory(Protocol):
 
 
 #: Modules with a `from_settings`, imported only when they are asked for: they need packages of the extra `cloud`.
-_MODULES = {"standalone": "vmpool.standalone", "ec2": "vmpool.ec2", "gce": "vmpool.gce"}
+_MODULES = {"standalone": "vmpool.standalone", "ec2": "vmpool.aws.provider", "gce": "vmpool.gcp.provider"}
 _NAMES = ("spark", *_MODULES)
 _OPTIONAL = ("boto3", "botocore", "google")
 _METHODS = ("start", "stop", "lost", "close")

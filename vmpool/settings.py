@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ByteSize, Field, model_validator
 
-from primitives.settings import OptionalSeconds, Seconds, Section
+from formats.settings import OptionalSeconds, Seconds, Section
 
 
 class Sizing(StrEnum):

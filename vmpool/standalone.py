@@ -16,8 +16,8 @@ from typing import Any
 
 from pydantic import ByteSize, Field
 
+from formats.settings import Seconds, Section, checked
 from primitives.errors import EnvironmentFault, UserError
-from primitives.settings import Seconds, Section, checked
 from vmpool.daemon import Daemon, worker_at
 from vmpool.provider import Machine, ProviderError
 

@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from lrb.checking import FEET_PER_SEGMENT, SEGMENTS
+from lrb.data.checking import FEET_PER_SEGMENT, SEGMENTS
 from lrb.generator.chance import Chance, below, between, draw
 from lrb.schema import UNUSED, Kind
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from lrb.checking import SEGMENTS
+from lrb.data.checking import SEGMENTS
 from lrb.generator.chance import chance
 from lrb.generator.driving import INTS, LONGS, PARKED, PERIOD, VEHICLE, Roads, Rows, Shares, drive
 from lrb.generator.settings import Settings

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lrb.checking import FEET_PER_SEGMENT, SEGMENTS
+from lrb.data.checking import FEET_PER_SEGMENT, SEGMENTS
 from lrb.generator.settings import Settings
 
 #: A place at which the next vehicles that pass it stop, from `begin` to `end`.

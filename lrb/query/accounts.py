@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from primitives.state.intrinsics import pointer, prefetch
+from primitives.state.columnar.intrinsics import pointer, prefetch
 
 Ints = NDArray[np.int64]
 

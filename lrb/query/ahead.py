@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from primitives.slots import SlotSet
-from primitives.state.fixed import to_numbers
+from primitives.state.columnar.fixed import to_numbers
 from primitives.state.timers import Timers
 from seep.operators.definition import Input
 from seep.operators.keyed import key_columns, key_types

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from primitives.hashing import hash_keys
 from primitives.slots import SlotSet, slots_of
-from primitives.state.fixed import to_numbers
+from primitives.state.columnar.fixed import to_numbers
 from primitives.state.frame import Frame
 
 #: The epoch at which operators that begin with something take it in; a run that is restored begins with a later one.

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from lrb.query.columns import DUE, TUPLES
 from lrb.schema import UNUSED, Kind
-from primitives.state.fixed import to_numbers
+from primitives.state.columnar.fixed import to_numbers
 from seep.operators.routed import Routed
 
 _TYPE = pc.field("type")

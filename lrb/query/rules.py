@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from lrb.query.columns import EXIT, LANE_SHIFT, POSITION_BITS, SEGMENT_BITS, SEGMENTS
 from lrb.schema import UNUSED
-from primitives.state.intrinsics import pointer, prefetch
+from primitives.state.columnar.intrinsics import pointer, prefetch
 
 Ints = NDArray[np.int64]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lrb.history import History, history_of
+from lrb.data.history import History, history_of
 from lrb.query.accounts import BALANCE as BALANCE_COLUMN
 from lrb.query.accounts import UPDATED, Charges, Ledger, Queries, settle
 from lrb.query.ahead import Ahead, by_time
@@ -20,7 +20,7 @@ from lrb.query.columns import ANSWERS, BALANCE, CROSSINGS, EXPENDITURE, TUPLES
 from lrb.schema import Kind
 from primitives.errors import UserError
 from primitives.graph import Kind as OperatorKind
-from primitives.state.fixed import to_numbers
+from primitives.state.columnar.fixed import to_numbers
 from primitives.state.frame import Frame
 from seep.operators.base import BatchLogic
 from seep.operators.definition import Definition, Input, OperatorSetting

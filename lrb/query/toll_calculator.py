@@ -17,7 +17,7 @@ from lrb.query.rules import Entries, Reports, Vehicles, drive, silent
 from primitives.errors import UserError
 from primitives.graph import Kind
 from primitives.slots import SlotSet
-from primitives.state.fixed import read_only, to_numbers
+from primitives.state.columnar.fixed import read_only, to_numbers
 from primitives.state.frame import Frame, InPlace
 from seep.operators.base import BatchLogic
 from seep.operators.definition import Definition, Input, OperatorSetting

@@ -11,7 +11,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 import seep
-from primitives.state.fixed import read_only, to_numbers
+from primitives.state.columnar.fixed import read_only, to_numbers
 from seep.operators.definition import Input
 
 Ints = NDArray[np.int64]

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from formats.settings import Section
 from policies.balance.first_fit import first_fit
 from policies.balance.loads import Rebalance, SlotLoads
-from primitives.settings import Section
 from primitives.slots import SlotSet
 
 

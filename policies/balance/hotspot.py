@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from formats.settings import Section
 from policies.balance.hot_slots import newly_hot
 from policies.balance.levelling import Layout, levelled
 from policies.balance.loads import Numbers, Rebalance, SlotLoads, work_of
-from primitives.settings import Section
 from primitives.slots import SlotSet
 
 

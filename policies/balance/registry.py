@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from formats.settings import Section, WrongSettings
 from policies.balance.autoflow import AutoFlow, AutoFlowSettings
 from policies.balance.hotspot import Hotspot, HotspotSettings
 from policies.balance.loads import Balancer
 from policies.balance.settings import BalanceSettings
-from policies.own import made_by_path, own_settings
+from policies.plugins import made_by_path, own_settings
 from primitives.errors import UserError
-from primitives.settings import Section, WrongSettings
 
 S = TypeVar("S", bound=Section)
 

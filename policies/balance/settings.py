@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from primitives.settings import Seconds, Section
+from formats.settings import Seconds, Section
 
 
 class BalanceSettings(Section):

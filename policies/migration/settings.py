@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from primitives.settings import OptionalSeconds, Section
+from formats.settings import OptionalSeconds, Section
 
 
 class Strategy(StrEnum):

@@ -7,9 +7,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from primitives.chunk import Chunk
 from primitives.errors import InternalError, UserError
 from primitives.slots import SlotSet
+from primitives.state.chunk import Chunk
 
 
 class State(Protocol):

@@ -13,19 +13,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from primitives.chunk import Chunk
 from primitives.errors import Damaged, UserError
 from primitives.slots import DEFAULT_SLOT_BITS, SlotSet, check_slot_bits, slots_of
-from primitives.state.bitmap import Bitmap, common_rows, count_common
 from primitives.state.changes import Changes, Tracked
-from primitives.state.columns import DeclaredColumns
+from primitives.state.chunk import Chunk
+from primitives.state.columnar.bitmap import Bitmap, common_rows, count_common
+from primitives.state.columnar.columns import DeclaredColumns
+from primitives.state.columnar.fixed import Selection, row_numbers
+from primitives.state.columnar.folds import Overflow
+from primitives.state.columnar.index import Index, Located
+from primitives.state.columnar.probe import Probe
+from primitives.state.columnar.row_slots import RowSlots
+from primitives.state.columnar.table import Table
 from primitives.state.container import check_fits
-from primitives.state.fixed import Selection, row_numbers
-from primitives.state.folds import Overflow
-from primitives.state.index import Index, Located
-from primitives.state.probe import Probe
-from primitives.state.row_slots import RowSlots
-from primitives.state.table import Table
 
 Rows = NDArray[np.int64]
 Keys = Any  # a RecordBatch, Table or mapping with the key columns, or the only key column itself

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from primitives.chunk import Chunk
 from primitives.errors import UserError
 from primitives.hashing import hash_keys
 from primitives.slots import DEFAULT_SLOT_BITS, SlotSet, check_slot_bits, slots_of
 from primitives.state.changes import Changes, Tracked
+from primitives.state.chunk import Chunk
 from primitives.state.codec import Decode, Encode, ValueCodec
 from primitives.state.container import check_fits
 

@@ -7,10 +7,10 @@ from itertools import zip_longest
 from typing import Any
 
 from primitives.errors import UserError
-from primitives.file_chunk import FileChunk
 from primitives.slots import SlotSet
 from primitives.state.budget import Spillable
 from primitives.state.container import Closable, State
+from primitives.state.file_chunk import FileChunk
 
 
 class Containers:

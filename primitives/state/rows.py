@@ -10,17 +10,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from primitives.chunk import Chunk
 from primitives.errors import UserError
 from primitives.hashing import hash_keys
 from primitives.slots import DEFAULT_SLOT_BITS, SlotSet, slots_of
-from primitives.state.chains import Chains
 from primitives.state.changes import Changes, Tracked
+from primitives.state.chunk import Chunk
+from primitives.state.columnar.memory import Region
+from primitives.state.columnar.multi_index import Chains
+from primitives.state.columnar.pile import Pile
+from primitives.state.columnar.runs import signatures
 from primitives.state.container import check_fits
 from primitives.state.keys import Column, KeyColumns, same_rows
-from primitives.state.memory import Region
-from primitives.state.pile import Pile
-from primitives.state.runs import signatures
 
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]

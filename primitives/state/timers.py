@@ -12,15 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from primitives.chunk import Chunk
 from primitives.errors import UserError
 from primitives.hashing import hash_keys
 from primitives.slots import DEFAULT_SLOT_BITS, SlotSet, slots_of
 from primitives.state.changes import Changes, Tracked
+from primitives.state.chunk import Chunk
 from primitives.state.codec import Decode, Encode, ValueCodec
+from primitives.state.columnar.runs import Run, Runs, signatures
 from primitives.state.container import check_fits
 from primitives.state.keys import CONVERSION_ERRORS, Column, Key, KeyColumns, same_rows, to_array
-from primitives.state.runs import Run, Runs, signatures
 
 _TIMES = range(-(2**63), 2**63)
 

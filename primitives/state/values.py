@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from primitives.chunk import Chunk
 from primitives.hashing import hash_keys
 from primitives.slots import DEFAULT_SLOT_BITS, SlotSet, slot_of, slots_of
 from primitives.state.changes import Changes, Tracked
+from primitives.state.chunk import Chunk
 from primitives.state.codec import Decode, Encode, ValueCodec
 from primitives.state.container import check_fits
 from primitives.state.keys import Key, KeyColumns

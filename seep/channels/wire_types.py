@@ -12,15 +12,15 @@ import numpy as np
 import pyarrow as pa
 
 import vmpool.events as pool_events
-from policies.detector import Cause
+from policies.scaling.detector import Cause
 from primitives.backup import Stored
 from primitives.checkpoint import Checkpoint
-from primitives.chunk import Chunk
 from primitives.emission import Emission
 from primitives.event import Event, event_kinds
-from primitives.file_chunk import FileChunk
 from primitives.graph import Edge, InstanceId, QueryGraph
 from primitives.slots import SlotSet
+from primitives.state.chunk import Chunk
+from primitives.state.file_chunk import FileChunk
 from primitives.topology import Arrival, Assignment, Topology, Version
 from seep.channels import letters
 from seep.protocol import events as protocol_events

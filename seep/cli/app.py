@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from primitives.distribution import DISTRIBUTION
+from primitives.errors import DISTRIBUTION
 from seep.cli import config, deploy, extensions, report_commands, state
 from seep.cli.failures import told_in_one_line
 from seep.cli.flags import Flags

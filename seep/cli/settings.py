@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from formats.durations import optional_seconds, seconds
+from formats.settings import checked
 from policies.balance.settings import BalanceSettings
-from primitives.durations import optional_seconds, seconds
 from primitives.errors import UserError
-from primitives.settings import checked
 from seep.cli.flags import Flags
 from seep.config.files import read_policy
 from seep.config.launching import launch_settings, sections_of

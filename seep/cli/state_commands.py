@@ -12,9 +12,9 @@ import pyarrow as pa
 import typer
 from rich.console import Console
 
+from formats.import_paths import imported
+from formats.manifest import Manifest
 from primitives.errors import UserError
-from primitives.import_paths import imported
-from primitives.manifest import Manifest
 from primitives.slots import SlotSet
 from seep.cli.tables import TextTable, show
 from seep.config.files import read_policy

@@ -11,11 +11,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from formats.import_paths import imported
+from formats.settings import Section, WrongSettings, checked
 from policies.balance.registry import make_balancer
-from policies.registry import make_policy
+from policies.scaling.registry import make_policy
 from primitives.errors import UserError
-from primitives.import_paths import imported
-from primitives.settings import Section, WrongSettings, checked
 from seep.config.files import content_of
 from seep.config.kinds import ConfigKind, kind_of
 from seep.config.policy import PolicyFile
@@ -39,7 +39,7 @@ class NoSettings(Section):
 PROVIDERS = {
     "spark": (__name__, "NoSettings"),
     "standalone": ("vmpool.standalone", "StandaloneSettings"),
-    "ec2": ("vmpool.ec2", "Ec2PoolSettings"),
+    "ec2": ("vmpool.aws.provider", "Ec2PoolSettings"),
     "gce": ("vmpool.gcp.settings", "GceSettings"),
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from primitives.settings import Section
+from formats.settings import Section
 from seep.deploy.ec2.settings import Ec2Settings
 from seep.deploy.gcp.settings import GcpSettings
 

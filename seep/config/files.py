@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
+from formats.settings import Section, checked
+from formats.yaml_text import parsed
 from primitives.errors import UserError
-from primitives.settings import Section, checked
-from primitives.yaml_text import parsed
 from seep.config.kinds import ConfigKind, kind_of
 from seep.config.policy import PolicyFile
 from seep.shipped import settings_file

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from primitives.settings import Section
+    from formats.settings import Section
 
 
 class ConfigKind(StrEnum):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from formats.settings import Section
 from policies.backup import BackupSection
 from policies.balance.settings import BalanceSettings
 from policies.migration.settings import MigrationSettings
-from policies.settings import ScalingSettings
-from primitives.settings import Section
+from policies.scaling.settings import ScalingSettings
 from seep.config.run import RunSection
 from seep.storage.settings import StorageSettings
 from vmpool.settings import PoolSettings, VMSettings

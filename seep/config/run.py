@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ByteSize, Field, PositiveFloat, PositiveInt, WithJsonSchema
 
-from primitives.settings import OptionalSeconds, Seconds, Section
+from formats.settings import OptionalSeconds, Seconds, Section
 from seep.config.units import rows_per_second
 from seep.rows.rate import Profile
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ByteSize, TypeAdapter
 
-from primitives.settings import LENGTH_OF_TIME
+from formats.settings import LENGTH_OF_TIME
 from seep.config.kinds import ConfigKind
 
 Node = Mapping[str, Any]

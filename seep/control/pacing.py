@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from policies.migration.move_stream import Clock, MoveStream
 from policies.migration.settings import MigrationSettings
-from policies.move_stream import Clock, MoveStream
 
 #: Seconds before its moment that a migration has VMs got ready.
 _AHEAD = 60.0

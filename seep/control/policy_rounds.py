@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from policies.decision import Decision
-from policies.detector import Bottleneck, Cause, bottlenecks
-from policies.governor import Governor
 from policies.observation import Change, History, Observation
-from policies.settings import ScalingSettings
+from policies.scaling.decision import Decision
+from policies.scaling.detector import Bottleneck, Cause, bottlenecks
+from policies.scaling.governor import Governor
+from policies.scaling.settings import ScalingSettings
 from primitives.graph import InstanceId, QueryGraph
 from seep.control.commands import Consult
 from seep.control.complaints import place_of

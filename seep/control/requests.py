@@ -9,12 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from formats.durations import seconds
+from formats.settings import checked
+from policies.migration.move_stream import move_stream
 from policies.migration.settings import MigrationSettings, Strategy
-from policies.move_stream import move_stream
-from primitives.durations import seconds
 from primitives.errors import UserError
 from primitives.graph import QueryGraph
-from primitives.settings import checked
 from seep.control.migration import Migration
 from seep.control.pacing import ByTheClock, StepByStep
 from seep.control.targets import Target, goal_of, handed_over

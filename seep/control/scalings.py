@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from policies.assignment import rescaled
-from policies.decision import Decision, NamesOperators, Policy
 from policies.migration.settings import MigrationSettings, Strategy
 from policies.names import check_names
 from policies.observation import Change
-from policies.settings import Mechanism, ScalingSettings
+from policies.scaling.assignment import rescaled
+from policies.scaling.decision import Decision, NamesOperators, Policy
+from policies.scaling.settings import Mechanism, ScalingSettings
 from primitives.errors import InternalError, UserError
 from primitives.event import OperatorEvent
 from primitives.graph import InstanceId, Kind, QueryGraph

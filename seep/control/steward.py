@@ -17,11 +17,11 @@ from policies.backup import BackupSection
 from policies.balance.loads import Balancer
 from policies.balance.registry import make_balancer
 from policies.balance.settings import BalanceSettings
-from policies.decision import Decision
-from policies.governor import Governor
 from policies.migration.settings import MigrationSettings
 from policies.observation import Change, History
-from policies.settings import ScalingSettings
+from policies.scaling.decision import Decision
+from policies.scaling.governor import Governor
+from policies.scaling.settings import ScalingSettings
 from primitives.graph import QueryGraph
 from seep.control.balancing import Balancing
 from seep.control.checkpoint_turns import CheckpointTurns

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import Any
 
-from policies.assignment import relocated, rescaled
+from policies.scaling.assignment import relocated, rescaled
 from primitives.errors import UserError
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet

@@ -6,9 +6,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from formats.settings import checked
+from formats.yaml_text import parsed
 from primitives.errors import UserError
-from primitives.settings import checked
-from primitives.yaml_text import parsed
 from seep.deploy.cluster import CloudCluster, Tell
 from seep.deploy.settings import ClusterSettings
 from seep.shipped import settings_file

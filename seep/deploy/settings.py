@@ -6,7 +6,7 @@ from ipaddress import ip_network
 
 from pydantic import Field, field_validator
 
-from primitives.settings import Section
+from formats.settings import Section
 
 
 class Machines(Section):

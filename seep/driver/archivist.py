@@ -12,9 +12,9 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from primitives.compact import compact_state, stored_bytes
+from formats.compact import compact_state, stored_bytes
+from formats.manifest import Component, Manifest, Part, component_of
 from primitives.errors import EnvironmentFault, InternalError, SeepError, UserError
-from primitives.manifest import Component, Manifest, Part, component_of
 from primitives.slots import SlotSet
 from seep.driver.driver import ManagerProcess
 from seep.driver.listener import RunListener

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from formats.manifest import Manifest
 from primitives.errors import SeepError, UserError
-from primitives.manifest import Manifest
 from seep.channels.letters import NewsOfPushed
 from seep.channels.security import Security
 from seep.driver.driver import ManagerProcess

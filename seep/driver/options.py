@@ -8,7 +8,7 @@ from pathlib import Path
 from policies.backup import BackupSection
 from policies.balance.settings import BalanceSettings
 from policies.migration.settings import MigrationSettings
-from policies.settings import ScalingSettings
+from policies.scaling.settings import ScalingSettings
 from primitives.errors import UserError
 from seep.channels.bulk import CREDIT, LEAST_CREDIT
 from seep.operators.room import DEFAULT_MEMORY

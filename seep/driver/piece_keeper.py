@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from formats.manifest import Manifest
 from primitives.errors import EnvironmentFault
-from primitives.manifest import Manifest
 from seep.driver.driver import ManagerProcess
 from seep.protocol.view import STORAGE
 from seep.spark.inlet.ledger import FeedLedger, read_up_to

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from formats.evolution import Evolution
+from formats.manifest import Manifest, manifests_of
+from formats.persist import persist_state, retrieve_extras, retrieve_state
 from primitives.checkpoint import Checkpoint
-from primitives.chunk import Chunk
 from primitives.errors import InternalError, SeepError
-from primitives.evolution import Evolution
-from primitives.manifest import Manifest, manifests_of
-from primitives.persist import persist_state, retrieve_extras, retrieve_state
 from primitives.slots import SlotSet
+from primitives.state.chunk import Chunk
 from seep.protocol.cuts import CutPart, Persist, Recalled
 from seep.protocol.messages import Persisted, PersistFailed
 from seep.protocol.view import Incarnation

@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from primitives.blob import empty_chunk
-from primitives.chunk import Chunk, merge_chunks
+from formats.blob import empty_chunk
+from formats.manifest import BlobRef, Component
+from formats.persist import GetRange, retrieve_state
 from primitives.errors import UserError
 from primitives.hashing import hash_keys
-from primitives.manifest import BlobRef, Component
-from primitives.persist import GetRange, retrieve_state
 from primitives.slots import SlotSet, slots_of
+from primitives.state.chunk import Chunk, merge_chunks
 from primitives.state.keys import KeyColumns, same_rows
 
 #: About how many stored bytes are read at a time.

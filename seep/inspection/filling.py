@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from primitives.manifest import chain_of
+from formats.manifest import chain_of
 from seep.inspection.container import StoredContainer
 from seep.inspection.stored import Stored
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+
+from formats.manifest import Manifest, read_manifest
 from primitives.errors import UserError
-from primitives.manifest import Manifest, read_manifest
 from seep.storage.catalogue import Catalogue
 from seep.storage.layout import contents
 from seep.storage.location import store_of

@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
-from primitives.avro_file import Piece
+from formats.avro_file import Piece
+from formats.manifest import Component, Manifest, component_of
+from formats.persist import persist_state
 from primitives.checkpoint import Checkpoint
 from primitives.errors import UserError
-from primitives.manifest import Component, Manifest, component_of
-from primitives.persist import persist_state
 from seep.inspection.stored import Stored
 from seep.runs.remote_control import RunListing, find
 from seep.storage.layout import BlobKey

@@ -9,14 +9,14 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from primitives.avro_file import Codec
+from formats.avro_file import Codec
+from formats.manifest import Component, ContainerState, Manifest
+from formats.persist import persist_state
 from primitives.checkpoint import Checkpoint
-from primitives.chunk import Chunk
 from primitives.errors import InternalError, UserError
 from primitives.graph import InstanceId
-from primitives.manifest import Component, ContainerState, Manifest
-from primitives.persist import persist_state
 from primitives.slots import SlotSet
+from primitives.state.chunk import Chunk
 from seep.inspection.container import StoredContainer
 from seep.inspection.listing import Storage, catalogue_in
 from seep.inspection.stored import LATEST, Stored

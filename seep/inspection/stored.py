@@ -9,8 +9,8 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from formats.manifest import Component, Manifest, read_manifest
 from primitives.errors import Damaged, EnvironmentFault, SeepError, UserError
-from primitives.manifest import Component, Manifest, read_manifest
 from primitives.slots import SlotSet
 from seep.inspection.container import StoredContainer
 from seep.inspection.listing import Storage, catalogue_in, opened, queries_in

@@ -463,7 +463,7 @@ def prepare_process() -> None:
 @cache
 def _load_kernels() -> None:
     """Once: what is forked from a process that has them has them, too."""
-    from primitives import regroup
+    from formats import regroup
     from primitives.state import frame, rows
 
     frame.warm_up()

@@ -9,17 +9,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from formats.evolution import Columns, Hint, hints_of, types_of
 from primitives.errors import UserError
-from primitives.evolution import Columns, Hint, hints_of, types_of
 from primitives.hashing import hash_key, hash_keys
 from primitives.state.codec import Decode, Encode
 from primitives.state.container import State
-from primitives.state.disk import Disk
 from primitives.state.frame import Frame
 from primitives.state.keys import Column
+from primitives.state.on_disk.disk import Disk
+from primitives.state.on_disk.spilling_frame import SpillingFrame
+from primitives.state.on_disk.spilling_values import SpillingValues
 from primitives.state.rows import Rows
-from primitives.state.spilling_frame import SpillingFrame
-from primitives.state.spilling_values import SpillingValues
 from primitives.state.timers import Timers
 from primitives.state.values import Values
 from seep.operators.definition import Input, OperatorSetting

@@ -10,10 +10,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
+from formats.evolution import Evolution
+from formats.renaming import check_aliases
 from primitives.errors import SeepError, UserError
-from primitives.evolution import Evolution
 from primitives.graph import Kind
-from primitives.renaming import check_aliases
 from primitives.slots import DEFAULT_SLOT_BITS, SlotSet
 from primitives.state.changes import Tracked
 from primitives.state.container import State

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from primitives.errors import UserError
 from primitives.graph import Kind
 from primitives.state.container import State
+from primitives.state.on_disk.rows_on_disk import RowsOnDisk
 from primitives.state.rows import Rows
-from primitives.state.rows_on_disk import RowsOnDisk
 from seep.operators.base import BatchLogic
 from seep.operators.definition import Definition, Input, OperatorSetting
 from seep.operators.errors import naming

@@ -7,9 +7,9 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from formats.renaming import check_aliases
 from primitives.errors import UserError
 from primitives.graph import Edge, Kind, Operator, QueryGraph
-from primitives.renaming import check_aliases
 from seep.operators.definition import Definition, OperatorSetting
 from seep.operators.errors import DEAD_LETTERS
 from seep.query.checks import can_be_key, check_travels

@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from formats.renaming import renamed
 from primitives.arrow_batches import ArrowBatches
 from primitives.graph import Edge, QueryGraph
-from primitives.renaming import renamed
 from seep.operators.base import BatchLogic
 from seep.operators.definition import Definition, OperatorSetting
 from seep.operators.room import StateBudget

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from policies.detector import Cause
+from policies.scaling.detector import Cause
 from primitives.event import (
     Event,
     InstanceEvent,

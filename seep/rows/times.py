@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from primitives.durations import micros
+from formats.durations import micros
 from primitives.errors import UserError
 
 #: A length of time as users give it: text or timedelta for timestamps, a number for integers.

@@ -12,8 +12,8 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
+from formats.durations import micros
 from policies.migration.settings import Strategy
-from primitives.durations import micros
 from primitives.errors import UserError
 from seep.control.targets import Target, passed_on
 from seep.record.events import NodeContinued, NodeStopped, StrikeFailed

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from primitives.chunk import Chunk, merge_chunks
 from primitives.errors import UserError
-from primitives.file_chunk import FileChunk
-from primitives.state.row_files import read_pieces
+from primitives.state.chunk import Chunk, merge_chunks
+from primitives.state.file_chunk import FileChunk
+from primitives.state.on_disk.row_files import read_pieces
 from seep.protocol.cuts import CutComplete
 
 

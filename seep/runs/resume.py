@@ -6,12 +6,12 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any
 
-from primitives.avro_file import Damaged
-from primitives.blob import empty_chunk
+from formats.avro_file import Damaged
+from formats.blob import empty_chunk
+from formats.evolution import Evolution, check_containers
+from formats.manifest import Component, Manifest, manifests_of
 from primitives.errors import SeepError, UserError
-from primitives.evolution import Evolution, check_containers
 from primitives.graph import Kind
-from primitives.manifest import Component, Manifest, manifests_of
 from primitives.slots import SlotSet
 from seep.driver.options import RunOptions
 from seep.operators.base import BatchLogic

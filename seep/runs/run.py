@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from policies.decision import Policy
-from policies.governor import Governor
-from policies.registry import make_policy
+from policies.scaling.decision import Policy
+from policies.scaling.governor import Governor
+from policies.scaling.registry import make_policy
 from primitives.errors import SeepError, UserError
 from primitives.graph import InstanceId, Kind
 from primitives.slots import SlotSet

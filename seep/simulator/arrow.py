@@ -16,13 +16,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from primitives.arrow_batches import ArrowBatches
-from primitives.chunk import Chunk, read_chunk, write_chunk
 from primitives.emission import Emission
 from primitives.emission_codec import EMISSIONS
 from primitives.graph import Edge, QueryGraph
 from primitives.outbox import Outbox
 from primitives.slots import SlotSet
 from primitives.spill import SpillStore
+from primitives.state.chunk import Chunk, read_chunk, write_chunk
 from primitives.state.container import State
 from primitives.state.frame import Frame
 from primitives.state.own import OwnState

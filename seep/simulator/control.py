@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from policies.backup import BackupSection, BackupSettings, BackupStrategy
 from policies.balance.settings import BalanceSettings
-from policies.governor import Governor
 from policies.migration.settings import MigrationSettings, Strategy
-from policies.settings import DetectorSettings, Mechanism, ScalingSettings
+from policies.scaling.governor import Governor
+from policies.scaling.settings import DetectorSettings, Mechanism, ScalingSettings
 from primitives.errors import UserError
 from primitives.event import Event
 from seep.control.requests import MigrationRequests

@@ -11,10 +11,10 @@ from typing import Any
 from policies.balance.loads import Balancer, Rebalance, SlotLoads
 from policies.balance.registry import make_balancer
 from policies.balance.settings import BalanceSettings
-from policies.decision import Decision, Policy
 from policies.observation import History
-from policies.registry import make_policy
-from policies.settings import ScalingSettings
+from policies.scaling.decision import Decision, Policy
+from policies.scaling.registry import make_policy
+from policies.scaling.settings import ScalingSettings
 from primitives.slots import SlotSet
 
 

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 #: All packages of the project.
-PACKAGES = ("primitives", "policies", "vmpool", "seep", "lrb", "nexmark")
+PACKAGES = ("primitives", "formats", "policies", "vmpool", "seep", "lrb", "nexmark")
 #: Where this one is, and all of them should be.
 HOME = Path(__file__).parents[2]
 _THIS = "seep/spark/namesakes.py"

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Generic
 
-from primitives.avro_file import Damaged
+from formats.avro_file import Damaged
 from primitives.errors import UserError
 from seep.storage.attempt import Writer
 from seep.storage.disposal import Cleaned, Disposal
@@ -23,7 +23,7 @@ class Catalogue(Generic[M]):
     """Of one query in one store. Any number of these, on any machines, may be at work at once.
 
     `describe` turns the bytes of a manifest and a name for messages into what the catalogue needs to know, and what
-    else its users want: `primitives.manifest.read_manifest`.
+    else its users want: `formats.manifest.read_manifest`.
 
     >>> from collections import namedtuple
     >>> from seep.storage.memory import MemoryStore

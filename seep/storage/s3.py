@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, BinaryIO
 
-from primitives.distribution import install_command
-from primitives.errors import EnvironmentFault, InternalError, SeepError, UserError
+from primitives.errors import EnvironmentFault, InternalError, SeepError, UserError, install_command
 from seep.storage.keys import checked_key, checked_range
 from seep.storage.s3_errors import in_words
 from seep.storage.settings import Encryption, S3Settings

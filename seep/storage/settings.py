@@ -6,8 +6,8 @@ from enum import StrEnum
 
 from pydantic import ByteSize, Field, model_validator
 
-from primitives.avro_file import Codec
-from primitives.settings import Seconds, Section
+from formats.avro_file import Codec
+from formats.settings import Seconds, Section
 
 
 class Encryption(StrEnum):

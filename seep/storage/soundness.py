@@ -9,8 +9,8 @@ from contextlib import closing
 from functools import partial
 from typing import BinaryIO
 
-from primitives.avro_file import Damaged
-from primitives.manifest import BlobRef, Extra, Manifest
+from formats.avro_file import Damaged
+from formats.manifest import BlobRef, Extra, Manifest
 from seep.storage.store import BlobStore, NotThere
 
 #: So many files are looked at together, as a store that is far away takes its time for each.

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from policies.balance.loads import Balancer
 from policies.balance.settings import BalanceSettings
-from policies.decision import Policy
-from policies.settings import ScalingSettings
+from policies.scaling.decision import Policy
+from policies.scaling.settings import ScalingSettings
 from seep.query.program import Program
 from seep.query.query import Query
 from seep.query.stream import Stream

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from policies.balance.loads import Balancer
 from policies.balance.settings import BalanceSettings
-from policies.decision import Policy
 from policies.migration.settings import MigrationSettings
-from policies.settings import ScalingSettings
+from policies.scaling.decision import Policy
+from policies.scaling.settings import ScalingSettings
 from primitives.errors import EnvironmentFault, InternalError, UserError
 from primitives.event import Event
 from primitives.graph import InstanceId

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from policies.balance.loads import Balancer, SlotLoads
 from policies.balance.settings import BalanceSettings
-from policies.decision import Policy
-from policies.governor import Governor
 from policies.migration.settings import MigrationSettings
 from policies.observation import InstanceReport, Observation
-from policies.registry import make_policy
-from policies.settings import ScalingSettings
+from policies.scaling.decision import Policy
+from policies.scaling.governor import Governor
+from policies.scaling.registry import make_policy
+from policies.scaling.settings import ScalingSettings
 from primitives.graph import InstanceId, Kind
 from primitives.hashing import hash_keys
 from primitives.slots import slots_of

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from primitives.durations import micros
+from formats.durations import micros
 
 if TYPE_CHECKING:
     from seep.query.query import Query

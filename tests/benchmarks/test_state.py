@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks import larger, state, stored
-from primitives.persist import retrieve_state
+from formats.persist import retrieve_state
 from primitives.state.frame import Frame
 from seep.storage.local import LocalStore
 from tests.waiting import eventually

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from policies.balance.settings import BalanceSettings
-from policies.settings import ScalingSettings
+from policies.scaling.settings import ScalingSettings
 from primitives.errors import UserError
 from seep.cli.flags import Flags, RateProfile
 from seep.cli.settings import settings_of

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.settings import Bounds, Mechanism, ScalingSettings
+from formats.yaml_text import parsed
+from policies.scaling.settings import Bounds, Mechanism, ScalingSettings
 from primitives.errors import UserError
-from primitives.yaml_text import parsed
 from seep.config.files import in_full, read_policy, read_settings
 from seep.config.kinds import ConfigKind
 from seep.config.policy import PolicyFile

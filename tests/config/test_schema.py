@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pydantic import ByteSize, Field
 
-from primitives.settings import Section, checked
-from primitives.yaml_text import parsed
+from formats.settings import Section, checked
+from formats.yaml_text import parsed
 from seep.config.kinds import ConfigKind
 from seep.config.policy import PolicyFile
 from seep.config.schema import json_schema, rows, rows_of, table

@@ -12,7 +12,7 @@ from lrb.query.linear_road import linear_road
 from lrb.schema import INPUT
 from policies.balance.registry import make_balancer
 from policies.balance.settings import BalanceSettings
-from policies.settings import ScalingSettings
+from policies.scaling.settings import ScalingSettings
 from seep.cli.flags import Flags
 from seep.cli.loading import load_query
 from seep.cli.settings import settings_of

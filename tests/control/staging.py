@@ -7,12 +7,12 @@ from typing import Any
 
 from policies.balance.loads import Balancer, SlotLoads
 from policies.balance.settings import BalanceSettings
-from policies.decision import Decision, Policy
-from policies.governor import Governor
-from policies.manual import Manual
 from policies.migration.settings import MigrationSettings
 from policies.observation import Observation
-from policies.settings import Mechanism, ScalingSettings
+from policies.scaling.decision import Decision, Policy
+from policies.scaling.governor import Governor
+from policies.scaling.manual import Manual
+from policies.scaling.settings import Mechanism, ScalingSettings
 from primitives.event import Event
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet

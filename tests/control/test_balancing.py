@@ -9,7 +9,7 @@ import pytest
 
 from policies.balance.loads import Rebalance, SlotLoads
 from policies.balance.settings import BalanceSettings
-from policies.settings import Mechanism, ScalingSettings
+from policies.scaling.settings import Mechanism, ScalingSettings
 from primitives.errors import UserError
 from primitives.slots import SlotSet
 from seep.control.commands import EndWindow

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from policies.settings import ScalingSettings
+from policies.scaling.settings import ScalingSettings
 from tests.control.staging import Shell
 from tests.protocol.staging import SUM, node_of
 

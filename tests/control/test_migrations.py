@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from policies.migration.settings import MigrationSettings
-from policies.settings import ScalingSettings
+from policies.scaling.settings import ScalingSettings
 from primitives.errors import UserError
 from primitives.slots import SlotSet
 from seep.control.migration import MigrationProgress, MigrationState

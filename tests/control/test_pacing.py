@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.migration.move_stream import move_stream
 from policies.migration.settings import MigrationSettings
-from policies.move_stream import move_stream
 from primitives.graph import InstanceId
 from seep.control.migration import Migration, MigrationStep
 from seep.control.pacing import ByTheClock, Now, StepByStep

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from policies.decision import Decision
 from policies.observation import History, InstanceReport, Observation
-from policies.settings import DetectorSettings, ScalingSettings
+from policies.scaling.decision import Decision
+from policies.scaling.settings import DetectorSettings, ScalingSettings
 from seep.control.commands import Consult
 from tests.control.staging import Shell
 from tests.protocol.staging import PASS, SUM

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from policies.decision import Decision
-from policies.settings import Mechanism, ScalingSettings
+from policies.scaling.decision import Decision
+from policies.scaling.settings import Mechanism, ScalingSettings
 from primitives.slots import SlotSet
 from seep.protocol.messages import Partitioned
 from seep.protocol.view import STORAGE

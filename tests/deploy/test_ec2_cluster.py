@@ -15,7 +15,7 @@ from seep.deploy.ec2.identity import role_name
 from seep.deploy.ec2.settings import Ec2Settings
 from tests.deploy.ec2_kit import REGION, client, cluster, everything, images, running, section, tags_of, volumes
 from vmpool.aws.client import Aws
-from vmpool.ec2 import from_settings
+from vmpool.aws.provider import from_settings
 
 
 def named(url: str, vm: str) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from tests.deploy.scripted_server import refusal, serving
 from vmpool.aws.client import Aws
 from vmpool.aws.errors import AwsFault
 from vmpool.aws.instances import Instance, await_running
+from vmpool.aws.provider import Ec2Provider, from_settings
 from vmpool.aws.settings import AwsAccess
-from vmpool.ec2 import Ec2Provider, from_settings
 from vmpool.provider import Machine, ProviderError
 
 

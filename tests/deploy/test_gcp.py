@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from google.auth.exceptions import RefreshError
 
+from formats.settings import checked
 from primitives.errors import EnvironmentFault, SeepError, UserError
-from primitives.settings import checked
 from seep.deploy.gcp.cluster import GcpCluster, open_cluster
 from seep.deploy.gcp.settings import GcpSettings
 from tests.deploy.gce_server import GceServer

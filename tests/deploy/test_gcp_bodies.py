@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from formats.settings import checked
 from primitives.errors import UserError
-from primitives.settings import checked
 from seep.deploy.gcp import bodies
 from seep.deploy.gcp.settings import GcpSettings
 from seep.deploy.providers import read_settings

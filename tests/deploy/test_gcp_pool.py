@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from formats.settings import checked
 from primitives.errors import UserError
-from primitives.settings import checked
 from seep.deploy.gcp.cluster import GcpCluster, open_cluster
 from seep.deploy.gcp.settings import GcpSettings
 from tests.deploy.gce_server import GceServer
-from vmpool.gce import GceProvider, from_settings
-from vmpool.gce_notices import NOTICE, GceNotices
 from vmpool.gcp.names import LONGEST, named, plain
+from vmpool.gcp.notices import NOTICE, GceNotices
+from vmpool.gcp.provider import GceProvider, from_settings
 from vmpool.provider import Machine, ProviderError
 
 MASTER = "spark://seep-demo-master:7077"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from formats.settings import checked
 from primitives.errors import UserError
-from primitives.settings import checked
 from seep.deploy.ec2.settings import Ec2Settings
 from seep.deploy.gcp.settings import GcpSettings
 from seep.deploy.settings import ClusterSettings

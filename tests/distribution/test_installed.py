@@ -23,8 +23,8 @@ pytestmark = [pytest.mark.installed, pytest.mark.timeout(600, func_only=False)]
 EXTRAS = {"cloud": ["boto3", "google.cloud.compute_v1"], "disk": ["rocksdict"], "pandas": ["pandas"]}
 #: What the lowest versions must do: state, keys, messages, files, settings, windows and joins.
 FOR_LOWEST = [
-    "tests/primitives/test_blob.py",
-    "tests/primitives/test_column_bytes.py",
+    "tests/formats/test_blob.py",
+    "tests/formats/test_column_bytes.py",
     "tests/primitives/test_frame.py",
     "tests/primitives/test_hashing.py",
     "tests/primitives/test_spill.py",

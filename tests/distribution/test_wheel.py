@@ -9,7 +9,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from primitives.distribution import DISTRIBUTION
+from primitives.errors import DISTRIBUTION
 from seep.spark.namesakes import PACKAGES
 from tests.distribution.wheels import ROOT, asked_for, locked, lowest, metadata_of
 

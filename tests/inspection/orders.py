@@ -9,12 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from primitives.avro_file import Codec
+from formats.avro_file import Codec
+from formats.manifest import Component, Manifest, Part, component_of, read_manifest
+from formats.persist import persist_state
 from primitives.checkpoint import checkpoint_state
 from primitives.graph import InstanceId
-from primitives.manifest import Component, Manifest, Part, component_of, read_manifest
 from primitives.outbox import Outbox
-from primitives.persist import persist_state
 from primitives.slots import SlotSet, split_evenly
 from primitives.state.frame import Frame
 from primitives.state.processing import Containers

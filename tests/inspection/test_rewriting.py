@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from formats.persist import retrieve_state
 from primitives.errors import UserError
 from primitives.hashing import hash_key
-from primitives.persist import retrieve_state
 from primitives.slots import SlotSet, slot_of, split_evenly
 from seep.inspection import Stored, packed, rewrite, unpacked
 from seep.storage.attempt import Fenced

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primitives.avro_file import Codec
+from formats.avro_file import Codec
 from primitives.errors import EnvironmentFault, UserError
 from primitives.hashing import hash_key
 from primitives.slots import SlotSet, slot_of

@@ -8,11 +8,11 @@ from itertools import pairwise
 
 import pyarrow as pa
 
+from lrb.data.writing import OUTPUTS
 from lrb.query.answers import outputs
 from lrb.query.linear_road import linear_road
-from lrb.reference import Tuple
 from lrb.schema import INPUT
-from lrb.writing import OUTPUTS
+from lrb.validation.reference import Tuple
 from seep import sinks
 from seep.query.query import Query
 from seep.sources.definition import SourceDefinition

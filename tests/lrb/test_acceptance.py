@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from lrb.files import written
+from lrb.data.history import read_history, write_history
+from lrb.data.tables import written
 from lrb.generator import Settings, gathered, traffic
-from lrb.history import read_history, write_history
-from lrb.reference import Answers, answers, history_of, tuples_of
 from lrb.schema import INPUT
-from lrb.validator import compared
+from lrb.validation.reference import Answers, answers, history_of, tuples_of
+from lrb.validation.validator import compared
 from tests.cli.test_wordcount import seep
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(1_200)]

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from lrb.fast_forward import Rest, fast_forward
+from lrb.data.writing import OUTPUTS
 from lrb.generator import Settings
-from lrb.live import LiveFeeder, paced, record, recorded
-from lrb.live_check import wrong_answers
 from lrb.query.answers import outputs
 from lrb.query.linear_road import linear_road
-from lrb.writing import OUTPUTS
+from lrb.sources.live import LiveFeeder, paced, record, recorded
+from lrb.trials.fast_forward import Rest, fast_forward
+from lrb.validation.live_check import wrong_answers
 from seep import sinks
 from seep.query.query import Query
 from seep.testing import InProcess

@@ -15,8 +15,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from lrb.generator import Recording, Settings, traffic
-from lrb.reference import FEET_PER_SEGMENT, Answers, Tuple, answers, continues
 from lrb.schema import INPUT
+from lrb.validation.reference import FEET_PER_SEGMENT, Answers, Tuple, answers, continues
 from primitives.errors import UserError
 
 #: A quarter of an hour in which more happens than on an ordinary day.

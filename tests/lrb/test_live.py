@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lrb.generator import Recording, Settings
-from lrb.live import Player, TrafficRate, paced, record
 from lrb.query.columns import BALANCE, EXPENDITURE, TOLL
-from lrb.reference import Tuple, answers
 from lrb.responses import Responses
 from lrb.schema import INPUT
+from lrb.sources.live import Player, TrafficRate, paced, record
+from lrb.validation.reference import Tuple, answers
 from tests.lrb.in_process import query, result
 from tests.lrb.traffic import rows, table, traffic
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lrb.reference import Tuple, answers
+from lrb.validation.reference import Tuple, answers
 from primitives.slots import SlotSet
 from seep import sources
 from seep.testing import InProcess, Kill, Scale

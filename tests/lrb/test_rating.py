@@ -7,11 +7,11 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from lrb import rating
 from lrb.rate_command import rating_json, trial_line
-from lrb.rating import Rating, Wanted
 from lrb.responses import Figures
-from lrb.trial import Course, Trial
+from lrb.trials import rating
+from lrb.trials.rating import Rating, Wanted
+from lrb.trials.trial import Course, Trial
 from seep.cli.app import app
 from tests.cli.test_wordcount import seep
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lrb import reading
-from lrb.checking import Problem
+from lrb.data import reading
+from lrb.data.checking import Problem
+from lrb.data.lines import NO_NUMBER, WELL, WRONG_COUNT, parse
+from lrb.data.reading import DeadLetters, read
 from lrb.generator import Settings, traffic
-from lrb.lines import NO_NUMBER, WELL, WRONG_COUNT, parse
-from lrb.reading import DeadLetters, read
 from lrb.schema import INPUT
 from primitives.errors import EnvironmentFault, UserError
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from lrb.reference import answers
+from lrb.validation.reference import answers
 from seep.cli.app import app
 from tests.cli.test_wordcount import seep
 from tests.lrb.traffic import rows, traffic

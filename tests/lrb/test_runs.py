@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 import pytest
 
 import seep
+from lrb.data.history import write_history
+from lrb.data.reading import DeadLetters
+from lrb.data.tables import written
+from lrb.data.writing import write_outputs
 from lrb.driver import answers_of, query_of_file
-from lrb.feeder import prepare
-from lrb.files import written
-from lrb.history import write_history
 from lrb.query.answers import outputs
-from lrb.reading import DeadLetters
 from lrb.schema import INPUT
-from lrb.validator import compared, expected
-from lrb.writing import write_outputs
+from lrb.sources.feeder import prepare
+from lrb.validation.validator import compared, expected
 from seep.control.targets import passed_on
 from seep.runs.run import Run
 from seep.spark.session import Host

@@ -10,7 +10,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from lrb.generator import Recording, Settings
-from lrb.spark_source import Options, register
+from lrb.sources.spark_source import Options, register
 from primitives.errors import UserError
 from seep.spark.session import open_session
 

@@ -15,7 +15,7 @@ from lrb.query.forwarder import tuples
 from lrb.query.roads import Roads
 from lrb.query.rules import CARS, MINUTE, RING, average, lav
 from lrb.query.toll_calculator import TollCalculating, TollCalculator
-from lrb.reference import Tuple
+from lrb.validation.reference import Tuple
 from primitives.errors import UserError
 from primitives.slots import SlotSet
 from seep.operators.definition import Input

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from lrb.data.history import DAYS, DefaultHistory, StoredHistory, history_of, read_history, write_history
+from lrb.data.reading import DeadLetters, read
+from lrb.data.writing import OUTPUTS, write_outputs
 from lrb.generator import Settings, traffic
-from lrb.history import DAYS, DefaultHistory, StoredHistory, history_of, read_history, write_history
-from lrb.reading import DeadLetters, read
-from lrb.reference import Answers, Tuple, answers, default_history
-from lrb.reference import history_of as reference_history
 from lrb.schema import ALERTS, BALANCES, EXPENDITURES, HISTORY, INPUT, TOLLS
-from lrb.validator import Finding, validate
-from lrb.writing import OUTPUTS, write_outputs
+from lrb.validation.reference import Answers, Tuple, answers, default_history
+from lrb.validation.reference import history_of as reference_history
+from lrb.validation.validator import Finding, validate
 from primitives.errors import UserError
 from seep.cli.app import app
 

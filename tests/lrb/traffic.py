@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from lrb.reference import Answers, Tuple
 from lrb.schema import INPUT
+from lrb.validation.reference import Answers, Tuple
 
 #: Feet. Few places to stop at, so that vehicles meet there.
 _STOPS = (5280 * 3 + 100, 5280 * 4 - 1, 5280 * 6 + 7)

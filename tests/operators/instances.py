@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from primitives.chunk import Chunk, read_chunk, write_chunk
 from primitives.graph import Edge
 from primitives.hashing import hash_keys
 from primitives.slots import SlotSet, slots_of
+from primitives.state.chunk import Chunk, read_chunk, write_chunk
 from seep.operators.definition import Definition, Input, OperatorSetting
 from seep.protocol.logic import Piece
 from seep.protocol.messages import MAX_WATERMARK

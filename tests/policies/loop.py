@@ -10,11 +10,11 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from policies.assignment import rescaled
-from policies.decision import Policy
-from policies.governor import Governor
 from policies.observation import Change, History, InstanceReport, Observation
-from policies.settings import ScalingSettings
+from policies.scaling.assignment import rescaled
+from policies.scaling.decision import Policy
+from policies.scaling.governor import Governor
+from policies.scaling.settings import ScalingSettings
 from primitives.graph import InstanceId
 from primitives.topology import Assignment
 from tests.policies.scenes import SECONDS, WORDS, report

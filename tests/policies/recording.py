@@ -13,11 +13,11 @@ from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from policies.detector import bottlenecks
-from policies.governor import Governor
 from policies.observation import Change, History, InstanceReport, Observation
-from policies.registry import make_policy
-from policies.settings import ScalingSettings
+from policies.scaling.detector import bottlenecks
+from policies.scaling.governor import Governor
+from policies.scaling.registry import make_policy
+from policies.scaling.settings import ScalingSettings
 from primitives.graph import QueryGraph
 from tests.policies.loop import Loop, ramp, step_at
 from tests.policies.scenes import history, named, report

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from policies.assignment import relocated, rescaled, split_parts
+from policies.scaling.assignment import relocated, rescaled, split_parts
 from primitives.errors import InternalError, UserError
 from primitives.slots import SlotSet
 from primitives.topology import Assignment

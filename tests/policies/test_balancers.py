@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from formats.settings import Section
 from policies.balance.asking import asked
 from policies.balance.autoflow import AutoFlow, AutoFlowSettings
 from policies.balance.hotspot import Hotspot, HotspotSettings
@@ -17,7 +18,6 @@ from policies.balance.loads import Rebalance, SlotLoads
 from policies.balance.registry import BALANCERS, make_balancer
 from policies.balance.settings import BalanceSettings
 from primitives.errors import EnvironmentFault, SeepError, UserError
-from primitives.settings import Section
 from primitives.slots import SlotSet
 from primitives.topology import Assignment
 

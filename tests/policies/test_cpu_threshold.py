@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from policies.cpu_threshold import CpuThreshold, CpuThresholdSettings
-from policies.decision import Decision
 from policies.observation import History
-from policies.settings import ScaleInSettings
+from policies.scaling.cpu_threshold import CpuThreshold, CpuThresholdSettings
+from policies.scaling.decision import Decision
+from policies.scaling.settings import ScaleInSettings
 from tests.policies.scenes import named, repeated, report
 
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.detector import Bottleneck, Cause, bottlenecks
 from policies.observation import History
-from policies.settings import DetectorSettings
+from policies.scaling.detector import Bottleneck, Cause, bottlenecks
+from policies.scaling.settings import DetectorSettings
 from tests.policies.scenes import changed, history, named, repeated, report
 
 SETTINGS = DetectorSettings()

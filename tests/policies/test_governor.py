@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.decision import Decision
-from policies.governor import Governor
-from policies.manual import Manual
 from policies.observation import History
-from policies.settings import Bounds, ScalingSettings
+from policies.scaling.decision import Decision
+from policies.scaling.governor import Governor
+from policies.scaling.manual import Manual
+from policies.scaling.settings import Bounds, ScalingSettings
 from primitives.errors import InternalError, UserError
 from tests.policies.scenes import changed, named, repeated, report
 
@@ -125,7 +125,7 @@ def test_nothing_is_decided_on_an_operator_that_did_not_report() -> None:
             "Wishes decides on 'countr', which the query does not have; its operators are words, spl",
         ),
         (None, "Wishes decides None; decide must return a list"),
-        (["counter"], "Wishes decides 'counter', which is no policies.decision.Decision"),
+        (["counter"], "Wishes decides 'counter', which is no policies.scaling.decision.Decision"),
         ([wish("counter", 2.5)], "Wishes decides on 2.5 instances of counter"),  # type: ignore[arg-type]
     ],
 )

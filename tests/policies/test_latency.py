@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from policies.latency import LatencySettings, LatencyTarget
 from policies.observation import Change, History, InstanceReport
+from policies.scaling.latency import LatencySettings, LatencyTarget
 from tests.policies.scenes import WORDS, changed, named, observation, report
 
 POLICY = LatencyTarget(LatencySettings(target=0.5))

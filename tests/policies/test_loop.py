@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.registry import make_policy
-from policies.settings import Bounds, ScalingSettings
+from policies.scaling.registry import make_policy
+from policies.scaling.settings import Bounds, ScalingSettings
 from tests.policies.loop import CAPACITY, Curve, Loop, ramp, sawtooth, steady, step_at
 
 #: The policies that go by the load, and what they cannot do without.

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 
-from policies.assignment import rescaled
+from formats.settings import WrongSettings, checked
 from policies.migration.matchings import matchings
 from policies.migration.settings import MigrationSettings, Strategy
 from policies.migration.steps import Steps
 from policies.migration.strategies import cut, places_in_turn
+from policies.scaling.assignment import rescaled
 from primitives.errors import UserError
-from primitives.settings import WrongSettings, checked
 from primitives.slots import SlotSet
 from primitives.topology import Assignment
 from tests.strategies import assignments

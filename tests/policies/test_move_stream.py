@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.move_stream import Clock, move_stream
+from policies.migration.move_stream import Clock, move_stream
 from primitives.errors import UserError
 from primitives.slots import SlotSet
 

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import yaml
 
-from policies.cpu_threshold import CpuThresholdSettings
-from policies.detector import Cause
-from policies.latency import LatencySettings
-from policies.registry import POLICIES
-from policies.schedule import ScheduleSettings
-from policies.settings import ScalingSettings
-from policies.true_rate import TrueRateSettings
-from primitives.durations import seconds
-from primitives.settings import Section
+from formats.durations import seconds
+from formats.settings import Section
+from policies.scaling.cpu_threshold import CpuThresholdSettings
+from policies.scaling.detector import Cause
+from policies.scaling.latency import LatencySettings
+from policies.scaling.registry import POLICIES
+from policies.scaling.schedule import ScheduleSettings
+from policies.scaling.settings import ScalingSettings
+from policies.scaling.true_rate import TrueRateSettings
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from policies.cpu_threshold import CpuThreshold
-from policies.decision import Decision
-from policies.latency import LatencyTarget
-from policies.manual import Manual
 from policies.observation import History
-from policies.registry import POLICIES, make_policy
-from policies.schedule import Schedule
-from policies.settings import DetectorSettings, ScaleInSettings, ScalingSettings
-from policies.true_rate import TrueRate
+from policies.scaling.cpu_threshold import CpuThreshold
+from policies.scaling.decision import Decision
+from policies.scaling.latency import LatencyTarget
+from policies.scaling.manual import Manual
+from policies.scaling.registry import POLICIES, make_policy
+from policies.scaling.schedule import Schedule
+from policies.scaling.settings import DetectorSettings, ScaleInSettings, ScalingSettings
+from policies.scaling.true_rate import TrueRate
 from primitives.errors import UserError
 
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from policies.decision import Decision
 from policies.observation import History
-from policies.scale_in import one_fewer
-from policies.settings import DetectorSettings, ScaleInSettings
+from policies.scaling.decision import Decision
+from policies.scaling.scale_in import one_fewer
+from policies.scaling.settings import DetectorSettings, ScaleInSettings
 from tests.policies.scenes import changed, history, repeated, report
 
 DETECTOR, SETTINGS = DetectorSettings(), ScaleInSettings()

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from policies.manual import Manual
-from policies.schedule import Schedule, ScheduleSettings
+from formats.settings import checked
+from policies.scaling.manual import Manual
+from policies.scaling.schedule import Schedule, ScheduleSettings
 from primitives.errors import UserError
-from primitives.settings import checked
 from tests.policies.scenes import repeated, report
 
 AT = [

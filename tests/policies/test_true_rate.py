@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.observation import History, Observation
-from policies.settings import ScaleInSettings
-from policies.true_rate import TrueRate, TrueRateSettings, rates_due, true_rate
+from policies.scaling.settings import ScaleInSettings
+from policies.scaling.true_rate import TrueRate, TrueRateSettings, rates_due, true_rate
 from primitives.graph import Edge, Kind, Operator, QueryGraph
 from tests.policies.scenes import WORDS, changed, history, observation, repeated, report
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from primitives.chunk import Chunk, merge_chunks
 from primitives.hashing import hash_keys
 from primitives.slots import slots_of, split_evenly
+from primitives.state.chunk import Chunk, merge_chunks
 from primitives.state.frame import Frame
 from tests.primitives.two_instances import FULL, SLOT_BITS, TwoInstances
 

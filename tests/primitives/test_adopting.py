@@ -11,11 +11,11 @@ import pytest
 from primitives.slots import SlotSet
 from primitives.state.budget import MemoryBudget
 from primitives.state.container import State
-from primitives.state.disk import Disk
 from primitives.state.frame import Frame
+from primitives.state.on_disk.disk import Disk
+from primitives.state.on_disk.spilling_frame import SpillingFrame
+from primitives.state.on_disk.spilling_values import SpillingValues
 from primitives.state.rows import Rows
-from primitives.state.spilling_frame import SpillingFrame
-from primitives.state.spilling_values import SpillingValues
 from primitives.state.timers import Timers
 from primitives.state.values import Values
 

@@ -15,16 +15,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from primitives.chunk import Chunk
 from primitives.errors import Damaged, UserError
 from primitives.hashing import hash_keys
 from primitives.slots import SlotSet
 from primitives.state import frame as frame_module
-from primitives.state import segments, table
 from primitives.state.budget import MemoryBudget
+from primitives.state.chunk import Chunk
+from primitives.state.columnar import segments, table
+from primitives.state.columnar.index import Index
 from primitives.state.frame import Frame
-from primitives.state.index import Index
-from primitives.state.spilling_frame import SpillingFrame
+from primitives.state.on_disk.spilling_frame import SpillingFrame
 from tests.primitives.frame_machine import content, texts
 from tests.primitives.two_instances import FULL, SLOT_BITS
 

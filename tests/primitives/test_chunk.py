@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from primitives.chunk import Chunk, merge_chunks, read_chunk, write_chunk
 from primitives.errors import EnvironmentFault, InternalError
 from primitives.hashing import hash_key
 from primitives.slots import SlotSet, slot_of, split_evenly
+from primitives.state.chunk import Chunk, merge_chunks, read_chunk, write_chunk
 
 patiently = settings(deadline=None)  # whichever example comes first compiles the hash
 

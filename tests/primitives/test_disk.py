@@ -19,13 +19,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from primitives.chain import merged
-from primitives.chunk import Chunk
 from primitives.errors import EnvironmentFault, InternalError, UserError
-from primitives.file_chunk import FileChunk
 from primitives.slots import SlotSet, split_evenly
-from primitives.state.disk import Disk
-from primitives.state.row_files import read_pieces
+from primitives.state.chunk import Chunk
+from primitives.state.chunk_chain import merged
+from primitives.state.file_chunk import FileChunk
+from primitives.state.on_disk.disk import Disk
+from primitives.state.on_disk.row_files import read_pieces
 from seep.channels.wire import decode, encode, pack
 from tests.primitives import test_frame
 from tests.primitives.test_frame import FULL, SLOT_BITS, TYPES, Row, decimals, slot_sets, texts

@@ -15,20 +15,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from formats.manifest import Component, component_of
+from formats.persist import persist_state, retrieve_state
 from primitives.backup import BackupStore, Stored, retrieve_backup, store_backup
 from primitives.checkpoint import Checkpoint, checkpoint_state
 from primitives.errors import EnvironmentFault
-from primitives.file_chunk import FileChunk
 from primitives.graph import InstanceId
-from primitives.manifest import Component, component_of
 from primitives.mapped import Shelf
 from primitives.merge import merge_state
 from primitives.outbox import Outbox
 from primitives.partition import partition_processing_state
-from primitives.persist import persist_state, retrieve_state
 from primitives.slots import SlotSet, split_evenly
-from primitives.state.disk import Disk
+from primitives.state.file_chunk import FileChunk
 from primitives.state.frame import Frame
+from primitives.state.on_disk.disk import Disk
 from primitives.state.processing import Containers
 from seep.channels.wire import decode, encode
 from seep.protocol.cuts import Cut, CutComplete, CutPart

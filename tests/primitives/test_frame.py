@@ -18,13 +18,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from primitives.chunk import read_chunk, write_chunk
 from primitives.errors import EnvironmentFault, InternalError, UserError
 from primitives.hashing import hash_keys
 from primitives.slots import SlotSet, slots_of
-from primitives.state import index, table
+from primitives.state.chunk import read_chunk, write_chunk
+from primitives.state.columnar import index, table
+from primitives.state.columnar.folds import Overflow
 from primitives.state.container import State
-from primitives.state.folds import Overflow
 from primitives.state.frame import Frame, warm_up
 from tests.primitives.frame_machine import FramesOfTwoInstances, content, texts
 from tests.primitives.frame_machine import Row as Row

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from primitives.hashing import hash_keys
-from primitives.state import memory, segments, table
-from primitives.state.bitmap import Bitmap, common_rows
-from primitives.state.fixed import row_numbers
-from primitives.state.index import Index
-from primitives.state.memory import Region
-from primitives.state.table import Table
+from primitives.state.columnar import memory, segments, table
+from primitives.state.columnar.bitmap import Bitmap, common_rows
+from primitives.state.columnar.fixed import row_numbers
+from primitives.state.columnar.index import Index
+from primitives.state.columnar.memory import Region
+from primitives.state.columnar.table import Table
 
 numbers = st.lists(st.integers(0, 500))
 

@@ -9,12 +9,12 @@ import pytest
 
 from primitives.backup import BackupStore, adopt_backup, retrieve_backup, store_backup
 from primitives.checkpoint import Checkpoint
-from primitives.chunk import Chunk
 from primitives.emission import Emission
 from primitives.errors import EnvironmentFault
 from primitives.graph import Edge, InstanceId
 from primitives.mapped import Shelf
 from primitives.slots import SlotSet
+from primitives.state.chunk import Chunk
 from primitives.state.frame import Frame
 
 ALL = SlotSet.full(8)

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primitives.checkpoint import Checkpoint, ProcessingState, checkpoint_state, merge_checkpoints
-from primitives.chunk import read_chunk, write_chunk
 from primitives.errors import InternalError, UserError
 from primitives.graph import InstanceId
 from primitives.hashing import hash_key
@@ -21,6 +20,7 @@ from primitives.outbox import Outbox
 from primitives.partition import partition_processing_state
 from primitives.restore import restore_state
 from primitives.slots import SlotSet, slot_of, split_evenly
+from primitives.state.chunk import read_chunk, write_chunk
 from primitives.state.container import State
 from primitives.state.frame import Frame
 from primitives.state.own import OwnState

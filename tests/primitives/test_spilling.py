@@ -13,13 +13,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from primitives.chunk import Chunk
 from primitives.errors import EnvironmentFault, UserError
 from primitives.hashing import hash_keys
 from primitives.slots import SlotSet, slots_of
 from primitives.state.budget import MemoryBudget
-from primitives.state.spilling_frame import SpillingFrame
-from primitives.state.spilling_values import SpillingValues
+from primitives.state.chunk import Chunk
+from primitives.state.on_disk.spilling_frame import SpillingFrame
+from primitives.state.on_disk.spilling_values import SpillingValues
 from tests.primitives.frame_machine import FramesOfTwoInstances, Row
 from tests.primitives.test_disk import full_disk
 from tests.primitives.two_instances import SLOT_BITS, InDirectories, slot_sets

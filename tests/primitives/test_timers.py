@@ -14,10 +14,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from primitives.chunk import Chunk, merge_chunks, read_chunk, write_chunk
 from primitives.errors import InternalError, UserError
 from primitives.hashing import hash_key
 from primitives.slots import SlotSet, slot_of, split_evenly
+from primitives.state.chunk import Chunk, merge_chunks, read_chunk, write_chunk
 from primitives.state.container import State
 from primitives.state.timers import Timers
 

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from primitives.chunk import Chunk, merge_chunks, read_chunk, write_chunk
 from primitives.errors import EnvironmentFault, InternalError, UserError
 from primitives.slots import SlotSet
+from primitives.state.chunk import Chunk, merge_chunks, read_chunk, write_chunk
 from primitives.state.codec import pack, unpack
 from primitives.state.container import State
 from primitives.state.values import Values

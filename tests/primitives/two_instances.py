@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from primitives.chunk import Chunk
 from primitives.slots import SlotSet
+from primitives.state.chunk import Chunk
 
 SLOT_BITS = 2
 FULL = SlotSet.full(SLOT_BITS)

@@ -9,8 +9,8 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from primitives.chunk import Chunk, merge_chunks
 from primitives.slots import split_evenly
+from primitives.state.chunk import Chunk, merge_chunks
 from primitives.state.values import Values
 from tests.primitives.two_instances import FULL, SLOT_BITS, TwoInstances
 

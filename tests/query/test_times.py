@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primitives.durations import micros
+from formats.durations import micros
 from primitives.errors import UserError
 from seep.rows.times import event_times, is_event_time, length, times_column
 

@@ -10,7 +10,7 @@ import pytest
 import seep.protocol.events as protocol
 import seep.record.events as record
 import vmpool.events as pool
-from policies.detector import Cause
+from policies.scaling.detector import Cause
 from primitives.event import Event, event_kinds
 from primitives.graph import InstanceId
 from seep.channels.wire import decode, encode

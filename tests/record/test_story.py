@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from policies.detector import Cause
+from policies.scaling.detector import Cause
 from primitives.errors import UserError
 from primitives.event import Event
 from primitives.graph import InstanceId

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pytest
 
 import seep
-from primitives.chunk import merge_chunks
+from formats.manifest import Manifest, manifests_of
+from formats.persist import retrieve_state
 from primitives.errors import EnvironmentFault
-from primitives.manifest import Manifest, manifests_of
-from primitives.persist import retrieve_state
 from primitives.slots import SlotSet
+from primitives.state.chunk import merge_chunks
 from seep.driver.options import RunOptions
 from seep.query.program import Program
 from seep.runs.resume import catalogue_of, resume_before, resume_of

@@ -19,9 +19,9 @@ import pytest
 import seep
 from policies.backup import BackupSection, BackupSettings, BackupStrategy
 from policies.balance.settings import BalanceSettings
-from policies.decision import Decision
 from policies.observation import History
-from policies.settings import Bounds, DetectorSettings, Mechanism, ScalingSettings
+from policies.scaling.decision import Decision
+from policies.scaling.settings import Bounds, DetectorSettings, Mechanism, ScalingSettings
 from primitives.errors import UserError
 from primitives.event import Event
 from primitives.graph import InstanceId

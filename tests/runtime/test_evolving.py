@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 import pytest
 
 import seep
-from primitives.chunk import Chunk
+from formats.evolution import types_of
 from primitives.errors import UserError
-from primitives.evolution import types_of
+from primitives.state.chunk import Chunk
 from seep.inspection.stored import Stored
 from seep.operators.definition import Input
 from seep.spark.session import Host

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from policies.decision import Decision
-from policies.settings import Mechanism, ScalingSettings
+from policies.scaling.decision import Decision
+from policies.scaling.settings import Mechanism, ScalingSettings
 from seep.channels.letters import NodeReady
 from seep.driver import node_register
 from seep.record.ring import Ring

@@ -18,11 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primitives.checkpoint import Checkpoint
-from primitives.chunk import Chunk
 from primitives.errors import UserError
-from primitives.file_chunk import FileChunk
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
+from primitives.state.chunk import Chunk
+from primitives.state.file_chunk import FileChunk
 from primitives.topology import Arrival, Assignment
 from seep.channels.epoch_rows import RowsReader, RowsWriter
 from seep.channels.letters import InstanceLeft, KnowPeers, LastWord, NodeFailed

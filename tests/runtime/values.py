@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from policies.detector import Cause
+from policies.scaling.detector import Cause
 from primitives.backup import Stored
-from primitives.chunk import Chunk
 from primitives.emission import Emission
 from primitives.event import Event, event_kinds
-from primitives.file_chunk import FileChunk
 from primitives.graph import Edge, InstanceId
 from primitives.slots import SlotSet
+from primitives.state.chunk import Chunk
+from primitives.state.file_chunk import FileChunk
 from primitives.topology import Topology
 from seep.channels import letters
 from seep.protocol import messages

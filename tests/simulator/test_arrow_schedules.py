@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primitives.checkpoint import Checkpoint, checkpoint_state, merge_checkpoints
-from primitives.chunk import Chunk
 from primitives.graph import Edge, Kind, Operator, QueryGraph
 from primitives.slots import SlotSet
 from primitives.spill import SpillStore
+from primitives.state.chunk import Chunk
 from primitives.state.frame import Frame
 from primitives.state.processing import Containers
 from primitives.state.timers import Timers

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from policies import scale_in
+from policies.scaling import scale_in
 from primitives.graph import InstanceId
 from primitives.partition import partition_buffer_state
 from primitives.trim import safe_to_trim

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primitives.avro_file import Damaged
+from formats.avro_file import Damaged
 from primitives.errors import EnvironmentFault, UserError
 from seep.channels.links import Link, NoLinkEvents
 from seep.channels.peers import Peers

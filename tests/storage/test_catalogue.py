@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from formats.manifest import Manifest, read_manifest
 from primitives.errors import Damaged, EnvironmentFault, InternalError, UserError
-from primitives.manifest import Manifest, read_manifest
 from seep.storage.attempt import Fenced
 from seep.storage.catalogue import Catalogue
 from seep.storage.disposal import InUse

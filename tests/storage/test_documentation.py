@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from primitives.manifest import Manifest
+from formats.manifest import Manifest
 from seep.storage.location import open_store
 
 PAGE = Path(__file__).parents[2] / "docs" / "storage.md"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from formats.settings import WrongSettings, checked
 from primitives.errors import EnvironmentFault, UserError
-from primitives.settings import WrongSettings, checked
 from seep.storage.cached import CachedStore
 from seep.storage.location import open_store, store_of
 from seep.storage.s3 import S3Store

@@ -7,12 +7,12 @@ import random
 import pyarrow as pa
 import pytest
 
-from primitives.avro_file import Damaged
+from formats.avro_file import Damaged
+from formats.manifest import Manifest, component_of
+from formats.persist import persist_state
 from primitives.checkpoint import Checkpoint
 from primitives.errors import EnvironmentFault
 from primitives.graph import InstanceId
-from primitives.manifest import Manifest, component_of
-from primitives.persist import persist_state
 from primitives.slots import SlotSet
 from primitives.state.values import Values
 from seep.storage.memory import MemoryStore

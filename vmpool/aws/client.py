@@ -8,8 +8,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any
 
-from primitives.distribution import install_command
-from primitives.errors import EnvironmentFault
+from primitives.errors import EnvironmentFault, install_command
 from vmpool.aws.errors import AwsFault, code_of, in_words
 from vmpool.aws.settings import AwsAccess
 

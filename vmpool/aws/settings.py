@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from primitives.settings import Seconds, Section
+from formats.settings import Seconds, Section
 
 #: Names of clusters: short enough for every name that is made of them.
 CLUSTER_NAME = r"^[a-z][a-z0-9-]{0,30}$"

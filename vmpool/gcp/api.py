@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from primitives.distribution import install_command
-from primitives.errors import UserError
+from primitives.errors import UserError, install_command
 from vmpool.gcp.faults import Missing, Refusal, in_words, is_transient, refused
 from vmpool.gcp.names import CORES, STATE
 from vmpool.gcp.settings import GceAccess

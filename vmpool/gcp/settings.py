@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from primitives.settings import Seconds, Section
+from formats.settings import Seconds, Section
 
 
 class GceAccess(Section):

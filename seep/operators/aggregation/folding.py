@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from formats.evolution import Evolution, Hint
 from primitives.errors import UserError
-from primitives.evolution import Evolution, Hint
-from primitives.state.disk import Disk
-from primitives.state.fixed import is_span, null_mask, storage_type
-from primitives.state.folds import Overflow
+from primitives.state.columnar.fixed import is_span, null_mask, storage_type
+from primitives.state.columnar.folds import Overflow
 from primitives.state.frame import Frame
+from primitives.state.on_disk.disk import Disk
 from seep.operators.aggregation.agg import Agg
 from seep.operators.definition import Input
 from seep.operators.expressions import no_column

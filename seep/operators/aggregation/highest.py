@@ -14,7 +14,7 @@ from primitives.errors import UserError
 from primitives.graph import Kind
 from primitives.hashing import hash_keys
 from primitives.slots import SlotSet, slots_of
-from primitives.state.fixed import read_only, storage_type, to_numbers
+from primitives.state.columnar.fixed import read_only, storage_type, to_numbers
 from primitives.state.frame import Frame
 from primitives.state.timers import Timers
 from seep.operators.aggregation.agg import Agg

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from primitives.state.bitmap import Bitmap
+from primitives.state.columnar.bitmap import Bitmap
 from primitives.state.frame import Frame
 from seep.operators.aggregation.folding import Aggregates
 from seep.operators.base import BatchLogic

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from primitives.state.bitmap import Bitmap
-from primitives.state.disk import Disk
+from primitives.state.columnar.bitmap import Bitmap
 from primitives.state.frame import Frame
+from primitives.state.on_disk.disk import Disk
 from seep.operators.aggregation.folding import Aggregates
 from seep.operators.base import BatchLogic
 from seep.operators.definition import OperatorSetting

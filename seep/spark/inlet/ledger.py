@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any
 
-from primitives.avro_file import Damaged
+from formats.avro_file import Damaged
 from primitives.errors import UserError
 from seep.protocol.view import STORAGE
 from seep.spark.inlet.pieces import Directory, Key, PushedBatch, PushedPiece

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from primitives.avro_file import Damaged
+from formats.avro_file import Damaged
 from seep.spark.inlet.pieces import Key, PushedBatch, PushedPiece
 from seep.storage.layout import PieceKey, PushedBatchKey, StoredKey, key_of, pieces_prefix, pushed_prefix
 from seep.storage.store import BlobStore

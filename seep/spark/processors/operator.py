@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from primitives.distribution import install_command
-from primitives.errors import UserError
+from primitives.errors import UserError, install_command
 from seep.operators.context import Context, Inputs
 from seep.operators.custom import Operator
 from seep.operators.definition import Input

@@ -1,0 +1,1 @@
+"""How things are written down: state in storage (Avro files, blobs, manifests), and settings that people write."""

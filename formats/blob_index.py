@@ -1,0 +1,88 @@
+"""BlobIndex: where in a blob the state of which slots is, so that some slots are read without the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Annotated, NamedTuple
+
+from pydantic import Field, NonNegativeInt
+
+from formats.settings import Section
+from primitives.slots import MAX_SLOT_BITS, SlotSet
+
+#: To read so many bytes that nobody asked for is quicker than to ask twice.
+_GAP = 1 << 14
+
+_Slot = Annotated[int, Field(ge=0, lt=1 << MAX_SLOT_BITS)]
+
+
+class Range(NamedTuple):
+    """Bytes of a blob."""
+
+    start: int
+    length: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.length
+
+
+class Block(NamedTuple):
+    """A block of a blob, which holds the state of the slots from `first` to `last` as far as the blob has it."""
+
+    first: _Slot
+    last: _Slot
+    length: NonNegativeInt  #: in bytes, all of its framing included
+    crc: NonNegativeInt  #: CRC-32 of these bytes
+    rows: NonNegativeInt  #: upserts and deletions
+
+    @property
+    def slots(self) -> SlotSet:
+        return SlotSet.range(self.first, self.last)
+
+
+class BlobIndex(Section):
+    """The header of a blob, and its blocks one after the other.
+
+    Blocks are in the order of slots, and no slot is in two of them.
+    """
+
+    header: NonNegativeInt  #: bytes of the header
+    header_crc: NonNegativeInt
+    blocks: tuple[Block, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole blob."""
+        return self.header + sum(block.length for block in self.blocks)
+
+    @property
+    def rows(self) -> int:
+        return sum(block.rows for block in self.blocks)
+
+    def where(self, slots: SlotSet) -> Iterator[tuple[Block, Range]]:
+        """The blocks that may hold something of `slots`, and where they are.
+
+        >>> index = BlobIndex(header=100, header_crc=0, blocks=(Block(0, 3, 50, 0, 1), Block(5, 9, 70, 0, 1)))
+        >>> [place for _, place in index.where(SlotSet([4, 7]))]
+        [Range(start=150, length=70)]
+        """
+        starts = accumulate((block.length for block in self.blocks), initial=self.header)
+        for block, start in zip(self.blocks, starts, strict=False):
+            if not slots.isdisjoint(block.slots):
+                yield block, Range(start, block.length)
+
+    def ranges(self, slots: SlotSet) -> list[Range]:
+        """What to read of the blob for `slots`: its header and those blocks, where neighbours make one range.
+
+        >>> index = BlobIndex(header=100, header_crc=0, blocks=(Block(0, 3, 50, 0, 1), Block(5, 9, 70, 0, 1)))
+        >>> index.ranges(SlotSet([2]))
+        [Range(start=0, length=150)]
+        """
+        merged = [Range(0, self.header)]
+        for _, place in self.where(slots):
+            if place.start - merged[-1].end <= _GAP:
+                place = Range(merged[-1].start, place.end - merged.pop().start)
+            merged.append(place)
+        return merged

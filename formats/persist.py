@@ -1,0 +1,119 @@
+"""persist_state: the processing state of a checkpoint as blobs for a storage outside the query, and back.
+
+At a cut of the same epoch through the whole query no buffer state is needed: every receiver is at that epoch too, and
+the sources read on from there. So β is left out. What is written counts once a manifest refers to it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from formats.avro_file import Codec, Damaged, Piece
+from formats.blob import avro_name, read_blob, write_blob
+from formats.manifest import BlobRef, Component, ContainerState, Extra, Part, Reading
+from primitives.checkpoint import Checkpoint
+from primitives.graph import InstanceId
+from primitives.slots import SlotSet
+from primitives.state.chunk import Chunk
+from primitives.state.chunk_chain import settled
+from primitives.state.file_chunk import FileChunk
+from primitives.state.on_disk.row_files import PIECE, read_pieces
+
+#: Stores parts of bytes under a name that is unique within the operator and checkpoint; returns their key.
+Put: TypeAlias = Callable[[str, Sequence[Piece]], str]
+
+#: So many bytes from a place on of what is stored under a key.
+GetRange: TypeAlias = Callable[[str, int, int], Piece]
+
+
+def persist_state(
+    checkpoint: Checkpoint,
+    put: Put,
+    codec: Codec = Codec.NONE,
+    *,
+    slot_bits: int,
+    slots: SlotSet | None = None,
+    extra: bytes | None = None,
+    piece: int = PIECE,
+) -> Part:
+    """Writes a blob for each chunk of rows; returns what a manifest says of them (see `component_of`).
+
+    The checkpoint may be a delta. `slots` are those that its owner has after the epoch: a checkpoint may cover others,
+    which it has handed over. `extra` is what belongs to no slot. Chunks of files are written in full, as rows of some
+    slots after the other, so that they need not fit into memory: about `piece` bytes at a time.
+    """
+    owner, mine = checkpoint.owner, checkpoint.slots if slots is None else slots
+    containers: dict[str, ContainerState] = {}
+    for place, chunk in enumerate(_in_rows(checkpoint, mine, piece)):
+        name = f"{owner.index}-{avro_name(chunk.name)}-{place}"
+        written = _write(chunk, checkpoint.epoch, mine, put, name, codec)
+        earlier = containers[chunk.name].blobs if chunk.name in containers else ()
+        containers[chunk.name] = written.model_copy(update={"blobs": (*earlier, *written.blobs)})
+    return Part(
+        operator=owner.operator,
+        instance=owner.index,
+        epoch=checkpoint.epoch,
+        base=checkpoint.base,
+        slots=mine,
+        slot_bits=slot_bits,
+        containers=containers,
+        extra=None if extra is None else _write_extra(owner, mine, extra, put),
+    )
+
+
+def retrieve_state(component: Component, slots: SlotSet, get: GetRange) -> tuple[Chunk, ...]:
+    """The state of `slots` as chunks, to be restored in this order; reads no more than it must.
+
+    What is missing or damaged raises EnvironmentFault with its key.
+    """
+    return tuple(_read(reading, get) for readings in component.needed(slots).values() for reading in readings)
+
+
+def retrieve_extras(component: Component, slots: SlotSet, get: Callable[[str], Piece]) -> tuple[bytes, ...]:
+    """What the owner of `slots` takes over of what belongs to no slot: that of several, if there are fewer now."""
+    return tuple(_read_extra(extra, get) for extra in component.extras_of(slots))
+
+
+def _in_rows(checkpoint: Checkpoint, mine: SlotSet, piece: int) -> Iterator[Chunk]:
+    """What the checkpoint says of the owner's slots, in an order in which it takes effect."""
+    for name in dict.fromkeys(chunk.name for chunk in checkpoint.state):
+        for chunk in settled(chunk for chunk in checkpoint.state if chunk.name == name):
+            if isinstance(chunk, FileChunk):
+                yield from read_pieces(chunk.select(mine), piece)
+            else:
+                yield _own(chunk, checkpoint.slots, mine)
+
+
+def _own(chunk: Chunk, covered: SlotSet, mine: SlotSet) -> Chunk:
+    """What the chunk says of the owner's slots; a delta also voids slots that have left, of which others tell."""
+    if covered <= mine:
+        return replace(chunk, replaced=chunk.replaced & mine)
+    return chunk.select(mine)
+
+
+def _write(chunk: Chunk, epoch: int, slots: SlotSet, put: Put, name: str, codec: Codec) -> ContainerState:
+    blob = write_blob(chunk, codec)
+    key = put(name, blob.parts)
+    ref = BlobRef(key=key, epoch=epoch, slots=slots, replaced=chunk.replaced, index=blob.index)
+    return ContainerState(avro_schema=blob.schema, blobs=(ref,))
+
+
+def _read(reading: Reading, get: GetRange) -> Chunk:
+    key = reading.blob.key
+    pieces = [get(key, start, length) for start, length in reading.ranges]
+    return read_blob(reading.blob.index, reading.slots, pieces, key)
+
+
+def _write_extra(owner: InstanceId, slots: SlotSet, data: bytes, put: Put) -> Extra:
+    key = put(f"{owner.index}-extra", [data])
+    return Extra(slot=min(slots), key=key, size=len(data), crc=zlib.crc32(data))
+
+
+def _read_extra(extra: Extra, get: Callable[[str], Piece]) -> bytes:
+    data = bytes(get(extra.key))
+    if (len(data), zlib.crc32(data)) != (extra.size, extra.crc):
+        raise Damaged(f"{extra.key} is damaged: it is not the {extra.size} bytes that were written")
+    return data

@@ -1,0 +1,79 @@
+"""Settings: what people may say in YAML, as models that are checked field by field, with the path of what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, TypeVar, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, WithJsonSchema
+
+from formats.durations import optional_seconds, seconds
+from primitives.errors import UserError
+
+#: By which a schema tells a length of time from other numbers.
+LENGTH_OF_TIME = "length-of-time"
+#: A length of time: a number of seconds, or text such as 50ms.
+Seconds = Annotated[
+    float, BeforeValidator(seconds), WithJsonSchema({"type": ["number", "string"], "format": LENGTH_OF_TIME})
+]
+#: The same, or none.
+OptionalSeconds = Annotated[
+    float | None,
+    BeforeValidator(optional_seconds),
+    WithJsonSchema({"type": ["number", "string", "null"], "format": LENGTH_OF_TIME}),
+]
+
+
+class Section(BaseModel):
+    """The base of all settings: refuses what it does not know, and never changes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class WrongSettings(UserError):
+    """Settings that are not accepted, with all that is wrong with them."""
+
+    def __init__(self, name: str, problems: Sequence[str]) -> None:
+        super().__init__(f"{name}: {'; '.join(problems)}")
+        self.problems = tuple(problems)  #: each begins with the path of its field
+
+
+S = TypeVar("S", bound=Section)
+
+
+def checked(model: type[S], content: Any, name: str) -> S:
+    """`content` as `model`; WrongSettings that begins with `name` and has the path of each field that is wrong."""
+    try:
+        return model.model_validate({} if content is None else content)
+    except ValidationError as reason:
+        raise WrongSettings(name, [_in_words(model, error) for error in reason.errors()]) from reason
+
+
+def _in_words(model: type[Section], error: Any) -> str:
+    path, value, message = error["loc"], error["input"], error["msg"].removeprefix("Value error, ")
+    where = ".".join(map(str, path)) or "the whole"
+    match error["type"]:
+        case "extra_forbidden":
+            return f"{where} is unknown; known are {', '.join(_section(model, path[:-1]).model_fields)}"
+        case "missing":
+            return f"{where} is missing"
+        case "model_type" | "dict_type":
+            return f"{where} is {value!r}, and not a mapping"
+        case "value_error" if isinstance(value, Mapping):  # each field is right by itself
+            return f"{where}: {message}"
+    return f"{where} is {value!r}: {message}"
+
+
+def _section(model: type[Section], path: tuple[Any, ...]) -> type[Section]:
+    """The model of the section at a path; the innermost that is known, where the path goes through something else."""
+    for part in path:
+        field = model.model_fields.get(part)
+        inner = _models_in(field.annotation) if field else []
+        model = inner[0] if inner else model
+    return model
+
+
+def _models_in(annotation: Any) -> list[type[Section]]:
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return [annotation]
+    return [model for argument in get_args(annotation) for model in _models_in(argument)]

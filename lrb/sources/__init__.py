@@ -1,0 +1,1 @@
+"""Where the tuples of a run come from: a file, recorded traffic, or Spark."""

@@ -1,0 +1,38 @@
+"""What a setting names: the settings of one of ours, or a class of the user's own by import path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from formats.import_paths import imported
+from formats.settings import Section, WrongSettings, checked
+from primitives.errors import UserError
+
+S = TypeVar("S", bound=Section)
+
+
+def own_settings(model: type[S], settings: Mapping[str, Any], where: str, name: str) -> S:
+    """What one of ours takes itself; WrongSettings that begins with `name`, with the whole path of each wrong field."""
+    try:
+        return checked(model, settings, name)
+    except WrongSettings as wrong:
+        raise WrongSettings(name, [f"{where}.{problem}" for problem in wrong.problems]) from wrong
+
+
+def made_by_path(path: str, settings: Mapping[str, Any], section: str, field: str, argument: str) -> Any:
+    """An instance of the class that `section.field` names, with what stands under `section.settings` as keywords.
+
+    UserError if there is no such class, if it has no method `decide` (which takes `argument`), or if it is not made.
+    """
+    found = imported(path, f"{section}.{field}")
+    if not isinstance(found, type):
+        raise UserError(f"{section}.{field} is {path!r}: that is no class")
+    if not callable(getattr(found, "decide", None)):
+        raise UserError(f"{section}.{field} is {path!r}: it has no method decide(self, {argument})")
+    try:
+        return found(**settings)
+    except Exception as reason:
+        raise UserError(
+            f"{section}.settings: {path} cannot be made with {dict(settings)}: {type(reason).__name__}: {reason}"
+        ) from reason

@@ -1,0 +1,152 @@
+"""Scaling by true processing rates, in the manner of DS2: one step to the parallelism that the input takes.
+
+What an instance could process is what it does process, over the part of the time that it is at work. What it should
+process follows from what the sources owe, operator by operator along the graph.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pydantic import Field
+
+from formats.settings import Seconds, Section
+from policies.observation import History, InstanceReport, Observation
+from policies.scaling.decision import Decision
+from policies.scaling.recent import last_settled, load, steady_reports
+from policies.scaling.scale_in import instances_for_memory
+from policies.scaling.settings import DetectorSettings, ScaleInSettings
+from policies.words import in_reports, percent
+from primitives.graph import Kind, QueryGraph
+
+
+class TrueRateSettings(Section):
+    """What the policy `true-rate` takes."""
+
+    headroom: float = Field(1.25, ge=1, description="How much more an operator can do than it has to.")
+    catch_up: Seconds = Field(60.0, description="Time in which rows that are due and not read are worked off.")
+    margin: float = Field(
+        0.15, ge=0, description="How much more headroom there must be after scale-in, so that noise does not undo it."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The numbers of instances that are right for what one report says; within it nothing changes."""
+
+    least: int
+    most: int
+    due: float  #: rows per second
+    work: float  #: of how many instances that takes all the time
+
+
+#: For each of some observations, the ranges of the operators that it tells of.
+Ranges = list[dict[str, Range]]
+
+
+@dataclass(frozen=True, slots=True)
+class TrueRate:
+    """Wants the fewest instances that can do what is due, with headroom, as soon as k reports agree that it is others.
+
+    Law: while what is due, over what an instance can do, stays within a factor of 1 + margin, no operator is scaled out
+    and in again, nor in and out.
+    """
+
+    settings: TrueRateSettings = field(default_factory=TrueRateSettings)
+    detector: DetectorSettings = field(default_factory=DetectorSettings)
+    scale_in: ScaleInSettings = field(default_factory=ScaleInSettings)
+
+    def decide(self, history: History) -> list[Decision]:
+        outs = self._ranges(history, self.detector.consecutive)
+        ins = self._ranges(history, self.scale_in.consecutive) if self.scale_in.enabled else []
+        found = (self._for_operator(history, operator, outs, ins) for operator in history.graph.order)
+        return [decision for decision in found if decision]
+
+    def _for_operator(self, history: History, operator: str, outs: Ranges, ins: Ranges) -> Decision | None:
+        """The number nearest to the present one that is right for some of the reports of each kind."""
+        present = history.parallelism(operator)
+        if (told := _all_of(outs, operator)) and (least := min(each.least for each in told)) > present:
+            return self._decision(operator, present, least, told)
+        if (told := _all_of(ins, operator)) and (most := max(each.most for each in told)) < present:
+            return self._decision(operator, present, most, told)
+        return None
+
+    def _ranges(self, history: History, count: int) -> Ranges:
+        """Of the last observations that are settled for all operators, since rates are carried along the graph."""
+        recent = last_settled(history, history.graph.order, count)
+        steady = [operator for operator in history.graph.order if steady_reports(recent, operator)]
+        return [self._ranges_of(history.graph, each, steady) for each in recent]
+
+    def _ranges_of(self, graph: QueryGraph, observation: Observation, operators: list[str]) -> dict[str, Range]:
+        due = rates_due(graph, observation, self.settings.catch_up)
+        found = {each: self._range(observation.of(each), graph.kind(each), due[each]) for each in operators}
+        return {operator: each for operator, each in found.items() if each}
+
+    def _range(self, reports: tuple[InstanceReport, ...], kind: Kind, due: float) -> Range | None:
+        rate = true_rate(reports, kind)
+        if rate is None and (due > 0 or any(report.waiting for report in reports)):
+            return None  # it stands still
+        work = due / rate if rate else 0.0
+        needed = work * self.settings.headroom
+        most = max(needed * (1 + self.settings.margin), instances_for_memory(reports, self.detector.memory))
+        return Range(max(1, math.ceil(needed)), max(1, math.ceil(most)), due, work)
+
+    def _decision(self, operator: str, present: int, wanted: int, told: list[Range]) -> Decision:
+        last = told[-1]
+        why = (
+            f"{operator}: {last.due:,.0f} rows/s are due, which take all the time of {last.work:.2f} instances: "
+            f"{wanted} instead of {present} would be at work {percent(last.work / wanted)} of it "
+            f"(not above {percent(1 / self.settings.headroom)}), {in_reports(len(told))}"
+        )
+        return Decision(operator, wanted, why)
+
+
+def _all_of(ranges: Ranges, operator: str) -> list[Range]:
+    """An operator's range in each observation; none if one does not tell."""
+    found = [each[operator] for each in ranges if operator in each]
+    return found if len(found) == len(ranges) else []
+
+
+def true_rate(reports: tuple[InstanceReport, ...], kind: Kind) -> float | None:
+    """Rows per second that one instance of an operator could process; None if they did nothing to tell it by.
+
+    Over all instances at once, so that those which hardly work count hardly.
+    """
+    at_work = sum(load(report, kind) for report in reports)
+    rows = sum(processed(report, kind) for report in reports)
+    return rows / at_work if rows > 0 and at_work > 0 else None
+
+
+def processed(report: InstanceReport, kind: Kind) -> float:
+    """Rows per second that an instance processed: those that it took in; of a source, those that it gave out."""
+    return report.rows_out if kind is Kind.SOURCE else report.rows_in
+
+
+def rates_due(graph: QueryGraph, observation: Observation, catch_up: float) -> Mapping[str, float]:
+    """Rows per second that each operator should process, were none upstream too slow.
+
+    A source owes what is offered, and its part of what it is behind. Any other operator gets more than it got by the
+    same factor as all that its upstream gives out together; it gives out more than it did by that factor too.
+    """
+    due: dict[str, float] = {}
+    given: dict[str, float] = {}  #: rows per second that each operator would give out
+    for operator in graph.order:
+        if graph.kind(operator) is Kind.SOURCE:
+            due[operator] = given[operator] = _due_of_source(operator, observation, catch_up)
+            continue
+        was = sum(_rows_out(observation, upstream) for upstream in graph.upstream[operator])
+        growth = sum(given[upstream] for upstream in graph.upstream[operator]) / was if was > 0 else 1.0
+        due[operator] = growth * sum(report.rows_in for report in observation.of(operator))
+        given[operator] = growth * _rows_out(observation, operator)
+    return due
+
+
+def _due_of_source(source: str, observation: Observation, catch_up: float) -> float:
+    offered = observation.offered.get(source, _rows_out(observation, source))
+    return offered + observation.behind.get(source, 0.0) / catch_up
+
+
+def _rows_out(observation: Observation, operator: str) -> float:
+    return sum(report.rows_out for report in observation.of(operator))

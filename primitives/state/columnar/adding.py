@@ -1,0 +1,133 @@
+"""Adding: compiled loops that fold numbers into rows of a table, and find where a sum is beyond its type.
+
+Sums are exact whatever the order of what is added: where an addition wraps around, that is noted, and only a row whose
+wraps do not cancel out in the end has overflowed. So the common case costs a comparison that is always false.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from primitives.state.columnar.intrinsics import pointer, prefetch
+
+Words = NDArray[np.uint64]
+Ints = NDArray[np.int64]
+
+#: How many rows ahead compiled loops ask for memory.
+AHEAD = 128
+
+_TOP = np.uint64(63)
+
+
+def overflowed(rows: Ints, noted: Ints) -> Ints:
+    """Of additions to `rows`, given what was noted of them, one position for each row that is beyond its type."""
+    at = np.where(noted < 0, ~noted, noted)
+    _, first, row = np.unique(rows[at], return_index=True, return_inverse=True)
+    net = np.bincount(row, weights=np.where(noted < 0, -1, 1))
+    positions: Ints = np.sort(at[first[net != 0]])
+    return positions
+
+
+# --- one word ---------------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def add(values: NDArray[Any], width: int, head: int, rows: Ints, addends: NDArray[Any]) -> None:
+    """Adds to word `head` of rows of `width` words, in order; integers wrap around."""
+    there = pointer(values)
+    for at in range(len(rows)):
+        prefetch(there, rows[min(at + AHEAD, len(rows) - 1)] * width + head)
+        there[rows[at] * width + head] += addends[at]
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def add_signed(values: Ints, width: int, head: int, rows: Ints, addends: Ints, noted: Ints) -> int:
+    """As `add`; notes the positions of additions that wrap upwards, and the complements of those that wrap downwards.
+
+    Returns how many are noted.
+    """
+    there, count = pointer(values), 0
+    for at in range(len(rows)):
+        prefetch(there, rows[min(at + AHEAD, len(rows) - 1)] * width + head)
+        place, more = rows[at] * width + head, addends[at]
+        before = there[place]
+        after = before + more
+        there[place] = after
+        if (before ^ after) & (more ^ after) < 0:
+            noted[count] = at if more > 0 else ~at
+            count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def add_unsigned(values: Words, width: int, head: int, rows: Ints, addends: Words, noted: Ints) -> int:
+    """As `add_signed`."""
+    there, count = pointer(values), 0
+    for at in range(len(rows)):
+        prefetch(there, rows[min(at + AHEAD, len(rows) - 1)] * width + head)
+        place = rows[at] * width + head
+        after = there[place] + addends[at]
+        there[place] = after
+        if after < addends[at]:
+            noted[count] = at
+            count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def lower_floats(there: NDArray[Any], rows: Ints, others: NDArray[Any]) -> None:
+    """Lowers floats to others that are less; NaN is greater than any number, other than for NumPy's minimum."""
+    for at in range(len(rows)):
+        other, one = others[at], there[rows[at]]
+        if other < one or one != one:
+            there[rows[at]] = other
+
+
+# --- two words, the lower one first -----------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def add_wide(values: Words, width: int, head: int, rows: Ints, addends: Words, noted: Ints) -> int:
+    """As `add_signed`, for numbers of 128 bits."""
+    there, more, count = pointer(values), pointer(addends), 0
+    for at in range(len(rows)):
+        prefetch(there, rows[min(at + AHEAD, len(rows) - 1)] * width + head)
+        place, high = rows[at] * width + head, more[2 * at + 1]
+        low = there[place] + more[2 * at]
+        before = there[place + 1]
+        after = before + high + (np.uint64(1) if low < more[2 * at] else np.uint64(0))
+        there[place], there[place + 1] = low, after
+        if ((before ^ after) & (high ^ after)) >> _TOP:
+            noted[count] = at if high >> _TOP == 0 else ~at
+            count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def beyond(values: Words, width: int, head: int, rows: Ints, limit_low: np.uint64, limit_high: np.uint64) -> Ints:
+    """Positions of rows whose number is the limit or more, or its negative or less."""
+    found, count = np.empty(len(rows), np.int64), 0
+    for at in range(len(rows)):
+        low, high = values[rows[at] * width + head], values[rows[at] * width + head + 1]
+        if high >> _TOP:
+            low, high = ~low + np.uint64(1), ~high + (np.uint64(1) if low == 0 else np.uint64(0))
+        if high > limit_high or (high == limit_high and low >= limit_low):
+            found[count] = at
+            count += 1
+    return found[:count].copy()
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def extreme_wide(values: Words, width: int, head: int, rows: Ints, others: Words, greatest: bool) -> None:
+    """Replaces numbers by others that are less, or greater."""
+    for at in range(len(rows)):
+        place = rows[at] * width + head
+        low, high = values[place], np.int64(values[place + 1])
+        other_low, other_high = others[2 * at], np.int64(others[2 * at + 1])
+        is_less = other_high < high or (other_high == high and other_low < low)
+        if is_less != greatest:
+            values[place], values[place + 1] = others[2 * at], others[2 * at + 1]

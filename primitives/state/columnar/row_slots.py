@@ -1,0 +1,93 @@
+"""RowSlots: the slot of each row, and how many rows each slot has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from primitives.routing import places_in
+from primitives.slots import SlotSet
+from primitives.state.columnar.memory import Region
+
+Ints = NDArray[np.int64]
+Slots = NDArray[Any]  # unsigned integers, as narrow as will do
+
+#: Slots that two bytes a row can name.
+_NARROW = 16
+#: Rows that are looked at at a time; what is made of them stays in the cache.
+_BLOCK = 1 << 16
+
+
+class RowSlots:
+    """Two bytes a row, or four: so the rows of a few slots are found without a look at any key.
+
+    It does not know which rows there are: whoever asks drops those that are gone.
+
+    >>> slots = RowSlots(slot_bits=2)
+    >>> slots.add(np.array([0, 1, 2]), np.array([2**63, 0, 2**63], np.uint64))
+    >>> slots.rows_in(SlotSet([2]), end=3).tolist(), slots.counts.tolist()
+    ([0, 2], [1, 0, 2, 0])
+    """
+
+    def __init__(self, slot_bits: int) -> None:
+        self._slot_bits = slot_bits
+        self._slots: Region[Any] = Region(np.uint16 if slot_bits <= _NARROW else np.uint32)
+        self.counts = np.zeros(1 << slot_bits, np.int64)
+
+    def add(self, rows: Ints, hashes: NDArray[np.uint64]) -> None:
+        """New rows, with the hashes of their keys."""
+        if len(rows):
+            self._slots.reserve(int(rows.max()) + 1)
+            _enter(self._slots.array, self.counts, np.uint64(63 - self._slot_bits), rows, hashes)
+
+    def remove(self, rows: Ints) -> None:
+        """Rows are gone."""
+        _leave(self._slots.array, self.counts, rows)
+
+    def clear(self, slots: SlotSet) -> None:
+        """All rows of slots are gone."""
+        self.counts[self._mask(slots)] = 0
+
+    def keep(self, rows: Ints) -> None:
+        """These rows, which ascend, are numbered anew; the others have been removed."""
+        self._slots.keep(rows)
+
+    def count_in(self, slots: SlotSet) -> int:
+        """How many rows slots have."""
+        return int(self.counts[self._mask(slots)].sum())
+
+    def rows_in(self, slots: SlotSet, end: int, first: int = 0) -> Ints:
+        """Numbers below `end` of rows in slots, from `first` on; those of rows that are gone may be among them."""
+        mask, known = self._mask(slots), self._slots.array[:end]
+        chosen = [_NO_ROWS]
+        for start in range(first, end, _BLOCK):
+            chosen.append(places_in(mask, known[start : start + _BLOCK]) + start)
+        return np.concatenate(chosen)
+
+    def within(self, slots: SlotSet, rows: Ints) -> Ints:
+        """Those of the rows that are in slots."""
+        found: Ints = rows[self._mask(slots)[self._slots.array[rows]]]
+        return found
+
+    def _mask(self, slots: SlotSet) -> NDArray[np.bool_]:
+        return slots.mask(self._slot_bits)
+
+
+_NO_ROWS = np.empty(0, np.int64)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _enter(slots: Slots, counts: Ints, shift: np.uint64, rows: Ints, hashes: NDArray[np.uint64]) -> None:
+    for at in range(len(rows)):
+        slot = (hashes[at] >> np.uint64(1)) >> shift  # in two, as a shift by all 64 bits is undefined
+        slots[rows[at]] = slot
+        counts[slot] += 1
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _leave(slots: Slots, counts: Ints, rows: Ints) -> None:
+    for row in rows:
+        counts[slots[row]] -= 1

@@ -1,0 +1,151 @@
+"""RocksDB, as far as containers need it: rows of bytes in the order of their keys, written and read in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from primitives.errors import EnvironmentFault, UserError, install_command
+from primitives.state.files import disk_faults
+
+#: Bits of the bloom filter for each key: one look in a hundred at a file is in vain.
+_BLOOM_BITS = 10
+
+#: So many files of any keys pile up before they are merged into the next level: the more, the less is rewritten for
+#: each, and the more files have to be looked at.
+_RUNS = 8
+
+#: Rows read at a time.
+_BLOCK = 1 << 16
+
+#: What the library leaves in a directory of files that is not needed to open them, as options are always given.
+_NOT_NEEDED = (".log", "LOG", "LOCK")
+
+
+class RowStore:
+    """Sorted rows in the files of a directory; they need not survive the process, as checkpoints are for that.
+
+    Files are read through memory maps: what is read often stays in the page cache of the operating system, and so a
+    block cache would only hold it twice. Write buffers take up to `memory` bytes, and filters 10 bits a row. To read
+    files once it need not compact them.
+    """
+
+    def __init__(self, directory: Path, memory: int, *, compacts: bool = True) -> None:
+        self.directory = directory
+        self._rocks = _library()
+        self._options = self._tuned(memory)
+        self._options.set_disable_auto_compactions(not compacts)
+        self._unlogged = self._rocks.WriteOptions()
+        self._unlogged.disable_wal = True
+        with _faults(f"open {directory}"):
+            self._rows = self._rocks.Rdict(str(directory), self._options)
+
+    def _tuned(self, memory: int) -> Any:
+        tables = self._rocks.BlockBasedOptions()
+        tables.disable_cache()
+        tables.set_bloom_filter(_BLOOM_BITS, False)
+        tables.set_format_version(5)
+        options = self._rocks.Options(raw_mode=True)  # bytes only: else it would unpickle what it reads
+        options.create_if_missing(True)
+        options.set_block_based_table_factory(tables)
+        options.set_compression_type(self._rocks.DBCompressionType.none())  # maps can be read as they are
+        options.set_allow_mmap_reads(True)
+        buffer = max(memory // 2, 1 << 16)
+        options.set_write_buffer_size(buffer)
+        options.set_max_write_buffer_number(2)
+        options.set_max_bytes_for_level_base(
+            4 * buffer
+        )  # as much as comes down at a time, so little is rewritten for it
+        options.set_target_file_size_base(buffer)
+        options.set_level_zero_file_num_compaction_trigger(_RUNS)
+        options.set_max_open_files(-1)
+        options.set_keep_log_file_num(1)
+        return options
+
+    # --- rows ---------------------------------------------------------------------------------------------------------
+
+    def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The row of each key, if there is one; faster if keys ascend."""
+        with _faults(f"read {len(keys)} rows from {self.directory}"):
+            found: list[bytes | None] = self._rows.get(keys) if keys else []
+            return found
+
+    def put(self, keys: Sequence[bytes], rows: Sequence[bytes]) -> None:
+        """Writes all rows; twice as fast if keys ascend."""
+        batch = self._rocks.WriteBatch(raw_mode=True)
+        for key, row in zip(keys, rows, strict=True):
+            batch[key] = row
+        self._write(batch, f"write {len(keys)} rows to {self.directory}")
+
+    def delete(self, keys: Sequence[bytes]) -> None:
+        """Deletes the rows of keys."""
+        batch = self._rocks.WriteBatch(raw_mode=True)
+        for key in keys:
+            batch.delete(key)
+        self._write(batch, f"delete {len(keys)} rows in {self.directory}")
+
+    def delete_range(self, begin: bytes, end: bytes) -> None:
+        """Deletes the rows from one key to before another; costs nothing for each row."""
+        batch = self._rocks.WriteBatch(raw_mode=True)
+        batch.delete_range(begin, end)
+        self._write(batch, f"delete rows in {self.directory}")
+
+    def _write(self, batch: Any, task: str) -> None:
+        with _faults(task):
+            self._rows.write(batch, self._unlogged)
+
+    def scan(self, begin: bytes, end: bytes) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """Keys and rows from one key to before another, some at a time."""
+        options = self._rocks.ReadOptions()
+        options.set_iterate_upper_bound(end)
+        with _faults(f"read rows from {self.directory}"):
+            items = self._rows.items(from_key=begin, read_opt=options)
+            while block := list(islice(items, _BLOCK)):
+                keys, rows = zip(*block, strict=True)
+                yield list(keys), list(rows)
+
+    # --- files --------------------------------------------------------------------------------------------------------
+
+    def link(self, directory: Path) -> dict[str, int]:
+        """Names and sizes of all files that make up the rows, linked into a new directory; they never change.
+
+        Files of rows (.sst) are the same file whenever they have the same name, as long as the store lives.
+        """
+        with _faults(f"write rows to {self.directory}"):
+            self._rows.flush()
+        with _faults(f"link files of {self.directory} to {directory}"):
+            self._rocks.Checkpoint(self._rows).create_checkpoint(str(directory))
+        with disk_faults(f"list {directory}"):
+            for path in directory.iterdir():
+                if path.name.endswith(_NOT_NEEDED):
+                    path.unlink()
+            return {path.name: path.stat().st_size for path in sorted(directory.iterdir())}
+
+    def close(self) -> None:
+        """Lets go of the files."""
+        with _faults(f"close {self.directory}"):
+            self._rows.close()
+
+
+def _library() -> ModuleType:
+    try:
+        import rocksdict
+    except ImportError as reason:
+        raise UserError(f"state on disk needs rocksdict, which is not installed: {install_command('disk')}") from reason
+    return rocksdict
+
+
+@contextmanager
+def _faults(task: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as reason:
+        if type(reason) is not Exception:  # all that the library raises for RocksDB's own errors
+            raise
+        raise EnvironmentFault(
+            f"cannot {task}: {reason}; see that the disk has space and is sound, then restore from a checkpoint"
+        ) from reason

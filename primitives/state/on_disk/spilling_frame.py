@@ -1,0 +1,216 @@
+"""SpillingFrame: a frame whose cold slots go to local disk, and come back when they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from primitives.errors import UserError
+from primitives.hashing import hash_keys
+from primitives.slots import SlotSet, slots_of
+from primitives.state.budget import Held, MemoryBudget
+from primitives.state.chunk import Chunk
+from primitives.state.frame import Frame, Keys, Rows
+from primitives.state.on_disk.cold import ColdSlots, in_parts
+
+Taken = TypeVar("Taken", pa.Array, pa.RecordBatch)
+
+_NOWHERE = np.empty(0, np.int64)
+
+#: Bits of a row number as the frame has it; above, they say how often slots had gone to disk when it was given out.
+_NUMBERS = 40
+
+#: Bytes that are assumed for a column of a row as long as there is none.
+_COLUMN_SIZE = 16
+
+
+class SpillingFrame(Frame):
+    """A `Frame` whose least recently used slots go to disk when all containers of a budget exceed it.
+
+    It is a frame in every respect but one: a row number may not be used any more after rows have gone to disk, which
+    any call that takes keys, of any container of the budget, may cause. That is found, and told. A batch that touches
+    more slots than fit is worked on some slots after the other, so not all the numbers that it returns may be usable.
+
+    >>> import tempfile
+    >>> counts = SpillingFrame(
+    ...     "counts", {"id": pa.int64()}, {"n": pa.int64()}, budget=MemoryBudget(1 << 20), directory=tempfile.mkdtemp()
+    ... )
+    >>> counts.take(counts.add([7, 9], n=1)).to_pydict()
+    {'id': [7, 9], 'n': [1, 1]}
+    >>> counts.close()
+    """
+
+    def __init__(
+        self,
+        name: str,
+        keys: Mapping[str, pa.DataType],
+        values: Mapping[str, pa.DataType],
+        *,
+        budget: MemoryBudget,
+        directory: Path | str,
+        **options: Any,
+    ) -> None:
+        super().__init__(name, keys, values, **options)
+        self._cold = ColdSlots(directory, self.slot_bits)
+        self._used = np.zeros(1 << self.slot_bits, np.int64)
+        self._spills = 0
+        self._budget = budget
+        budget.join(self)
+
+    # --- by key -------------------------------------------------------------------------------------------------------
+
+    def locate(self, keys: Keys, *, create: bool = True) -> Rows:
+        """See `Frame.locate`."""
+        return self._numbered(keys, {}, partial(super().locate, create=create))
+
+    def locate_new(self, keys: Keys) -> tuple[Rows, Rows]:
+        """See `Frame.locate_new`."""
+        batch = self._keys_from(keys)
+        rows, new = np.empty(len(batch), np.int64), [_NOWHERE]
+        for at in self._parts(batch):
+            numbers, created = super().locate_new(_taken(batch, at))
+            rows[at] = self._tagged(numbers)
+            new.append(at[created])
+        return rows, np.sort(np.concatenate(new))
+
+    def put(self, keys: Keys, /, **values: Any) -> Rows:
+        """See `Frame.put`."""
+        return self._numbered(keys, values, super().put)
+
+    def get(self, keys: Keys) -> tuple[pa.RecordBatch, NDArray[np.bool_]]:
+        """See `Frame.get`."""
+        batch = self._keys_from(keys)
+        parts = [(at, *super(SpillingFrame, self).get(_taken(batch, at))) for at in self._parts(batch)]
+        positions, values, found = zip(*parts, strict=True)
+        order = np.argsort(np.concatenate(positions))
+        return pa.concat_batches(values).take(pa.array(order)), np.concatenate(found)[order]
+
+    def delete(self, keys: Keys) -> int:
+        """See `Frame.delete`."""
+        batch = self._keys_from(keys)
+        return sum(super(SpillingFrame, self).delete(_taken(batch, at)) for at in self._parts(batch))
+
+    def _fold(self, fold: str, keys: Keys, values: Mapping[str, Any]) -> Rows:
+        folded = super()._fold
+        return self._numbered(keys, values, lambda part, **given: folded(fold, part, given))
+
+    # --- by row number ------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return super().__len__() + len(self._cold)
+
+    def to_arrow(self, slots: SlotSet | None = None) -> pa.RecordBatch:
+        """See `Frame.to_arrow`; slots on disk stay there."""
+        chosen = SlotSet.full(self.slot_bits) if slots is None else slots
+        return pa.concat_batches([super().to_arrow(slots), *(chunk.rows for chunk in self._cold.chunks(chosen))])
+
+    def rows_per_slot(self) -> NDArray[np.int64]:
+        """See `Frame.rows_per_slot`."""
+        return super().rows_per_slot() + self._cold.counts
+
+    def _tagged(self, rows: Rows) -> Rows:
+        return np.where(rows < 0, rows, rows | self._spills << _NUMBERS)
+
+    def _checked(self, rows: Rows) -> Rows:
+        numbers = np.asarray(rows)
+        if numbers.dtype.kind in "iu":
+            numbers = numbers.astype(np.int64)
+            if np.any((numbers >= 0) & (numbers >> _NUMBERS != self._spills)):
+                raise UserError(
+                    f"rows of state '{self.name}' went to disk after these row numbers were given out; read them by "
+                    "key, or work on smaller batches, or raise the memory budget"
+                )
+            numbers = np.where(numbers < 0, numbers, numbers & ((1 << _NUMBERS) - 1))
+        return super()._checked(numbers)
+
+    # --- a State ------------------------------------------------------------------------------------------------------
+
+    def release(self, epoch: int) -> None:
+        """See `State.release`."""
+        super().release(epoch)
+        self._cold.release(epoch)
+
+    def snapshot(self, slots: SlotSet, since: int | None = None) -> Chunk:
+        """See `State.snapshot`; slots on disk stay there."""
+        return self._cold.complete(super().snapshot(slots, since), slots, since)
+
+    def drop(self, slots: SlotSet) -> None:
+        """See `State.drop`."""
+        super().drop(slots)
+        self._cold.forget(slots)
+
+    def size(self, slots: SlotSet | None = None) -> int:
+        """See `State.size`."""
+        return super().size(slots) + self._cold.size(slots)
+
+    def changed(self, since: int) -> int:
+        """See `State.changed`."""
+        return super().changed(since) + self._cold.changed(since)
+
+    def _deleted_since(self, since: int, slots: SlotSet) -> list[pa.Array]:
+        return super()._deleted_since(since, slots - self._cold.slots)  # of those, the files know
+
+    # --- to disk and back ---------------------------------------------------------------------------------------------
+
+    def held(self) -> Held:
+        """See `Spillable.held`."""
+        counts = super().rows_per_slot()
+        return Held((counts * self._row_size()).astype(np.int64), self._used, counts > 0)
+
+    def spill(self, slots: SlotSet) -> None:
+        """See `Spillable.spill`."""
+        deltas = {mark: super(SpillingFrame, self).snapshot(slots, mark) for mark in self.marks}
+        self._cold.store(slots, super().snapshot(slots), deltas)
+        self.evict(slots)
+        self._spills += 1
+
+    def settle(self) -> None:
+        """See `Spillable.settle`; row numbers are found out when they are used too late."""
+
+    def close(self) -> None:
+        """Deletes what is on disk; the container is not to be used any more."""
+        self._budget.leave(self)
+        self._cold.close()
+
+    def _row_size(self) -> float:
+        held = super().__len__()
+        return super().size() / held if held else _COLUMN_SIZE * len(self._declared.all)
+
+    def _numbered(self, keys: Keys, values: Mapping[str, Any], work: Callable[..., Rows]) -> Rows:
+        """The row numbers that `work` returns for some slots after the other."""
+        batch = self._keys_from(keys)
+        columns = {name: self._declared.value_from(name, given, len(batch)) for name, given in values.items()}
+        rows = np.empty(len(batch), np.int64)
+        for at in self._parts(batch):
+            rows[at] = self._tagged(work(_taken(batch, at), **{name: _taken(columns[name], at) for name in columns}))
+        return rows
+
+    def _parts(self, keys: pa.RecordBatch) -> Iterator[Rows]:
+        """Positions in a batch, in parts whose slots are all in memory until the next one is asked for."""
+        slots = slots_of(hash_keys(keys.columns[: len(self._slot_keys)]), self.slot_bits)
+        new = np.bincount(slots, minlength=1 << self.slot_bits)
+        sizes = self.held().sizes + self._cold.sizes + (new * self._row_size()).astype(np.int64)
+        for part in in_parts(np.where(new > 0, np.maximum(sizes, 1), 0), self._budget.limit // 2):
+            mask = part.mask(self.slot_bits)
+            self._warm(part, int(new[mask].sum() * self._row_size()))
+            yield np.flatnonzero(mask[slots])
+
+    def _warm(self, slots: SlotSet, growth: int) -> None:
+        """Brings slots into memory that are about to be used, and makes room for them to grow."""
+        self._used[slots.array] = self._budget.tick()
+        self._budget.make_room(self._cold.size(slots), self, slots, growth)
+        self._cold.bring_back(slots, self._declared.keys, self.admit)
+
+    def _keys_from(self, keys: Keys) -> pa.RecordBatch:
+        return pa.record_batch(self._declared.keys_from(keys), schema=self._declared.keys)
+
+
+def _taken(column: Taken, at: Rows) -> Taken:
+    """The rows of a column or batch at some positions, which ascend."""
+    return column if len(at) == len(column) else column.take(pa.array(at))

@@ -7,7 +7,7 @@ from importlib.metadata import requires
 
 from packaging.requirements import Requirement
 
-from primitives.distribution import DISTRIBUTION
+from primitives.errors import DISTRIBUTION
 
 
 def asked_by(extra: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from formats.manifest import Manifest, read_manifest
 from primitives.errors import UserError
 from seep.storage.catalogue import Catalogue

@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import closing
 from typing import Any
 
-from primitives.avro_file import Codec
+from formats.avro_file import Codec
+from formats.evolution import Evolution
+from formats.manifest import Manifest, Part, component_of, manifests_of
+from formats.persist import persist_state, retrieve_extras, retrieve_state
 from primitives.checkpoint import Checkpoint
-from primitives.evolution import Evolution
-from primitives.manifest import Manifest, Part, component_of, manifests_of
-from primitives.persist import persist_state, retrieve_extras, retrieve_state
 from primitives.slots import SlotSet
 from seep.kernel.cut_storage import CutStorage
 from seep.protocol import cuts

@@ -18,15 +18,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from seep.plots.page import page
 
 import primitives
 import seep
 import seep.operators
-from primitives import column_bytes
-from primitives.avro_file import Codec
-from primitives.column_bytes import layout_of
-from primitives.distribution import DISTRIBUTION
+from formats import column_bytes
+from formats.avro_file import Codec
+from formats.column_bytes import layout_of
+from primitives.errors import DISTRIBUTION
 from primitives.graph import Kind
 from primitives.state import codec
 from primitives.state.changes import Tracked

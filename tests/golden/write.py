@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from primitives.avro_file import Codec
-from primitives.distribution import DISTRIBUTION
+from formats.avro_file import Codec
+from formats.manifest import Manifest
+from primitives.errors import DISTRIBUTION
 from primitives.event import Event
 from primitives.graph import InstanceId
 from primitives.hashing import hash_keys
-from primitives.manifest import Manifest
 from primitives.slots import SlotSet, slots_of
 from primitives.state.container import State
 from primitives.state.own import OwnState

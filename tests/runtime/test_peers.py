@@ -12,8 +12,8 @@ import pyarrow as pa
 from primitives.checkpoint import Checkpoint
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
-from seep.channels.bulk_arrivals import BulkArrivals
 from primitives.state.chunk import Chunk
+from seep.channels.bulk_arrivals import BulkArrivals
 from seep.channels.peers import Peers
 from seep.channels.port import Address, Port
 from seep.channels.security import Security

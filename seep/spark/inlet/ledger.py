@@ -179,7 +179,7 @@ class FeedLedger:
                 self._spool.remove(self.source, self._spool.get(self.source, number))
         self._remove_strays(self._spool)
 
-    def _remove_strays(self, spool: Spool) -> None:
+    def _remove_strays(self, spool: InletSpool) -> None:
         """Removes what runs before had pushed and not admitted; now that they cannot: this run has admitted a batch.
 
         Their next batch would have the number of that one.

@@ -29,7 +29,7 @@ from seep.storage.settings import StorageSettings
 from tests.documents import PAGES, ROOT, WITH_COMMANDS, anchors, blocks, commands, linked_anchors, name, spans, text
 from vmpool.settings import PoolSettings
 
-PACKAGES = ("primitives", "formats", "policies", "vmpool", "seep", "lrb", "nexmark", "benchmarks", "tests")
+PACKAGES = ("primitives", "formats", "policies", "vmpool", "seep", "lrb", "nexmark", "benchmarks", "tests", "tools")
 #: What stands for a name of the reader's own, or for something that was left out.
 PLACEHOLDER = re.compile(r"…|\.\.\.|[A-Z][A-Z_:/.-]*")
 
@@ -120,6 +120,7 @@ def _problem_of_script(words: list[str]) -> str | None:
     script = ROOT / (words[0] if "/" in words[0] else words[0].replace(".", "/"))
     if script.parts[len(ROOT.parts)] not in (*PACKAGES, "examples"):
         return None  # somebody else's, or a name that stands for the reader's
+    script = script if script.exists() else script.with_suffix(".py")
     if not script.exists():
         return f"there is no {words[0]}"
     near = script.glob("*.py") if script.is_dir() else [script, script.with_name("script.py")]

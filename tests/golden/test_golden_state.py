@@ -18,14 +18,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from seep.plots.page import page
 
 import primitives
 import seep
 import seep.operators
-from formats import column_bytes
-from formats.avro_file import Codec
-from formats.column_bytes import layout_of
-from primitives.errors import DISTRIBUTION
+from primitives import column_bytes
+from primitives.avro_file import Codec
+from primitives.column_bytes import layout_of
+from primitives.distribution import DISTRIBUTION
 from primitives.graph import Kind
 from primitives.state import codec
 from primitives.state.changes import Tracked
@@ -34,10 +35,8 @@ from seep.cli.report_commands import read as read_report
 from seep.operators.definition import Definition
 from seep.protocol.cuts import Beginning
 from seep.query.program import Resume
-from seep.reports.page import page
-from seep.sinks.spool import SinkSpool
-from seep.storage.layout import Part
-from seep.storage.layout import contents as contents_of_store
+from seep.sinks.spool import Spool as Shown
+from seep.storage.layout import KINDS, RunKey, SuccessionKey, key_of
 from seep.storage.local import LocalStore
 from seep.storage.store import BlobStore
 from seep.testing import InProcess
@@ -117,7 +116,7 @@ def test_a_run_goes_on_where_files_were_read_and_written(golden: Golden) -> None
     expected = dict(golden.expected["files"])
     manifest = catalogue_of(golden.store, "files").latest()
     assert manifest is not None
-    shown = SinkSpool(golden.place / "outputs" / "spark")
+    shown = Shown(golden.place / "outputs" / "spark")
     assert (shown.shown, shown.taken) == (expected.pop("shown"), expected.pop("taken"))
     beginning = Beginning(manifest.epoch, {}, manifest.generation + 1)
     resume = Resume(manifest.id, beginning, dict(_noted(manifest.notes, "sinks")), manifest.pushed, manifest.ended)
@@ -157,9 +156,7 @@ def test_nothing_but_notes_of_an_old_query_stays_when_it_is_disposed_of(name: st
     store = unpacked(HERE / name, tmp_path).store
     for query in ("containers", "pushed"):
         catalogue_of(store, query).dispose_all()
-        there = contents_of_store(query, store.list(f"{query}/"))
-        assert [shelf.blobs for shelf in there.shelves.values() if shelf.blobs] == []
-        assert (there.pushed, there.backups) == ([], {})
+        assert [type(key_of(key)) for key in store.list(f"{query}/")] == [RunKey]
 
 
 # --- what is written --------------------------------------------------------------------------------------------------
@@ -241,7 +238,5 @@ def test_every_type_that_values_may_have_is_among_what_is_written() -> None:
     assert {each.dtype.kind for each in queries.OBJECTS if isinstance(each, np.ndarray | np.generic)} >= set("iufMU")
 
 
-def test_every_record_of_the_catalogue_is_among_what_is_written(golden: Golden) -> None:
-    there = contents_of_store("records", golden.store.list("records/"))
-    assert {part for shelf in there.shelves.values() for part in shelf.parts} == set(Part)
-    assert there.backups
+def test_every_kind_of_key_that_outlives_a_run_is_among_what_is_written(golden: Golden) -> None:
+    assert {type(key_of(key)) for key in golden.store.list()} == {*KINDS} - {SuccessionKey}

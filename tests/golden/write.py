@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from formats.avro_file import Codec
-from formats.manifest import Manifest
-from primitives.errors import DISTRIBUTION
+from primitives.avro_file import Codec
+from primitives.distribution import DISTRIBUTION
 from primitives.event import Event
 from primitives.graph import InstanceId
 from primitives.hashing import hash_keys
+from primitives.manifest import Manifest
 from primitives.slots import SlotSet, slots_of
 from primitives.state.container import State
 from primitives.state.own import OwnState
@@ -43,10 +43,10 @@ from seep.record.samples import Sample, sample_of
 from seep.record.status import InstanceStatus, Status
 from seep.record.story import story
 from seep.sinks.reading import read
-from seep.sinks.spool import SinkSpool
-from seep.spark.inlet.pieces import Key, PushedBatch, PushedPiece
-from seep.spark.inlet.spool import InletSpool
-from seep.storage.layout import Part, backups_prefix
+from seep.sinks.spool import Spool as Shown
+from seep.spark.inlet.pieces import Key, Piece, PushedBatch
+from seep.spark.inlet.spool import Spool
+from seep.storage.layout import BackupKey
 from seep.storage.memory import MemoryStore
 from seep.storage.records import Lease, Records
 from seep.storage.store import BlobStore
@@ -224,7 +224,7 @@ def _write_files(store: BlobStore, place: Path) -> dict[str, Any]:
         _pulses(process, 2)
         process.savepoint()
         _pulses(process, 2)
-    shown = SinkSpool(place / "outputs" / "spark")
+    shown = Shown(place / "outputs" / "spark")
     shown.show(str(shown.id), 2)
     shown.take(1)
     with tempfile.TemporaryDirectory() as elsewhere:
@@ -244,7 +244,7 @@ def written(place: Path) -> dict[str, Any]:
     """The rows in the directories of sinks."""
     kinds = ("parquet", "csv", "json")
     found: dict[str, Any] = {kind: sorted(map(plain, read(place / "outputs" / kind).to_pylist())) for kind in kinds}
-    spool = SinkSpool(place / "outputs" / "spark")
+    spool = Shown(place / "outputs" / "spark")
     return found | {"columns for Spark": str(spool.schema)}
 
 
@@ -255,9 +255,10 @@ def slots_of_keys() -> dict[str, list[int]]:
 
 def _write_pushed(store: BlobStore) -> list[Any]:
     """What Spark has pushed to a source: a batch of two pieces, one of which has no rows."""
-    spool, rows = InletSpool(store, "pushed"), queries.batch(0)
-    pieces = PushedPiece(0, "a1", len(rows), rows.nbytes, ("(storage)",)), PushedPiece(1, "b2", 0, 0, ())
-    batch = PushedBatch(3, "stream", 7, 60_000_000, pieces)
+    spool, rows = Spool(store, "pushed"), queries.batch(0)
+    batch = PushedBatch(
+        3, "stream", 7, 60_000_000, (Piece(0, "a1", len(rows), rows.nbytes, ("(storage)",)), Piece(1, "b2", 0, 0, ()))
+    )
     spool.put_piece(Key("clicks", "stream", 7), 0, "a1", rows)
     spool.put("clicks", batch)
     return pushed_lines(store)
@@ -265,7 +266,7 @@ def _write_pushed(store: BlobStore) -> list[Any]:
 
 def pushed_lines(store: BlobStore) -> list[Any]:
     """The pushed batch and its rows, as they are found."""
-    spool = InletSpool(store, "pushed")
+    spool = Spool(store, "pushed")
     batch = spool.get("clicks", *spool.numbers("clicks"))
     rows = spool.get_piece(Key("clicks", batch.stream, batch.id), batch.pieces[0])
     return [batch.to_plain(), [plain(row) for row in rows.to_pylist()]]
@@ -283,7 +284,7 @@ def _write_records(store: BlobStore) -> dict[str, Any]:
     records = Records(store, "records")
     records.pin(2, "3fa9", Lease("an inspection", CREATED + 60))
     records.announce_removal(1, "81c0")
-    store.put(f"{backups_prefix('records', '5b1c')}/counter/0/000001-000000001-000000000007-full", [b"of a dead run"])
+    store.put(str(BackupKey("records", "5b1c", "counter", 0, 1, 1, 7, None)), [b"of a dead run"])
     return records_found(store)
 
 
@@ -295,11 +296,11 @@ def records_found(store: BlobStore) -> dict[str, Any]:
         "generation": records.generation(),
         "runs": [records.run_of(number) for number in sorted(there.generations)],
         "note": catalogue.last_note(),
-        "claims": {str(id): plain(tuple(vars_of(records.claim_of(id)))) for id in sorted(there.shelves)},
+        "claims": {str(id): plain(tuple(vars_of(records.claim_of(id)))) for id in sorted(there.checkpoints)},
         "complete": [info.id for info in catalogue.complete()],
         "seal": plain(vars_of(records.manifest(3))),
-        "leases": [plain(vars_of(lease)) for _, lease in records.leases(there.shelf(2))],
-        "removals": len(there.shelf(1).parts[Part.REMOVAL]),
+        "leases": [plain(vars_of(lease)) for _, lease in records.leases(there.checkpoint(2))],
+        "removals": len(there.checkpoint(1).removals),
         "backups": sorted(there.backups),
     }
 

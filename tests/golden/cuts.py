@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import closing
 from typing import Any
 
-from primitives.avro_file import Codec
+from formats.avro_file import Codec
+from formats.evolution import Evolution
+from formats.manifest import Manifest, Part, component_of, manifests_of
+from formats.persist import persist_state, retrieve_extras, retrieve_state
 from primitives.checkpoint import Checkpoint
-from primitives.evolution import Evolution
-from primitives.manifest import Manifest, Part, component_of, manifests_of
-from primitives.persist import persist_state, retrieve_extras, retrieve_state
 from primitives.slots import SlotSet
 from seep.kernel.cut_storage import CutStorage
 from seep.protocol import cuts
@@ -17,7 +17,7 @@ from seep.protocol.cuts import Beginning, CutComplete, Persist, Recalled
 from seep.query.program import Program
 from seep.storage.attempt import Attempt
 from seep.storage.catalogue import Catalogue
-from seep.storage.layout import blob_key
+from seep.storage.layout import BlobKey
 from seep.storage.store import BlobStore
 
 #: When all of it was written, in seconds since 1970.
@@ -44,19 +44,19 @@ class StoredCuts(CutStorage):
         sinks = {name: sink.note() for name, (sink, _) in self._program.sinks.items()}
         return {"sinks": sinks, "sources": {name: each.content for name, (each, _) in self._program.sources.items()}}
 
-    def write(self, part: Persist) -> cuts.Part:
+    def write(self, part: Persist) -> cuts.CutPart:
         """See `CutStorage`."""
         number, owner = self._under_way().id, part.owner.instance
         checkpoint = Checkpoint(owner, 1, 0, part.cut.epoch, part.base, part.slots, part.chunks, (), part.cut.epoch)
 
         def put(name: str, data: Any) -> str:
-            key = blob_key(self._program.name, number, owner.operator, name)
+            key = str(BlobKey(self._program.name, number, owner.operator, name))
             self._store.put(key, data)
             return key
 
         bits = self._program.graph.operators[owner.operator].slot_bits
         written = persist_state(checkpoint, put, self._codec, slot_bits=bits, extra=part.extra)
-        return cuts.Part(part.slots, part.base, written.model_dump_json())
+        return cuts.CutPart(part.slots, part.base, written.model_dump_json())
 
     def _under_way(self) -> Attempt[Manifest]:
         """The checkpoint that is being written."""

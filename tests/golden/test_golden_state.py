@@ -18,15 +18,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from seep.plots.page import page
 
 import primitives
 import seep
 import seep.operators
-from primitives import column_bytes
-from primitives.avro_file import Codec
-from primitives.column_bytes import layout_of
-from primitives.distribution import DISTRIBUTION
+from formats import column_bytes
+from formats.avro_file import Codec
+from formats.column_bytes import layout_of
+from primitives.errors import DISTRIBUTION
 from primitives.graph import Kind
 from primitives.state import codec
 from primitives.state.changes import Tracked
@@ -35,7 +34,8 @@ from seep.cli.report_commands import read as read_report
 from seep.operators.definition import Definition
 from seep.protocol.cuts import Beginning
 from seep.query.program import Resume
-from seep.sinks.spool import Spool as Shown
+from seep.reports.page import page
+from seep.sinks.spool import SinkSpool as Shown
 from seep.storage.layout import KINDS, RunKey, SuccessionKey, key_of
 from seep.storage.local import LocalStore
 from seep.storage.store import BlobStore

@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from primitives.avro_file import Codec
-from primitives.distribution import DISTRIBUTION
+from formats.avro_file import Codec
+from formats.manifest import Manifest
+from primitives.errors import DISTRIBUTION
 from primitives.event import Event
 from primitives.graph import InstanceId
 from primitives.hashing import hash_keys
-from primitives.manifest import Manifest
 from primitives.slots import SlotSet, slots_of
 from primitives.state.container import State
 from primitives.state.own import OwnState
@@ -43,9 +43,9 @@ from seep.record.samples import Sample, sample_of
 from seep.record.status import InstanceStatus, Status
 from seep.record.story import story
 from seep.sinks.reading import read
-from seep.sinks.spool import Spool as Shown
-from seep.spark.inlet.pieces import Key, Piece, PushedBatch
-from seep.spark.inlet.spool import Spool
+from seep.sinks.spool import SinkSpool as Shown
+from seep.spark.inlet.pieces import Key, PushedBatch, PushedPiece
+from seep.spark.inlet.spool import InletSpool
 from seep.storage.layout import BackupKey
 from seep.storage.memory import MemoryStore
 from seep.storage.records import Lease, Records
@@ -255,9 +255,13 @@ def slots_of_keys() -> dict[str, list[int]]:
 
 def _write_pushed(store: BlobStore) -> list[Any]:
     """What Spark has pushed to a source: a batch of two pieces, one of which has no rows."""
-    spool, rows = Spool(store, "pushed"), queries.batch(0)
+    spool, rows = InletSpool(store, "pushed"), queries.batch(0)
     batch = PushedBatch(
-        3, "stream", 7, 60_000_000, (Piece(0, "a1", len(rows), rows.nbytes, ("(storage)",)), Piece(1, "b2", 0, 0, ()))
+        3,
+        "stream",
+        7,
+        60_000_000,
+        (PushedPiece(0, "a1", len(rows), rows.nbytes, ("(storage)",)), PushedPiece(1, "b2", 0, 0, ())),
     )
     spool.put_piece(Key("clicks", "stream", 7), 0, "a1", rows)
     spool.put("clicks", batch)
@@ -266,7 +270,7 @@ def _write_pushed(store: BlobStore) -> list[Any]:
 
 def pushed_lines(store: BlobStore) -> list[Any]:
     """The pushed batch and its rows, as they are found."""
-    spool = Spool(store, "pushed")
+    spool = InletSpool(store, "pushed")
     batch = spool.get("clicks", *spool.numbers("clicks"))
     rows = spool.get_piece(Key("clicks", batch.stream, batch.id), batch.pieces[0])
     return [batch.to_plain(), [plain(row) for row in rows.to_pylist()]]

@@ -124,10 +124,10 @@ class Resources:
 
 
 class BulkTransfer(NamedTuple):
-    """State that a node is sending to another: it was handed to the link, and has not arrived as far as is known."""
+    """State that a node is sending to another: it has not arrived as far as is known."""
 
     peer: str
-    kind: str  #: backup, restore or handover
+    kind: str  #: what it is for: backup, restore, handover, warm-up or look
     nbytes: int
 
 

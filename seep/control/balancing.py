@@ -1,8 +1,8 @@
-"""Balancing: windows of what slots have to do are shown to a balancer, and what it decides is carried out.
+"""Balancing: shows a balancer how much work each slot had in a window of time, and carries out what it decides.
 
-A window in which an operator was scaled or recovered tells of pauses and of rows that are replayed, hence counted a
-second time. One in which slots move may have their rows of both owners, or of none, as these report at times of their
-own. And in the first one, nodes begin to count when they hear of it, each at another time. All these are thrown away.
+Three kinds of window are thrown away. If the operator was scaled or recovered, the window has pauses, and counts
+replayed rows twice. If slots moved, their rows may be counted by both owners or by none, as each reports at its own
+time. In the first window, each node begins to count at its own time.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _AGAIN = 0.05
 
 @dataclass(slots=True)
 class Rebalancing:
-    """A decision on its way."""
+    """A rebalance that is being carried out."""
 
     migration: Migration
     before: float  #: the imbalance when it was made
@@ -55,7 +55,7 @@ class Rebalancing:
 
 @dataclass(slots=True)
 class _Counted:
-    """An operator whose slots are counted."""
+    """An operator of which nodes count the rows by slot."""
 
     begun: float  #: when the window began that is not over
     since: float  #: when counting began
@@ -69,7 +69,7 @@ class _Counted:
 
 @dataclass(slots=True)
 class _Wish:
-    """What somebody asked for by hand."""
+    """A request for balance that somebody made by hand."""
 
     since: float
     windows: int  #: that may pass until it is given up
@@ -77,7 +77,7 @@ class _Wish:
 
 @dataclass(slots=True)
 class Balancing:
-    """Of all operators that are balanced. A balancer that fails or is slow is told once, and the query goes on."""
+    """Balances operators. If the balancer fails or is slow, one event tells of it, and the query goes on."""
 
     orders: Orders
     graph: QueryGraph
@@ -115,7 +115,7 @@ class Balancing:
         self._wishes.setdefault(operator, _Wish(facts.at, self.settings.history))
 
     def step(self, facts: Facts, changes: Callable[[], tuple[Change, ...]]) -> None:
-        """Ends the windows for which it is time."""
+        """Ends the windows that are long enough."""
         if not (self.settings.enabled or self._wishes or self._counted or self._open):
             return
         self._end_wishes(facts)
@@ -127,7 +127,7 @@ class Balancing:
                 self._end_window(facts, operator, counted, changes())
 
     def end(self) -> None:
-        """The run is over."""
+        """Ends all rebalances and wishes, as the run is over."""
         for operator in tuple(self._open):
             del self._open[operator]
             self.orders.tell(BalancingCalledOff(operator=operator, why="the run is over"))
@@ -137,7 +137,7 @@ class Balancing:
     # -- windows ------------------------------------------------------------------------------------------------------
 
     def _have_counted(self, facts: Facts) -> None:
-        """Nodes count only what somebody wants to know."""
+        """Has nodes count the slots of the operators that are balanced now, and of no others."""
         wanted = self._wanted(facts.query)
         if wanted == self._counted.keys():
             return
@@ -145,7 +145,7 @@ class Balancing:
         self._counted = {operator: self._counting(facts, operator) for operator in sorted(wanted)}
 
     def _counting(self, facts: Facts, operator: str) -> _Counted:
-        """Counting begins anew; what was known stays known, and a question to the balancer stays open."""
+        """Begins to count anew. Events that were told, and an open question to the balancer, are kept."""
         there = self._counted.get(operator)
         windows = there.windows if there is not None else deque[SlotLoads](maxlen=self.settings.history)
         counted = _Counted(facts.at, facts.at, windows)
@@ -158,7 +158,7 @@ class Balancing:
         return {operator for operator in balanced if query.instances(operator) > 1}
 
     def _is_balanced(self, operator: str) -> bool:
-        """Whether its slots move by themselves."""
+        """Whether the settings have the operator balanced without being asked."""
         return self.settings.enabled and operator in self._balanced
 
     def _end_window(self, facts: Facts, operator: str, counted: _Counted, changes: tuple[Change, ...]) -> None:
@@ -175,7 +175,7 @@ class Balancing:
     def _on_window(
         self, operator: str, counted: _Counted, ended: float, is_disturbed: bool, facts: Facts, answer: object
     ) -> None:
-        """Without an answer there are instances that have told nothing: the window goes on."""
+        """Takes the counts of a window. There are none if an instance has not reported yet: then the window goes on."""
         counted.ends, counted.again = None, facts.at + _AGAIN
         if not isinstance(answer, SlotLoads):
             return
@@ -186,7 +186,7 @@ class Balancing:
             self._ask_balancer(facts, operator, counted)
 
     def _is_disturbed(self, operator: str, changes: Iterable[Change], counted: _Counted) -> bool:
-        """Whether it is the first, or anything was changed in the operator since it began, or shortly before."""
+        """Whether the window is the first one, or the operator was changed during it or shortly before."""
         ends = [change.done for change in changes if change.operator == operator]
         if operator in self._open:
             ends.append(self._open[operator].migration.ended)
@@ -196,7 +196,7 @@ class Balancing:
     # -- the balancer -------------------------------------------------------------------------------------------------
 
     def _ask_balancer(self, facts: Facts, operator: str, counted: _Counted) -> None:
-        """One question at a time; windows that end until it is answered are in the next one."""
+        """Asks one question at a time. The next question has the windows that end before this one is answered."""
         if counted.asks is None:
             windows, counted.asked = tuple(counted.windows), facts.at
             work = partial(asked, self.balancer, windows)
@@ -219,13 +219,13 @@ class Balancing:
             self._decide(facts, operator, window, answer)
 
     def _note_duration(self, operator: str, seconds: float) -> None:
-        """It may be slow once: the first time there may be something to compile."""
+        """Tells of the second slow answer in a row; one alone may be slow, as the balancer may have to compile code."""
         self._slow = self._slow + 1 if seconds > self.settings.window else 0
         if self._slow == 2:
             self._tell_slow(operator)
 
     def _notice_slow(self, facts: Facts, operator: str, counted: _Counted) -> None:
-        """What it decides after two windows is about loads of long ago, and is thrown away."""
+        """Gives up an answer that takes more than two windows: it would be about loads of long ago."""
         if counted.asks is not None and not counted.is_slow and facts.at > counted.asked + 2 * self.settings.window:
             counted.is_slow = True
             self._tell_slow(operator)
@@ -256,7 +256,7 @@ class Balancing:
             self._wait_on(operator)
 
     def _tell_hot(self, operator: str, found: Iterable[HotKey]) -> None:
-        """Each once while it lasts."""
+        """Tells of each hot slot once, as long as it stays hot."""
         known, self._hot[operator] = self._hot.get(operator, set()), {each.slot for each in found}
         for each in found:
             if each.slot not in known:
@@ -264,7 +264,7 @@ class Balancing:
                 self.orders.tell(HotSlot(subject=owner, slot=each.slot, share=each.share, why=each.why))
 
     def _wait_on(self, operator: str) -> None:
-        """What was asked for by hand need not be called for in the very next window."""
+        """Keeps a wish open for some more windows, in which the balancer may find something to move."""
         self._wishes[operator].windows -= 1
         if not self._wishes[operator].windows:
             self._end_wish(operator, f"the balancer found nothing worth moving in {self.settings.history} windows")
@@ -303,7 +303,7 @@ class Balancing:
     # -- from a migration to its end ----------------------------------------------------------------------------------
 
     def _conclude(self, operator: str, window: SlotLoads) -> None:
-        """What came of it shows in the first window after it."""
+        """Tells the result of a rebalance, which the first window after it shows."""
         rebalancing = self._open.pop(operator, None)
         if rebalancing is None:
             return
@@ -323,7 +323,7 @@ class Balancing:
         )
 
     def _end_unmeasured(self, facts: Facts) -> None:
-        """Where no window can tell what came of it, it is over all the same."""
+        """Ends a rebalance of which no window can show the result."""
         for operator, rebalancing in tuple(self._open.items()):
             ended = rebalancing.migration.ended
             is_alone = facts.query.instances(operator) < 2
@@ -334,7 +334,7 @@ class Balancing:
 
 
 def balanced_operators(graph: QueryGraph, settings: BalanceSettings) -> tuple[str, ...]:
-    """Those that the settings name, or else all that have state; UserError if one is named that cannot be balanced."""
+    """The operators that the settings name, or else all with state; UserError if one of them cannot be balanced."""
     if settings.operators is None:
         return tuple(name for name in graph.order if graph.kind(name) is Kind.STATEFUL)
     check_balanced(graph, settings.operators, "balance.operators")
@@ -342,7 +342,7 @@ def balanced_operators(graph: QueryGraph, settings: BalanceSettings) -> tuple[st
 
 
 def check_balanced(graph: QueryGraph, operators: Iterable[str], where: str) -> None:
-    """UserError, told of `where` it stands, for the first that cannot be balanced."""
+    """Raises UserError for the first operator that cannot be balanced; the text names the setting, `where`."""
     possible = [name for name in graph.order if graph.kind(name) in (Kind.STATEFUL, Kind.STATELESS)]
     for name in operators:
         if name not in possible:
@@ -350,13 +350,13 @@ def check_balanced(graph: QueryGraph, operators: Iterable[str], where: str) -> N
 
 
 def check_balance(graph: QueryGraph, settings: BalanceSettings) -> None:
-    """UserError where the settings do not fit the query, or name no balancer that can be made."""
+    """Raises UserError if the settings do not fit the query, or name no balancer that can be made."""
     balanced_operators(graph, settings)
     make_balancer(settings)
 
 
 def imbalance(window: SlotLoads) -> float:
-    """How many times the mean the fullest instance had to do, by rows and by who owns what now; 1 if there were none.
+    """The load of the fullest instance over the mean load, by rows and present owners; 1 if there were no rows.
 
     >>> from primitives.topology import Assignment
     >>> imbalance(SlotLoads(2.0, Assignment([0, 0, 1, 1]), np.array([30, 30, 10, 10])))
@@ -368,6 +368,6 @@ def imbalance(window: SlotLoads) -> float:
 
 
 def _still_to_move(query: QueryFacts, operator: str, moves: Mapping[int, SlotSet]) -> Parts:
-    """Those that have moved meanwhile need not, and an instance that is gone gets nothing."""
+    """What is left of the parts: without slots that have moved meanwhile, and without instances that are gone."""
     assignment = query.latest(operator)
     return {i: slots - assignment.slots_of(i) for i, slots in moves.items() if i in assignment.parts}

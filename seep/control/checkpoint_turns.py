@@ -1,4 +1,4 @@
-"""When which instance is to take a checkpoint: each as often, by turns, for all at once would hold the query up."""
+"""Turns of checkpoints: all instances take them equally often and one after the other, so that they hold nobody up."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CheckpointTurns:
         self._look = 0.0
 
     def due(self, now: float, instances: Collection[InstanceId]) -> list[InstanceId]:
-        """Those of all present instances whose turn it is; it looks now and then only."""
+        """The present instances whose turn it is. Between two looks, which are some time apart, it returns none."""
         if now < self._look:
             return []
         self._look = now + min(_EVERY, self._interval / 10)

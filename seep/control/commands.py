@@ -71,7 +71,7 @@ class EndWindow(NamedTuple):
 
 
 class Consult(NamedTuple):
-    """Work that is not the steward's own, as it may be slow or fail: done elsewhere. Answer: what it returns."""
+    """Have a call made on another thread, as it may be slow or fail. Answer: what it returns, or the exception."""
 
     number: int
     kind: str  #: policy, balancer or steps: one at a time of each kind
@@ -86,7 +86,7 @@ class MigrationEnded(NamedTuple):
 
 
 class Tell(NamedTuple):
-    """Something that people should know."""
+    """Record an event."""
 
     event: Event
 

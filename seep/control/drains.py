@@ -19,7 +19,7 @@ from seep.record.facts import Facts
 
 @dataclass(slots=True)
 class _Drain:
-    """A node on its way out."""
+    """A node that is being emptied."""
 
     since: float
     got_on: float  #: when less was left there than ever before
@@ -30,7 +30,7 @@ class _Drain:
 
 @dataclass(slots=True)
 class Drains:
-    """Moves what lives on these nodes to new instances elsewhere, by as many migrations as others make necessary."""
+    """Moves the instances of these nodes elsewhere. If slots come back meanwhile, it makes another migration."""
 
     orders: Orders
     migrations: Migrations
@@ -62,12 +62,12 @@ class Drains:
                 self._move(facts, node, drain, owners)
 
     def end(self, facts: Facts) -> None:
-        """The run is over."""
+        """Gives all drains up, as the run is over."""
         for node, drain in tuple(self._open.items()):
             self._give_up(facts, node, drain, "the run is over")
 
     def _note(self, facts: Facts, node: str, drain: _Drain) -> dict[str, None]:
-        """How far it has come; returns the operators that will own slots there. Backups go elsewhere by themselves."""
+        """Notes progress; returns the operators that will own slots on the node. Backups go elsewhere by themselves."""
         hosted = facts.query.hosted_by(node)
         if drain.left is None or len(hosted) < drain.left:
             drain.left, drain.got_on = len(hosted), facts.at

@@ -73,7 +73,7 @@ class MigrationProgress:
 
 @dataclass(slots=True, eq=False)
 class Migration:
-    """One operator's slots on their way; the steward carries it on."""
+    """A migration of one operator: its goal, its pace, its steps, and how far they have come."""
 
     operator: str
     pace: StepPace
@@ -107,14 +107,14 @@ class Migration:
 
     @property
     def slots(self) -> int:
-        """That change hands in all steps; 0 until they are known."""
+        """How many slots change hands in all steps together; 0 until the steps are known."""
         return len(self.steps.slots) if self.steps is not None else 0
 
     def __post_init__(self) -> None:
         self.got_on = self.opened
 
     def note_progress(self, now: float, is_due: bool) -> None:
-        """Before it is due it need not get on."""
+        """Notes whether the migration makes progress. Until it is due, waiting counts as progress."""
         in_effect = len(self.taken) - sum(step.effective is None for step in self._unsettled)
         stage = (self.state, self.number, in_effect)
         if not is_due or stage != self._stage:
@@ -155,7 +155,7 @@ class Migration:
         self.skipped += 1
 
     def note(self, now: Now, plans: Container[int]) -> None:
-        """What has become of its steps; `plans` are those that are not complete."""
+        """Notes which steps have taken effect or are complete; `plans` are those that are not complete."""
         for step in self._unsettled:
             if step.effective is None and now.committed >= step.first:
                 step.effective = now.seconds
@@ -171,13 +171,13 @@ class Migration:
 
     @property
     def is_worth_preparing(self) -> bool:
-        """Not if much of what was fetched ahead has changed by the time of the handover, as it did lately."""
+        """Whether to fetch backups ahead: not if, in recent steps, much of them had changed by the handover."""
         handed = [step.handed for step in self.lately]
         return self.settings.prepare and not any(each.nbytes > _MUCH * each.nbytes_ahead > 0 for each in handed)
 
     @property
     def lately(self) -> list[MigrationStep]:
-        """The steps by which it is judged whether to prepare the next; so after a while without, it is tried again."""
+        """The newest steps; what they have handed over decides whether backups are fetched ahead for the next one."""
         return self.taken[-_LATELY:]
 
     # -- what is told of it -------------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ class Migration:
 
     @property
     def handed(self) -> Handover:
-        """In all steps together."""
+        """What was handed over in all steps together."""
         return Handover(*(sum(counts) for counts in zip(*(step.handed for step in self.taken), strict=True)))
 
     @property
@@ -213,7 +213,7 @@ class Migration:
         return int(self.steps.bounds[-1] - self.steps.bounds[self.number]) if self.steps is not None else 0
 
     def to_json(self, now: float) -> dict[str, Any]:
-        """For the report, with the timeline of its steps."""
+        """The migration and its steps, as the report has them."""
         times = {"opened": self.opened, "begun": self.begun, "moved": self.moved, "ended": self.ended}
         return self.progress(now).to_json() | times | {"timeline": [step.to_json() for step in self.taken]}
 

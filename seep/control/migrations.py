@@ -48,7 +48,7 @@ _EVENTS: Mapping[MigrationState, type[MigrationOver]] = {
 
 
 class _Outset(NamedTuple):
-    """What a migration begins with."""
+    """What a migration would begin with now."""
 
     assignment: Assignment
     change: Parts
@@ -58,7 +58,7 @@ class _Outset(NamedTuple):
 
 @dataclass(slots=True)
 class Migrations:
-    """All of a run."""
+    """All migrations of a run: the open ones, and the newest that are over."""
 
     orders: Orders
     vm_needs: VMNeeds
@@ -73,14 +73,14 @@ class Migrations:
     # -- asked for ----------------------------------------------------------------------------------------------------
 
     def open(self, *migrations: Migration) -> tuple[int, ...]:
-        """They begin with the next step, all with the same one if nothing is in their way; returns their numbers."""
+        """Opens migrations, which begin with the next step if nothing is in their way; returns their numbers."""
         for migration in migrations:
             migration.id = self.total
             self._open.append(migration)
         return tuple(migration.id for migration in migrations)
 
     def cancel(self, facts: Facts, migration: Migration, why: str) -> None:
-        """No further step is announced; what has moved stays where it is."""
+        """Ends a migration: announces no further step, and leaves what has moved where it is."""
         if migration.state is MigrationState.WAITING:
             migration.why = why
             self._close(facts, migration, MigrationState.CANCELLED)
@@ -88,14 +88,14 @@ class Migrations:
             migration.why, migration.is_called_off = why, True
 
     def find(self, id: int) -> Migration | None:
-        """None if it is not kept any more."""
+        """The migration of a number; None if it is not kept any more."""
         return next((migration for migration in (*self._open, *self._over) if migration.id == id), None)
 
     # -- told ---------------------------------------------------------------------------------------------------------
 
     @property
     def total(self) -> int:
-        """How many there ever were."""
+        """How many migrations there ever were."""
         return self._over.total + len(self._open)
 
     @property
@@ -103,11 +103,11 @@ class Migrations:
         return not self._open
 
     def listed(self) -> list[Migration]:
-        """The newest that are over, and all that are not, by when they were asked for."""
+        """The newest migrations that are over, and all open ones, in the order of their opening."""
         return sorted((*self._over, *self._open), key=lambda migration: migration.opened)
 
     def under_way(self) -> Sequence[Migration]:
-        """Those that are not over."""
+        """The open migrations."""
         return tuple(self._open)
 
     def progress(self, facts: Facts, migration: Migration) -> MigrationProgress:
@@ -115,14 +115,14 @@ class Migrations:
         return migration.progress(facts.at)
 
     def to_json(self, facts: Facts) -> list[dict[str, Any]]:
-        """All that are kept, with their timelines, for the report."""
+        """All migrations that are kept, with their timelines, for the report."""
         for migration in self._open:
             self._note_handed(facts, migration)
         return [migration.to_json(facts.at) for migration in self.listed()]
 
     @property
     def changes(self) -> Iterator[Change]:
-        """Those that were asked for, as policies are to know of them."""
+        """The migrations that somebody asked for, as policies see them."""
         for each in (*self._over, *self._open):
             if each.is_told and each.begun is not None:
                 yield Change(each.operator, each.begun, each.before, each.after, each.ended)
@@ -130,7 +130,7 @@ class Migrations:
     # -- a step -------------------------------------------------------------------------------------------------------
 
     def step(self, facts: Facts) -> None:
-        """Begins what can begin, and carries all others on; one that fails is refused."""
+        """Begins migrations that can begin, and carries on the others. One that raises is refused."""
         for migration in tuple(self._open):
             try:
                 self._step_one(facts, migration)
@@ -149,7 +149,7 @@ class Migrations:
             self._begin_if_possible(facts, migration)
 
     def end(self, facts: Facts) -> None:
-        """The run is over, and with it whatever is open."""
+        """Ends all open migrations, as the run is over."""
         for migration in tuple(self._open):
             migration.asks = None
             migration.note(self._now(facts, migration), ())
@@ -158,14 +158,14 @@ class Migrations:
             self._close(facts, migration, MigrationState.DONE if migration.is_moved else MigrationState.CANCELLED)
 
     def _is_stuck(self, facts: Facts, migration: Migration) -> bool:
-        """Whether it is due, and has made no step for too long; steps that go by the clock come when they come."""
+        """Whether a migration is due and has made no step for too long. One that goes by the clock is never stuck."""
         is_due = migration.state is not MigrationState.WAITING or migration.pace.may_begin(self._now(facts, migration))
         migration.note_progress(facts.at, is_due)
         pause = self.timeout + (migration.settings.gap or 0.0)
         return facts.at > migration.got_on + pause and not isinstance(migration.pace, ByTheClock)
 
     def _give_up(self, facts: Facts, migration: Migration) -> None:
-        """What has moved stays where it is; what is announced may still take effect."""
+        """Ends a stuck migration. What has moved stays where it is; what is announced may still take effect."""
         vms = self.vm_needs.missing(migration.operator)
         awaited = {
             MigrationState.WAITING: f"{vms} VM{'s' * (vms > 1)}" if vms else "another change of its slots",
@@ -178,7 +178,7 @@ class Migrations:
     # -- its beginning ------------------------------------------------------------------------------------------------
 
     def _begin_if_possible(self, facts: Facts, migration: Migration) -> None:
-        """Many slots take a while to be cut into steps, so that is done elsewhere."""
+        """Begins a migration; the steps are worked out on another thread, as that takes a while for many slots."""
         outset = self._look(facts, migration)
         if outset is not None and not outset.is_due and not _needs_no_vm(migration):
             self.vm_needs.expect(migration.operator, outset.fresh)
@@ -197,7 +197,7 @@ class Migrations:
         return _needs_no_vm(migration) or self.vm_needs.is_there(facts, migration.operator, fresh, migration.why)
 
     def _look(self, facts: Facts, migration: Migration) -> _Outset | None:
-        """None if it cannot begin soon."""
+        """What a migration would begin with now; None if it cannot begin soon."""
         now, query, operator = self._now(facts, migration), facts.query, migration.operator
         if not migration.pace.is_near(now):
             return None
@@ -211,7 +211,7 @@ class Migrations:
         return _Outset(query.latest(operator), change, fresh, is_due)
 
     def _has_to_wait(self, facts: Facts, migration: Migration) -> bool:
-        """One after another goes step by step through an operator; those by the clock wait for nobody."""
+        """Whether another migration of the operator goes first. Those that go by the clock wait for nobody."""
         if not isinstance(migration.pace, StepByStep):
             return False
         those = [each for each in self._open if each.operator == migration.operator and _goes_by_turns(each)]
@@ -282,7 +282,7 @@ class Migrations:
         )
 
     def _on_announced(self, migration: Migration, parts: Parts, facts: Facts, answer: object) -> None:
-        """What is refused for now is tried again."""
+        """Takes the answer to a move. If it was refused for a reason that passes, the step is tried again later."""
         migration.asks = None
         if migration.is_over:
             return
@@ -303,10 +303,10 @@ class Migrations:
     # -- its end ------------------------------------------------------------------------------------------------------
 
     def _settle(self, facts: Facts, migration: Migration) -> None:
-        """The sooner both sides have a backup, the sooner its plans are complete.
+        """Has instances take checkpoints, so that the open plans are complete soon.
 
-        Those with new slots come first: then those that had them need not back them up any more. Operators without
-        state are safe when those after them are, so all that have any take one.
+        The new owners come first: then the old owners need not back these slots up any more. Operators without state
+        are safe when the operators after them are, so every operator with state takes one.
         """
         migration.state, migration.moved = MigrationState.SETTLING, facts.at
         keeps_state = facts.query.graph.kind(migration.operator) is Kind.STATEFUL
@@ -316,7 +316,7 @@ class Migrations:
         self._ask_for_next(facts, migration)
 
     def _back_up(self, facts: Facts, migration: Migration) -> None:
-        """One instance after the other, for all at once would hold the query up; and no longer than is any use."""
+        """Asks one instance after the other for a checkpoint; all that are left at once, if one takes too long."""
         now = self._now(facts, migration)
         if now.seconds > migration.asked + _IN_TURN:
             self._ask_for(migration.unsaved)
@@ -334,7 +334,7 @@ class Migrations:
             self.orders.give(TakeCheckpoints(tuple(instances)))
 
     def _is_over(self, facts: Facts, migration: Migration) -> bool:
-        """When its plans are complete, and what was handed over is known, and the latency at the sinks."""
+        """Whether all plans are complete, and the reports on bytes handed over and on latency are in, or late."""
         if not migration.is_settled or not migration.taken:
             return migration.is_settled
         last, query = migration.taken[-1], facts.query
@@ -375,7 +375,7 @@ class Migrations:
     # -- checks -------------------------------------------------------------------------------------------------------
 
     def validate(self) -> None:
-        """InternalError if something does not hold that always must."""
+        """Raises InternalError with a rule that does not hold."""
         moving = [
             each.operator
             for each in self._open
@@ -388,7 +388,7 @@ class Migrations:
 
 
 def _needs_no_vm(migration: Migration) -> bool:
-    """Whether it takes nodes that are in use, or what there is."""
+    """Whether the migration has no need of free nodes: it uses those in use, or is urgent."""
     return migration.is_urgent or migration.settings.vertical
 
 
@@ -397,7 +397,7 @@ def _goes_by_turns(migration: Migration) -> bool:
 
 
 def _step_of(facts: Facts, operator: str, plan: int, parts: Parts) -> MigrationStep:
-    """The step that was just announced."""
+    """Makes the record of a step that was just announced."""
     move = facts.query.moves[plan]
     assert move.first is not None
     targets = tuple(InstanceId(operator, index) for index in parts)
@@ -405,7 +405,7 @@ def _step_of(facts: Facts, operator: str, plan: int, parts: Parts) -> MigrationS
 
 
 def _is_saved(query: QueryFacts, migration: Migration, instance: InstanceId) -> bool:
-    """Whether its backups have what the last step changed; who has no slots left is not there any more then."""
+    """Whether an instance has backed up what the last step changed, or is gone as it has no slots left."""
     last = max((step.first for step in migration.taken), default=0)
     if instance.index not in query.latest(instance.operator).parts:
         last -= 1
@@ -413,7 +413,7 @@ def _is_saved(query: QueryFacts, migration: Migration, instance: InstanceId) -> 
 
 
 def _present(query: QueryFacts, migration: Migration, parts: Parts) -> Parts:
-    """What a step is to give, and to whom: an instance that has given up all its slots meanwhile has an heir."""
+    """The parts of a step as they are possible now: an instance that has lost all its slots is replaced by an heir."""
     owned, found = query.latest(migration.operator), dict[int, SlotSet]()
     for index, slots in parts.items():
         is_gone = index not in owned.parts and query.was_born(InstanceId(migration.operator, index))
@@ -423,7 +423,7 @@ def _present(query: QueryFacts, migration: Migration, parts: Parts) -> Parts:
 
 
 def _heir(query: QueryFacts, migration: Migration, index: int, owned: Assignment) -> int:
-    """Who has most of what an instance was given so far; a new instance, if that was nothing."""
+    """The owner of most of what an instance was given so far; a new instance if it was given nothing."""
     given = migration.given(index)
     return int(np.bincount(owned.owners[given.array]).argmax()) if given else query.fresh[migration.operator]
 

@@ -36,7 +36,7 @@ class Orders:
         return self._asked
 
     def forget(self, number: int) -> None:
-        """Nobody wants to know the answer any more."""
+        """Drops the answer to a command when it comes."""
         self._waiting.pop(number, None)
 
     def answered(self, answers: Iterable[Answer], facts: Facts) -> None:
@@ -46,6 +46,6 @@ class Orders:
                 then(facts, answer.value)
 
     def taken(self) -> list[Command]:
-        """All that were given since the last call."""
+        """Returns the commands that were given since the last call."""
         taken, self._commands = self._commands, []
         return taken

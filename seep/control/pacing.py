@@ -26,7 +26,7 @@ class Now(NamedTuple):
     usual: int = 0  #: epochs that were open when the migration began
 
     def has_settled(self, since: float) -> bool:
-        """Whether no more epochs are open than usual, or hardly more; or that was waited for long enough."""
+        """Whether about as many epochs are open as usual, or the wait for that has been long enough."""
         is_calm = self.ticked - self.committed <= self.usual + _SLACK
         return is_calm or self.seconds >= since + _PATIENCE
 
@@ -36,7 +36,7 @@ class Before(Protocol):
 
     @property
     def first(self) -> int:
-        """The epoch at which it is effective."""
+        """The epoch at which the step is effective."""
         ...
 
     @property
@@ -54,7 +54,7 @@ class StepPace(Protocol):
     def may_begin(self, now: Now) -> bool: ...
 
     def is_near(self, now: Now) -> bool:
-        """Whether it begins so soon that what it needs is to be got ready."""
+        """Whether the first step is so near that VMs are to be started for it."""
         ...
 
     def due(self, number: int, before: Before | None, now: Now) -> int | None:
@@ -64,9 +64,9 @@ class StepPace(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StepByStep:
-    """Each step when the one before has taken effect, and the gap after it is over.
+    """Announces each step when the one before has taken effect and the gap after it is over.
 
-    If no gap is given, it lasts until the query has worked off what had to wait: or else steps would add up to a pause.
+    If no gap is given, it lasts until the query has worked off what had to wait: else the pauses would add up.
     """
 
     settings: MigrationSettings
@@ -105,7 +105,7 @@ class StepByStep:
 
 @dataclass(frozen=True, slots=True)
 class ByTheClock:
-    """Each step at its own moment, whatever has become of those before."""
+    """Announces each step at its own moment, whatever has become of the steps before."""
 
     stream: MoveStream
 

@@ -16,7 +16,6 @@ from policies.scaling.governor import Governor
 from policies.scaling.settings import ScalingSettings
 from primitives.graph import InstanceId, QueryGraph
 from seep.control.commands import Consult
-from seep.control.complaints import place_of
 from seep.control.orders import Orders
 from seep.control.scalings import Scalings
 from seep.record.events import BottleneckFound, PolicySlow, ScalingFailed
@@ -32,7 +31,7 @@ _MOST = 100
 
 @dataclass(slots=True)
 class PolicyRounds:
-    """Between observations and decisions. A policy that is slow or fails holds up nobody but itself."""
+    """Asks the policy after each observation. If the policy is slow or fails, nothing else waits for it."""
 
     orders: Orders
     graph: QueryGraph
@@ -47,7 +46,7 @@ class PolicyRounds:
     _complaints: set[tuple[str, str, int]] = field(default_factory=set)  #: where what failed was told
 
     def history(self, changes: tuple[Change, ...]) -> History:
-        """What policies are shown."""
+        """The observations and changes that policies see."""
         return History(self.graph, tuple(self._observations), changes)
 
     @property
@@ -62,14 +61,14 @@ class PolicyRounds:
         self._notice_late(facts)
 
     def _notice_late(self, facts: Facts) -> None:
-        """Told once of each question that is not answered in time."""
+        """Tells, once for each question, that it was not answered in time."""
         limit = max(self.settings.detector.report, _LEAST)
         if self._asks is not None and not self._is_late and facts.at > self._asked + limit:
             self._is_late = True
             self.orders.tell(PolicySlow(policy=self._policy, seconds=facts.at - self._asked))
 
     def _round(self, facts: Facts, history: History) -> None:
-        """One report interval is over."""
+        """Tells of new bottlenecks and asks the policy, at the end of a report interval."""
         self._tell(bottlenecks(history, self.settings.detector))
         if self._asks is None and not facts.query.ending:
             self._asked, self._is_late = facts.at, False
@@ -78,7 +77,7 @@ class PolicyRounds:
             self._asks = self.orders.request(lambda number: Consult(number, "policy", name, work), self._on_decided)
 
     def _on_decided(self, facts: Facts, answer: Any) -> None:
-        """What was decided by old observations is not carried out: the policy is asked again at the next one."""
+        """Opens what the policy has decided. A late answer is dropped: the next round asks again."""
         self._notice_late(facts)
         is_late, self._asks, self._is_late = self._is_late, None, False
         if isinstance(answer, BaseException):
@@ -93,8 +92,8 @@ class PolicyRounds:
         return type(self.governor.policy).__name__
 
     def complain(self, reason: BaseException) -> None:
-        """Each failure is told once, by where it comes from."""
-        place = place_of(reason)
+        """Tells of a failure, once for each line of code that raises it."""
+        place = _place_of(reason)
         if place not in self._complaints and len(self._complaints) < _MOST:
             self._complaints.add(place)
             self.orders.tell(
@@ -102,8 +101,17 @@ class PolicyRounds:
             )
 
     def _tell(self, found: list[Bottleneck]) -> None:
-        """Of each bottleneck when it becomes one."""
+        """Tells of the bottlenecks that were none at the last round."""
         known, self._known = self._known, {(each.instance, each.cause) for each in found}
         for each in found:
             if (each.instance, each.cause) not in known:
                 self.orders.tell(BottleneckFound(subject=each.instance, cause=each.cause, why=each.why))
+
+
+def _place_of(reason: BaseException) -> tuple[str, str, int]:
+    """The kind of an error, and the file and line that first raised it; they do not depend on the error's text."""
+    while reason.__cause__ is not None:
+        reason = reason.__cause__
+    frames = traceback.extract_tb(reason.__traceback__)
+    file, line = (frames[-1].filename, frames[-1].lineno or 0) if frames else ("", 0)
+    return type(reason).__name__, file, line

@@ -22,7 +22,7 @@ _PLACED = (BackupStrategy.REPLICAS, BackupStrategy.STORAGE)
 
 
 def check_backup(settings: BackupSection, graph: QueryGraph, has_storage: bool) -> None:
-    """UserError if the settings name what is not there."""
+    """Raises UserError if the settings name an operator or a storage that is not there."""
     stateful = graph.of_kind(Kind.STATEFUL)
     check_names("backup.operators", settings.operators, stateful, "operators with state")
     wanted = [o for o in stateful if settings.of(o).strategy is BackupStrategy.STORAGE]
@@ -42,7 +42,7 @@ class ReplicaGroups:
     _look: float = 0.0
 
     def step(self, facts: Facts) -> None:
-        """Puts groups together now and then; nothing happens if they are as before."""
+        """Works out the groups every half second, and gives a command if they have changed."""
         if facts.at < self._look:
             return
         self._look = facts.at + _EVERY

@@ -36,7 +36,7 @@ class MigrationRequests:
         at: float | str | None = None,
         epoch: int | None = None,
     ) -> list[Migration]:
-        """Several operators begin together. `chosen` are the settings that go before those of the run, None apart."""
+        """Migrations of operators that begin together. The `chosen` settings, unless None, replace those of the run."""
         if not targets:
             raise UserError("there is nothing to migrate; give an operator and its target")
         settings = self._with(chosen)
@@ -47,12 +47,12 @@ class MigrationRequests:
         ]
 
     def follow(self, now: float, operator: str, rows: Any) -> list[Migration]:
-        """Moves that are told by rows, each at its moment."""
+        """A migration with one step for each moment in the rows."""
         stream = move_stream(_rows(rows), self._slot_bits(operator), f"the moves of {operator}")
         return [Migration(operator, ByTheClock(stream), now, steps=stream.steps, why=f"{len(stream)} moments")]
 
     def hand_over(self, now: float, instance: str) -> list[Migration]:
-        """All slots of an instance, or of an operator's first, go to a new instance at once."""
+        """A migration of all slots of an instance (or of an operator's first one) to a new instance, in one step."""
         read = _INSTANCE.fullmatch(instance)
         if read is None:
             raise UserError(f"{instance!r} is neither an operator nor an instance; write it as counter or counter[0]")
@@ -72,7 +72,7 @@ class MigrationRequests:
 
 
 def _rows(rows: Any) -> Sequence[Mapping[str, Any]] | pa.Table | Path:
-    """Rows as policies read them; those of Spark are collected, since they are few."""
+    """Makes rows readable for `move_stream`; a Spark DataFrame is collected, as it is small."""
     if isinstance(rows, str):
         return Path(rows)
     if hasattr(rows, "toArrow"):

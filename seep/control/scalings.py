@@ -63,7 +63,7 @@ def at_once_unless_said(settings: MigrationSettings) -> MigrationSettings:
 
 
 def check_scaling(settings: ScalingSettings, policy: Policy, graph: QueryGraph) -> None:
-    """UserError if the settings, or those of the policy, name operators that the query does not have."""
+    """Raises UserError if the settings, or those of the policy, name operators that the query does not have."""
     check_names("scaling.operators", settings.operators, graph.order)
     if isinstance(policy, NamesOperators):
         policy.check(graph)
@@ -71,7 +71,7 @@ def check_scaling(settings: ScalingSettings, policy: Policy, graph: QueryGraph) 
 
 @dataclass(slots=True)
 class Scaling:
-    """A decision on its way."""
+    """An open decision, and how far it is carried out."""
 
     decision: Decision
     opened: float
@@ -98,12 +98,12 @@ class Scaling:
 
     @property
     def is_begun(self) -> bool:
-        """Whether slots are on their way, or it is being worked out which."""
+        """Whether slots move, or it is being worked out which are to."""
         is_cut = self.migration is not None and self.migration.asks is not None
         return self.change is not None or self.asks is not None or is_cut
 
     def note_progress(self, now: float) -> None:
-        """Steps count that no earlier attempt has made: one that is made again and again does not get on."""
+        """Notes progress. A step counts if no earlier attempt has come so far: repeated attempts are no progress."""
         made = self.migration.number if self.migration is not None else 0
         if made > self.steps:
             self.steps, self.got_on = made, now
@@ -111,7 +111,7 @@ class Scaling:
 
 @dataclass(slots=True)
 class Scalings:
-    """All decisions that are open, one per operator at most."""
+    """Carries out decisions on parallelism; of each operator at most one is open."""
 
     orders: Orders
     settings: ScalingSettings
@@ -123,7 +123,7 @@ class Scalings:
 
     @property
     def changes(self) -> Iterator[Change]:
-        """The newest that were done, and all that are begun."""
+        """The newest changes that are done, and all that are begun."""
         yield from self._changes
         yield from (each.change for each in self._open.values() if each.change is not None)
 
@@ -132,7 +132,7 @@ class Scalings:
         return tuple(self._open.values())
 
     def open(self, facts: Facts, decision: Decision, by_hand: bool = False) -> None:
-        """In place of an earlier one that is not under way yet; what was asked for by hand goes before policies."""
+        """Opens a decision, in place of one that is not begun. No policy replaces what was asked for by hand."""
         before = facts.query.instances(decision.operator)
         new = Scaling(decision, facts.at, before, by_hand)
         there = self._open.setdefault(decision.operator, new)
@@ -154,7 +154,7 @@ class Scalings:
             self.orders.tell(ScalingRefused(operator=there.operator, why=why))
 
     def step(self, facts: Facts) -> None:
-        """Carries all of them on; one that fails is over, and does not keep others from going on."""
+        """Carries on all open decisions. One that raises is ended; the others go on."""
         for scaling in self.under_way:
             try:
                 self._carry_on(facts, scaling)
@@ -165,7 +165,7 @@ class Scalings:
                 raise
 
     def end(self, facts: Facts) -> None:
-        """The run is over, and its migrations are."""
+        """Ends all open decisions, as the run is over and its migrations have ended."""
         for scaling in self.under_way:
             if scaling.migration is not None:
                 self._follow_migration(facts, scaling, scaling.migration)
@@ -233,7 +233,7 @@ class Scalings:
     # -- from a backup ------------------------------------------------------------------------------------------------
 
     def _is_to_be_split(self, facts: Facts, scaling: Scaling) -> bool:
-        """As the settings say, if any node has a backup to split."""
+        """Whether the settings want a split, and a node has a backup for it."""
         wanted = self._is_split_wanted(facts.query, scaling.decision)
         if wanted and scaling.operator in facts.query.not_on_nodes and not scaling.is_handed_over:
             self._hand_over(scaling, Refusal.NOT_ON_A_NODE.value)
@@ -248,12 +248,12 @@ class Scalings:
         )
 
     def _hand_over(self, scaling: Scaling, why: str) -> None:
-        """What cannot be split is handed over by its owner."""
+        """Has the slots handed over, as the backup cannot be split."""
         scaling.is_handed_over = True
         self.orders.tell(SplitNotPossible(operator=scaling.operator, why=why))
 
     def _split(self, facts: Facts, scaling: Scaling) -> None:
-        """Its origin is replaced by a new instance, too."""
+        """Asks for a split. It needs one more node than there are new instances: the origin begins anew, too."""
         query, operator = facts.query, scaling.operator
         parts = _parts(query, scaling.decision)
         scaling.before = query.instances(operator)
@@ -285,7 +285,7 @@ class Scalings:
                 self._end(facts, scaling, ScalingRefused, f"{type(answer).__name__}: {answer}")
 
     def _await_backup(self, facts: Facts, scaling: Scaling, why: Refusal) -> None:
-        """One is asked for, as it may not be due for long; and not waited for longer than a handover is worth."""
+        """Asks once for checkpoints to split; if none comes in time, has the slots handed over instead."""
         if scaling.asked is None:
             scaling.asked = facts.at
             those = tuple(each for each in facts.query.kept if each.operator == scaling.operator)
@@ -342,7 +342,7 @@ class Scalings:
         )
 
     def _end(self, facts: Facts, scaling: Scaling, event: type[OperatorEvent], why: str) -> None:
-        """It ends otherwise than as it was meant to; if slots were on their way, they are where they are now."""
+        """Ends a decision that was not carried out; slots that have moved stay where they are."""
         if scaling.change is not None:
             self._end_change(facts, scaling, facts.query.instances(scaling.operator))
         self._close(scaling)
@@ -358,7 +358,7 @@ class Scalings:
     # -- checks -------------------------------------------------------------------------------------------------------
 
     def validate(self) -> None:
-        """InternalError if something does not hold that always must."""
+        """Raises InternalError with a rule that does not hold."""
         for operator, scaling in self._open.items():
             if operator != scaling.operator:
                 raise InternalError(f"a decision on {scaling.operator} is kept as one on {operator}")
@@ -367,14 +367,14 @@ class Scalings:
 
 
 def _parts(query: QueryFacts, decision: Decision) -> Parts:
-    """What each gaining instance gets."""
+    """The slots that each gaining instance gets."""
     assignment = query.latest(decision.operator)
     hot = [instance.index for instance in decision.hot if instance.index in assignment.parts]
     return rescaled(assignment, int(decision.parallelism), query.fresh[decision.operator], hot)
 
 
 def _from_one_origin(query: QueryFacts, operator: str, parts: Parts) -> tuple[InstanceId, Parts]:
-    """A split has one origin: that which is to lose most. What others should lose is left to the next decision."""
+    """The instance that is to lose most, and its part: a split has one origin. Others wait for the next decision."""
     owned = query.latest(operator).parts
     origin = max(owned, key=lambda index: sum(len(slots & owned[index]) for slots in parts.values()))
     lost = {index: slots & owned[origin] for index, slots in parts.items()}

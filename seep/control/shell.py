@@ -39,7 +39,7 @@ class VMs(Protocol):
         ...
 
     def want(self, count: int) -> None:
-        """So many are needed now."""
+        """Says how many free nodes are needed now, beyond the reserve."""
         ...
 
     def leaving(self, node: str) -> None:
@@ -48,7 +48,7 @@ class VMs(Protocol):
 
 
 class StewardShell(ABC):
-    """Between the steward on one side, and the manager and the pool on the other; who it is tells the rest."""
+    """Carries out the steward's commands on manager and pool. Subclasses say where facts come from and effects go."""
 
     def __init__(self, steward: Steward, vms: VMs) -> None:
         self.steward, self.vms = steward, vms
@@ -60,23 +60,23 @@ class StewardShell(ABC):
     @property
     @abstractmethod
     def manager(self) -> Manager:
-        """Of the query as it is now."""
+        """The manager of the present run of the query."""
 
     @abstractmethod
     def facts(self, answers: tuple[Answer, ...] = ()) -> Facts:
-        """How things are."""
+        """The facts of this moment."""
 
     @abstractmethod
     def perform(self, effects: list[Effect]) -> None:
-        """What the manager wants done."""
+        """Does what the manager asks for."""
 
     @abstractmethod
     def watch_slots(self, operators: frozenset[str]) -> None:
-        """Of these operators the rows of each slot are counted from now on."""
+        """Has the rows of these operators counted by slot from now on, and of no others."""
 
     @abstractmethod
     def window(self, command: EndWindow) -> object:
-        """What was counted; None if some instance has told nothing."""
+        """The counts since the last call; None if some instance has not reported yet."""
 
     @abstractmethod
     def consult(self, question: Consult) -> None:
@@ -84,16 +84,16 @@ class StewardShell(ABC):
 
     @abstractmethod
     def migration_ended(self, number: int) -> None:
-        """Nobody need wait for it any more."""
+        """A migration has ended: tells whoever waits for it."""
 
     @abstractmethod
     def tell(self, event: Event) -> None:
-        """Something that people should know."""
+        """Records an event."""
 
     # -- what all have ------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Has the steward decide until it has nothing more to say for now."""
+        """Has the steward take steps until it gives no more commands that are answered at once."""
         if self._is_stepping:
             return
         self._is_stepping = True
@@ -107,11 +107,11 @@ class StewardShell(ABC):
             self._is_stepping = False
 
     def end(self) -> None:
-        """The run is over, and with it whatever is open."""
+        """Has the steward end all that is open, as the run is over."""
         self._carry_out_all(self.steward.end(self.facts()))
 
     def answer(self, number: int, value: object) -> None:
-        """The steward hears of it in its next step."""
+        """Keeps an answer for the steward's next step."""
         self._answers.append(Answer(number, value))
 
     def _carry_out_all(self, commands: Sequence[Command]) -> None:

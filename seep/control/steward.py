@@ -43,7 +43,7 @@ from seep.record.status import OpenDecision
 
 @dataclass(frozen=True, slots=True)
 class StewardSettings:
-    """By what the steward goes. Times are seconds."""
+    """The settings of the steward and its parts. Times are seconds."""
 
     scaling: ScalingSettings = field(default_factory=ScalingSettings)
     migration: MigrationSettings = field(default_factory=MigrationSettings)
@@ -96,33 +96,33 @@ class Steward:
     # -- asked for ----------------------------------------------------------------------------------------------------
 
     def scale(self, facts: Facts, operator: str, parallelism: int) -> None:
-        """As if a policy had decided it; policies that decide otherwise wait until it is done."""
+        """Opens a decision as a policy does; policies that decide otherwise wait until it is done."""
         self._scalings.open(facts, Decision(operator, parallelism, "asked for"), by_hand=True)
 
     def migrate(self, facts: Facts, migrations: Sequence[Migration]) -> tuple[int, ...]:
-        """They begin together; returns their numbers. UserError now, rather than when they begin."""
+        """Opens migrations that begin together; returns their numbers. UserError if a target is not possible."""
         for migration in migrations:
             if migration.goal is not None:
                 migration.goal(facts.query)
         return self.migrations.open(*migrations)
 
     def cancel(self, facts: Facts, number: int, why: str = "called off") -> None:
-        """No further step of a migration is announced; what has moved stays where it is."""
+        """Ends a migration: announces no further step, and leaves what has moved where it is."""
         if (migration := self.migrations.find(number)) is not None:
             self.migrations.cancel(facts, migration, why)
 
     def balance(self, facts: Facts, operator: str) -> None:
-        """Slots of the operator move as soon as its balancer finds some, whether balancing is on or not."""
+        """Moves slots of the operator as soon as its balancer finds some, whether balancing is on or not."""
         self._balancing.request(facts, operator)
 
     def drain(self, facts: Facts, node: str) -> None:
-        """Moves all that lives on a node elsewhere, and has its VM ended then."""
+        """Moves all instances of a node elsewhere, and then has its VM ended."""
         self._drains.begin(facts, node)
 
     # -- a step -------------------------------------------------------------------------------------------------------
 
     def step(self, facts: Facts) -> list[Command]:
-        """What to do now; again as soon as there are answers."""
+        """The commands that follow from the facts. It is to be called again as soon as commands are answered."""
         if self._is_over:
             return []
         self._vm_needs.begin_step()
@@ -153,7 +153,7 @@ class Steward:
         )
 
     def end(self, facts: Facts) -> list[Command]:
-        """The run is over, and with it whatever is open."""
+        """Ends all that is open, as the run is over."""
         if not self._is_over:
             self._is_over = True
             self.migrations.end(facts)
@@ -163,7 +163,7 @@ class Steward:
         return self._taken(facts)
 
     def _tolerate(self, step: Callable[[], None]) -> None:
-        """Rather a query that is not scaled than none; each failure is told once, by where it comes from."""
+        """Runs a part of the step. If it raises, an event tells of that once, and the query goes on without it."""
         try:
             step()
         except Exception as reason:
@@ -181,20 +181,20 @@ class Steward:
 
     @property
     def is_busy(self) -> bool:
-        """Whether slots are to move: then each commit may call for the next step."""
+        """Whether slots are to move, so that the next step may be due after any commit."""
         return not self.migrations.is_idle
 
     def history(self, facts: Facts) -> History:
-        """What policies are shown."""
+        """The observations and changes that policies see."""
         return self._rounds.history(self._changes(facts))
 
     def progress(self, facts: Facts, *numbers: int) -> tuple[MigrationProgress, ...]:
-        """Of these migrations; of all that are kept, oldest first, if none is given."""
+        """The progress of these migrations; of all that are kept, oldest first, if none is given."""
         found = [self.migrations.find(number) for number in numbers] if numbers else self.migrations.listed()
         return tuple(self.migrations.progress(facts, each) for each in found if each is not None)
 
     def decisions(self) -> tuple[OpenDecision, ...]:
-        """All that is open."""
+        """All open decisions, migrations, wishes and drains."""
         scalings = (
             OpenDecision("scaling", each.operator, each.opened, each.by_hand, each.decision.why)
             for each in self._scalings.under_way
@@ -216,11 +216,11 @@ class Steward:
         return (*scalings, *rebalances, *wishes, *migrations, *drains)
 
     def report(self, facts: Facts) -> Mapping[str, Any]:
-        """Its migrations, for the report of the run."""
+        """The migrations, for the report of the run."""
         return {"migrations": self.migrations.to_json(facts), "total": self.migrations.total}
 
     def validate(self) -> None:
-        """InternalError if something does not hold that always must."""
+        """Raises InternalError with a rule that does not hold."""
         self.migrations.validate()
         self._scalings.validate()
 

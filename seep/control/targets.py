@@ -1,4 +1,4 @@
-"""Targets: what a migration is to come to, worked out from the facts when it begins."""
+"""Targets: who is to own which slots after a migration, worked out from the facts when it begins."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Target = Assignment | int | Mapping[int | str, SlotSet | Iterable[int]] | Goal
 
 
 def goal_of(operator: str, target: Target, slot_bits: int) -> Goal:
-    """UserError if the target makes no sense for an operator with so many slots."""
+    """The goal for a target; UserError if the target is not possible for an operator with so many slots."""
     match target:
         case int():
             return to_parallelism(operator, target)
@@ -40,12 +40,12 @@ def goal_of(operator: str, target: Target, slot_bits: int) -> Goal:
 
 
 def to_parallelism(operator: str, parallelism: int) -> Goal:
-    """So many instances, and as few slots as will do."""
+    """A goal of so many instances, for which as few slots move as possible."""
     return lambda facts: rescaled(facts.latest(operator), parallelism, facts.fresh[operator])
 
 
 def handed_over(operator: str, index: int | None) -> Goal:
-    """All slots of an instance, of the first if none is named, go to a new one."""
+    """A goal by which all slots of an instance (of the first, if none is named) go to a new one."""
 
     def parts(facts: QueryFacts) -> Parts:
         assignment = facts.latest(operator)
@@ -58,7 +58,7 @@ def handed_over(operator: str, index: int | None) -> Goal:
 
 
 def passed_on(operator: str) -> Goal:
-    """Every slot goes to the next instance, so that all change their owner."""
+    """A goal by which every slot goes to the next instance, so that all change their owner."""
 
     def parts(facts: QueryFacts) -> Parts:
         owned = facts.latest(operator).parts
@@ -71,9 +71,9 @@ def passed_on(operator: str) -> Goal:
 
 
 def away_from(operator: str, node: str, heirs: dict[int, int]) -> Goal:
-    """Each instance on a node that owns anything is replaced by a new one.
+    """A goal by which every instance on the node that owns slots is replaced by a new one.
 
-    `heirs` says by which, so that it is the same one again if slots have come in the meantime.
+    `heirs` keeps which one replaces which, for slots that come to the node later.
     """
 
     def parts(facts: QueryFacts) -> Parts:

@@ -12,7 +12,7 @@ from seep.record.facts import Facts
 
 @dataclass(slots=True)
 class VMNeeds:
-    """Asks the pool for all that changes need together, and tells each wait once."""
+    """Adds up the nodes that all open changes need, asks the pool for them, and tells of each wait once."""
 
     orders: Orders
     _needs: dict[str, int] = field(default_factory=dict)  #: operator -> new instances that have no node yet
@@ -21,11 +21,11 @@ class VMNeeds:
     _taken: int = 0  #: nodes that changes of this step take
 
     def begin_step(self) -> None:
-        """Nodes that were taken are in use by now."""
+        """A new step begins: nodes that were taken in the last one are in use by now."""
         self._taken = 0
 
     def is_there(self, facts: Facts, operator: str, needed: int, why: str) -> bool:
-        """Whether so many new instances of an operator can have a node of their own now; they take them then."""
+        """Takes nodes for so many new instances of an operator; says whether there are enough free ones."""
         if needed <= len(facts.free) - self._taken:
             self._taken += needed
             self.forget(operator)
@@ -37,7 +37,7 @@ class VMNeeds:
         return False
 
     def expect(self, operator: str, needed: int) -> None:
-        """So many will be needed soon, or are now."""
+        """Notes that an operator needs so many nodes, now or soon."""
         self._needs[operator] = needed
         self._want()
 
@@ -46,7 +46,7 @@ class VMNeeds:
         return self._needs.get(operator, 0)
 
     def forget(self, operator: str) -> None:
-        """Nothing is needed any more."""
+        """Notes that an operator needs no more nodes."""
         self._told.discard(operator)
         self._needs.pop(operator, None)
         self._want()

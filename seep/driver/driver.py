@@ -51,7 +51,6 @@ from seep.protocol.messages import Committed, Data, NodeFenced, StopInstance
 from seep.protocol.view import MANAGER, STORAGE, Incarnation
 from seep.query.program import Program
 from seep.record.events import NodeJoined, NodeNotice, RefusedMessage, RunFailed, RunFinished, RunHalted
-from seep.record.facts import committed_by
 from seep.record.observer import SourceDemand
 from seep.record.record import Record
 from seep.record.reports import MalformedReport
@@ -225,7 +224,7 @@ class ManagerProcess(ManagerAccess):
 
     def committed(self) -> int:
         """All sinks have committed this epoch; for the manager's thread."""
-        return committed_by(self.manager)
+        return self.manager.committed
 
     def close(self) -> None:
         """Tells all nodes to end, those too that have not joined yet, and ends itself."""

@@ -108,12 +108,6 @@ class QueryFacts:
         ]
 
 
-def committed_by(manager: Manager) -> int:
-    """All sinks have committed this epoch."""
-    sinks = [i for i in manager.placement if manager.graph.kind(i.operator) is Kind.SINK]
-    return min((manager.safe.of(sink) for sink in sinks), default=0)
-
-
 def query_facts(manager: Manager) -> QueryFacts:
     """What a manager knows now."""
     placement = dict(manager.placement)
@@ -123,7 +117,7 @@ def query_facts(manager: Manager) -> QueryFacts:
         phase=manager.phase,
         ending=manager.ending,
         ticked=manager.ticked,
-        committed=committed_by(manager),
+        committed=manager.committed,
         lead=manager.settings.lead,
         window=manager.settings.window,
         placement=placement,

@@ -153,14 +153,14 @@ class ScheduleControl:
             self.laws.faults_are_over(self.seconds(), is_steady)
         if self.fleet.wanted and self.steward.migrations.is_idle and not self.steward.decisions():
             raise LawBroken(f"nothing is open, and the pool is to have {self.fleet.wanted} nodes ready")
-        self.laws.look(self.seconds(), self._world.committed, self.steward.decisions(), late)
+        self.laws.look(self.seconds(), self._world.manager.committed, self.steward.decisions(), late)
 
     def end(self) -> None:
         """The run is over."""
         if not self._is_over:
             self._is_over = True
             self.steering.end()
-            self.laws.end(self.seconds(), self._world.committed, self.steward.decisions())
+            self.laws.end(self.seconds(), self._world.manager.committed, self.steward.decisions())
 
     def _standing(self, decision: OpenDecision) -> object:
         """How far a decision has come, as far as the manager knows."""

@@ -286,13 +286,6 @@ class World(Kernel):
             network.cut(a, b)
             self.at(self.now + delay, mend)
 
-    @property
-    def committed(self) -> int:
-        """The last epoch that all sinks have committed."""
-        manager = self.manager
-        sinks = (i for i in manager.placement if manager.graph.kind(i.operator) is Kind.SINK)
-        return min((manager.safe.of(sink) for sink in sinks), default=0)
-
     def _state(self) -> str:
         at = {str(i): instance.processed for node in self.live() for i, instance in self.nodes[node].instances.items()}
         sinks = {

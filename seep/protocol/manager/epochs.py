@@ -20,7 +20,7 @@ class Epochs:
 
     def open_next(self) -> None:
         """Opens the next epoch at every source, if that may be."""
-        state, committed = self._state, min(self._state.safe.of(sink) for sink in self._sinks())
+        state, committed = self._state, self.committed
         if not self._may_open(state.ticked + 1, committed):
             return
         state.ticked += 1
@@ -62,6 +62,11 @@ class Epochs:
             state.final = state.ticked + 1
 
     # -- committed ----------------------------------------------------------------------------------------------------
+
+    @property
+    def committed(self) -> int:
+        """The last epoch that all sinks have committed; 0 before the query is launched."""
+        return min((self._state.safe.of(sink) for sink in self._sinks()), default=0)
 
     def on_committed(self, message: Committed) -> None:
         """A sink has committed an epoch."""

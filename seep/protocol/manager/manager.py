@@ -115,9 +115,9 @@ class Manager:
         return self._state.ending
 
     @property
-    def kept_instances(self) -> list[InstanceId]:
-        """Live instances whose state is backed up."""
-        return [i for i in self._state.live_instances(Kind.STATEFUL) if i.operator not in self.settings.unkept]
+    def committed(self) -> int:
+        """The last epoch that all sinks have committed; 0 before the query is launched."""
+        return self._epochs.committed
 
     @property
     def pending(self) -> Set[InstanceId]:
@@ -252,11 +252,12 @@ class Manager:
         return self._drain()
 
     def checkpoint(self, operator: str | None = None, only: Collection[InstanceId] | None = None) -> list[Effect]:
-        """Asks the stateful instances (of one operator, or `only` some) for a checkpoint now."""
+        """Asks the instances whose state is backed up (of one operator, or `only` some) for a checkpoint now."""
         if operator is not None and operator not in self.graph.operators:
             raise UserError(f"there is no operator {operator!r} to take a checkpoint of")
-        for instance in self.kept_instances:
-            if operator in (None, instance.operator) and (only is None or instance in only):
+        for instance in self._state.live_instances(Kind.STATEFUL):
+            is_meant = operator in (None, instance.operator) and (only is None or instance in only)
+            if is_meant and instance.operator not in self.settings.unkept:
                 self._state.post_to_instance(TakeCheckpoint(self.roster.incarnation(instance)))
         return self._drain()
 

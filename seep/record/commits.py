@@ -1,4 +1,4 @@
-"""Commits: how evenly the sinks of a run get on."""
+"""Commits: the last epoch that all sinks have committed, and the longest pause between two commits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Commits:
-    """How evenly the sinks get on: told of every commit, knows the longest pause between two.
+    """Is told of every commit, and knows the longest pause between two.
 
     >>> commits = Commits()
     >>> for epoch, at in [(1, 0.0), (2, 0.1), (2, 0.2), (5, 0.5)]:
@@ -21,7 +21,7 @@ class Commits:
     largest_gap: float = 0.0
 
     def note(self, epoch: int, at: float) -> None:
-        """All sinks have committed `epoch`, perhaps for a while already."""
+        """Notes that all sinks have committed `epoch`; an epoch that was noted before changes nothing."""
         if epoch <= self.epoch:
             return
         if self.at is not None:

@@ -12,7 +12,7 @@ from seep.record.reports import InstanceFigures, NodeReport
 def compared(
     name: str, before: NodeReport, now: NodeReport, slots: Mapping[InstanceId, int] | None = None
 ) -> Iterator[InstanceReport]:
-    """Of all instances that were there both times; each counts for its thread's part of what the process has used.
+    """The rates of the instances that are in both reports. Each has its thread's part of what the process has used.
 
     Utilisation is 1 at most: what a process had beyond its share (credit, or cores that nobody else wanted) is no part
     of what the share can give.
@@ -46,6 +46,6 @@ def compared(
 
 
 def pairs(before: NodeReport, now: NodeReport) -> Iterator[tuple[InstanceFigures, InstanceFigures]]:
-    """What both reports tell of the same incarnations."""
+    """The figures of each incarnation that is in both reports, from the earlier and the later one."""
     earlier = {each.identity: each for each in before.instances}
     return ((earlier[each.identity], each) for each in now.instances if each.identity in earlier)

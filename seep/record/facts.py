@@ -41,7 +41,7 @@ class Latencies(Protocol):
 
 
 class NoLatencies:
-    """Of a run that measures none."""
+    """The latencies of a run that measures none."""
 
     def percentiles_since(self, at: float) -> Mapping[str, float]:  # noqa: ARG002
         return {}
@@ -49,7 +49,7 @@ class NoLatencies:
 
 @dataclass(frozen=True, slots=True)
 class QueryFacts:
-    """The manager's side: who owns what, what lives where, which plans are open."""
+    """What the manager knows: who owns which slots, what lives where, which plans are open."""
 
     topology: Topology
     phase: QueryPhase
@@ -76,11 +76,11 @@ class QueryFacts:
         return self.topology.graph
 
     def latest(self, operator: str) -> Assignment:
-        """Who will own what, when all plans that are announced have taken effect."""
+        """Who owns which slots once all plans that are announced have taken effect."""
         return self.topology.history[operator][-1].assignment
 
     def instances(self, operator: str) -> int:
-        """How many of them will own slots then."""
+        """How many instances own slots then."""
         return len(self.latest(operator).parts)
 
     def soonest(self, operator: str) -> int:
@@ -88,14 +88,14 @@ class QueryFacts:
         return max(self.ticked + 1 + self.lead, self.topology.history[operator][-1].first + 1)
 
     def was_born(self, instance: InstanceId) -> bool:
-        """Whether there ever was such an instance."""
+        """Whether there is or was such an instance."""
         return instance in self.placement or instance.index < self.fresh[instance.operator]
 
     def hosted_by(self, node: str) -> list[InstanceId]:
         return [instance for instance, seat in self.placement.items() if seat.node == node]
 
     def of_kind(self, kind: Kind) -> list[InstanceId]:
-        """The instances of operators of a kind that are placed."""
+        """The placed instances of one kind of operator."""
         return [instance for instance in self.placement if self.graph.kind(instance.operator) is kind]
 
     @property
@@ -109,7 +109,7 @@ class QueryFacts:
 
 
 def query_facts(manager: Manager) -> QueryFacts:
-    """What a manager knows now."""
+    """The facts of a manager at this moment."""
     placement = dict(manager.placement)
     operators = manager.graph.order
     return QueryFacts(
@@ -138,7 +138,7 @@ def query_facts(manager: Manager) -> QueryFacts:
 
 
 class Answer(NamedTuple):
-    """What came of a command that asked for something; an exception if it went wrong."""
+    """The answer to a command; an exception if the command failed."""
 
     number: int  #: of the command
     value: Any

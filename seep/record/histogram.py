@@ -1,4 +1,4 @@
-"""Histogram: how long things took, counted in buckets that grow by 2 %, so that any number of them takes no room."""
+"""A histogram of durations, in buckets that grow by 2 %; its size does not depend on how many it has counted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MICROS = 1e6
 
 
 class Histogram:
-    """Percentiles are right to 2 %, the longest exactly.
+    """Counts durations. Percentiles are right to 2 %; the longest is exact.
 
     >>> times = Histogram()
     >>> times.add(np.array([0.010, 0.020, 3.0]))
@@ -27,7 +27,7 @@ class Histogram:
         self.longest = 0.0  #: in seconds, as all times here
 
     def add(self, seconds: NDArray[Any]) -> None:
-        """Counts some times; those below a microsecond as one."""
+        """Counts durations in seconds; one below a microsecond counts as a microsecond."""
         if not len(seconds):
             return
         buckets = np.log(np.maximum(np.asarray(seconds) * _MICROS, 1.0)) / _GROWTH
@@ -36,18 +36,18 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """How many durations were counted."""
         return int(self._counts.sum())
 
     def percentile(self, share: float) -> float:
-        """The upper end of the bucket that it is in."""
+        """The upper end of the bucket that has the percentile."""
         if not self._counts.any():
             return 0.0
         bucket = int(np.searchsorted(np.cumsum(self._counts), share * self._counts.sum()))
         return min(_end(bucket), self.longest)
 
     def to_json(self) -> list[list[float]]:
-        """Of each bucket that is not empty, its upper end, and how many are in it."""
+        """The upper end and the count of each bucket that is not empty."""
         return [[_end(int(bucket)), int(self._counts[bucket])] for bucket in np.flatnonzero(self._counts)]
 
 

@@ -24,7 +24,7 @@ def percentiles(latencies: Any) -> dict[str, float]:
 
 
 class LatencyRing:
-    """The newest latencies, by when they were heard of. Told in the order of time; may be asked on any thread.
+    """The newest latencies, with the times at which they were reported. They are added in order of time. Thread-safe.
 
     >>> ring = LatencyRing(most=3)
     >>> for at in (1.0, 2.0, 3.0, 4.0):
@@ -41,7 +41,7 @@ class LatencyRing:
         self._lock = threading.Lock()
 
     def add(self, at: float, latencies: Sequence[float]) -> None:
-        """These were heard of at a time."""
+        """Adds latencies that were reported at a time."""
         with self._lock:
             newest = np.asarray(latencies[-self._most :], np.float64)
             places = (self._total + np.arange(len(newest))) % self._most
@@ -49,27 +49,27 @@ class LatencyRing:
             self._total += len(newest)
 
     def shift(self, seconds: float) -> None:
-        """Times are counted from so much later on."""
+        """Moves the zero of all times so many seconds later."""
         with self._lock:
             self._heard -= seconds
 
     def since(self, at: float) -> Seconds:
-        """Those heard of after a time, oldest first."""
+        """The latencies that were reported after a time, oldest first."""
         with self._lock:
             parts = [values[np.searchsorted(heard, at, "right") :] for heard, values in self._segments()]
             return np.concatenate(parts)
 
     def newest(self, count: int) -> Seconds:
-        """The last ones."""
+        """The newest `count` latencies."""
         with self._lock:
             return np.concatenate([values[-count:] for _, values in self._segments()])[-count:]
 
     def percentiles_since(self, at: float) -> Mapping[str, float]:
-        """p50, p95, p99 and max of those heard of after a time; empty if there is none."""
+        """p50, p95, p99 and max of the latencies reported after a time; empty if there is none."""
         return percentiles(self.since(at))
 
     def timeline(self, every: float = 0.25) -> list[dict[str, float]]:
-        """By stretches of so many seconds; none is empty. Of a long run, it has the last part."""
+        """Percentiles for each interval of so many seconds that has any latency; a long run has its last part only."""
         with self._lock:
             heard = np.concatenate([heard for heard, _ in self._segments()])
             values = np.concatenate([values for _, values in self._segments()])
@@ -81,7 +81,7 @@ class LatencyRing:
         ]
 
     def _segments(self) -> Iterator[tuple[Seconds, Seconds]]:
-        """When and what: two stretches of the ring, the older one first."""
+        """The times and latencies in the two parts of the ring, the older part first."""
         end = self._total % self._most
         if self._total > self._most:
             yield self._heard[end:], self._values[end:]

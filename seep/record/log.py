@@ -17,7 +17,7 @@ Listener = Callable[[Event], None]
 
 
 class EventLog:
-    """What happened so far, in order; listeners hear of each as it comes. For any thread.
+    """The events of a run in order; listeners are called with each new one. Thread-safe.
 
     Of each kind the newest are kept, so that what happens often never drives out what happens once; `totals` counts
     all of them.
@@ -44,7 +44,7 @@ class EventLog:
         return self._clock() - self._start
 
     def begin(self) -> None:
-        """The query begins to run now: that is the time that all others are told by."""
+        """Notes that the query begins to run now, from which all times are counted."""
         passed = self.now
         self._start += passed
         with self._lock:
@@ -63,29 +63,29 @@ class EventLog:
         return dated
 
     def listen(self, listener: Listener) -> None:
-        """Has it called with each event from now on, on the thread that adds it."""
+        """Has a listener called with each event from now on, on the thread that adds the event."""
         self._listeners.append(listener)
 
     def of(self, *kinds: str) -> list[Event]:
-        """Those of some kinds that are kept."""
+        """The kept events of some kinds."""
         with self._lock:
             found = [numbered for kind in dict.fromkeys(kinds) for numbered in self._kinds.get(kind, ())]
         return [event for _, event in sorted(found, key=itemgetter(0))]
 
     @property
     def totals(self) -> dict[str, int]:
-        """By kind, how many there ever were."""
+        """How many events of each kind there ever were."""
         with self._lock:
             return {kind: ring.total for kind, ring in self._kinds.items()}
 
     def __iter__(self) -> Iterator[Event]:
-        """All that are kept."""
+        """The kept events, in order."""
         with self._lock:
             kinds = list(self._kinds)
         return iter(self.of(*kinds))
 
     def __len__(self) -> int:
-        """How many are kept."""
+        """How many events are kept."""
         with self._lock:
             return sum(len(ring) for ring in self._kinds.values())
 

@@ -28,7 +28,7 @@ class SourceDemand(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunSnapshot:
-    """What there is to be seen of a run at one moment."""
+    """What an observer sees of a run at one moment."""
 
     at: float  #: seconds since the query began to run
     clock: float  #: unix time
@@ -42,13 +42,13 @@ class RunSnapshot:
 
 @dataclass(slots=True)
 class Observer:
-    """Compares each sight of a run with the one before. Instances that were not in both are left out."""
+    """Compares each snapshot of a run with the one before. Instances that are not in both are left out."""
 
     sources: Mapping[str, SourceDemand]
     _before: RunSnapshot | None = field(default=None)
 
     def observe(self, sight: RunSnapshot) -> Observation | None:
-        """What happened since the last call; None at the first."""
+        """The observation of the time since the last call; None at the first call."""
         before, self._before = self._before, sight
         if before is None or sight.at <= before.at:
             return None
@@ -71,7 +71,7 @@ class Observer:
         )
 
     def _offered(self, before: RunSnapshot, now: RunSnapshot) -> dict[str, float]:
-        """By its rate where a source has one, else what it has read."""
+        """Rows offered per second, by source: from its rate if it has one, else from what it has read."""
         return {
             source: (self._due(source, now) - self._due(source, before)) / (now.clock - before.clock)
             for source in self.sources
@@ -95,7 +95,7 @@ class Observer:
 
 
 def _due_in_all(rate: Rate, positions: list[Position], now: float) -> float:
-    """Where partitions are read one after the other the rate is that of all of them, until all have ended."""
+    """Rows due where partitions are read one after the other: the rate is that of all of them, until all have ended."""
     starts = [position.start for position in positions if position.start]
     if not starts or all(position.ended for position in positions):
         return float(sum(position.passed for position in positions))

@@ -71,7 +71,7 @@ T = TypeVar("T")
 def _locked(
     method: Callable[Concatenate[Record, P], T],
 ) -> Callable[Concatenate[Record, P], T]:
-    """For any thread: one at a time."""
+    """Has a method hold the record's lock."""
 
     def alone(self: Record, /, *arguments: P.args, **named: P.kwargs) -> T:
         with self._lock:
@@ -97,7 +97,7 @@ class _Node(NamedTuple):
 
 
 class Record:
-    """Of one run. For any thread; times are seconds since the query began to run, as the log tells them."""
+    """All that is known of one run. Thread-safe; times are seconds since the query began to run, as in the log."""
 
     def __init__(
         self,
@@ -140,13 +140,13 @@ class Record:
 
     @_locked
     def begin(self) -> None:
-        """The query begins to run now."""
+        """Notes that the query begins to run now."""
         self.latencies.shift(self.log.now)
         self._progress.clear()
         self.log.begin()
 
     def tell(self, event: Event) -> None:
-        """Something has happened."""
+        """Takes an event into the log."""
         with self._lock:
             if isinstance(event, StateRestored | SplitEffective):
                 self._recoveries.restored(event.subject, self.log.now)
@@ -155,21 +155,21 @@ class Record:
         self.log.add(event)
 
     def killed(self, node: str, placement: Mapping[InstanceId, Seat]) -> None:
-        """Somebody has killed a node on purpose; said right before."""
+        """Notes that somebody is about to kill a node on purpose."""
         with self._lock:
             self._recoveries.killed(node, self.log.now)
         self.log.add(NodeKilled(node=node, hosted=_hosted(node, placement)))
 
     @_locked
     def given_up(self, node: str, why: str, placement: Mapping[InstanceId, Seat], ticked: int) -> None:
-        """A node is about to be lost to the manager, with what it hosts; so many epochs were opened."""
+        """Notes that a node is given up, and what it hosts, after so many opened epochs; the manager is told next."""
         self._why_lost = why
         hosted = _hosted(node, placement)
         stateful = {i for i in hosted if self.graph.kind(i.operator) is Kind.STATEFUL}
         self._recoveries.lost(node, hosted, stateful, ticked, self.log.now)
 
     def committed(self, epoch: int) -> bool:
-        """All sinks are past an epoch; whether that is news."""
+        """Notes that all sinks have committed an epoch; says whether that is news."""
         with self._lock:
             is_news = epoch > self.commits.epoch
             self.commits.note(epoch, self.log.now)
@@ -182,7 +182,7 @@ class Record:
 
     @_locked
     def take(self, node: str, report: object) -> None:
-        """A node's report: from now on it hosts the instances that are in it. MalformedReport, and nothing counts."""
+        """Takes a node's report: the node hosts the instances that are in it. MalformedReport if it is not valid."""
         told = check_report(report, self.graph)
         now = self.log.now
         known = self._nodes.get(node)
@@ -203,7 +203,7 @@ class Record:
 
     @_locked
     def left(self, node: str, last_word: object) -> None:
-        """What an instance says that its node has ended as it was told to. MalformedReport, and nothing counts."""
+        """Takes the last figures of an instance that was told to stop. MalformedReport if they are not valid."""
         figures = check_figures(last_word, self.graph)
         identity = figures.identity
         if self._tally.has_left(identity):
@@ -216,18 +216,18 @@ class Record:
 
     @_locked
     def lost(self, identity: Incarnation, up_to: int | None) -> None:
-        """An instance is gone without a last word; epochs after `up_to` are processed again by another."""
+        """Notes that an instance ended without last figures; another one processes the epochs after `up_to` again."""
         self._tally.lost(identity, up_to)
         self._drop_instance(identity)
 
     @_locked
     def unheard(self) -> None:
-        """The last word of somebody has not come in time."""
+        """Notes that last figures have not come in time: counters are lower bounds from now on."""
         self._tally.unheard()
 
     @_locked
     def drop(self, node: str) -> None:
-        """The node is gone."""
+        """Forgets a node that is gone."""
         self._nodes.pop(node, None)
         self._edges.pop(node, None)
         self._forget(node)
@@ -241,7 +241,7 @@ class Record:
         self._slots.forget(identity)
 
     def _note(self, figures: InstanceFigures, cores: float, now: float) -> None:
-        """What is told once, and what was counted so far."""
+        """Takes figures: counters so far, and what is reported once only."""
         self._tally.note(figures.identity, figures.counted, figures.counters)
         self._note_handed(figures)
         if figures.slots is not None:
@@ -283,12 +283,12 @@ class Record:
 
     @_locked
     def restart_slots(self) -> None:
-        """Nodes count the rows of other operators by slot from now on."""
+        """Forgets all counts by slot, as nodes count those of other operators from now on."""
         self._slots.clear()
 
     @_locked
     def end_window(self, operator: str, seconds: float, assignment: Assignment, moving: SlotSet) -> SlotLoads | None:
-        """What was counted by slot since the last call; None, and it goes on, if some instances have told nothing."""
+        """The counts by slot since the last call; None, and the window goes on, if an instance has not reported."""
         if not self._slots.is_whole(operator, assignment):
             return None
         return self._slots.end_window(operator, seconds, assignment, moving)
@@ -298,30 +298,30 @@ class Record:
     @property
     @_locked
     def handed(self) -> Mapping[tuple[str, int], Handover]:
-        """By operator and epoch: what was handed over, as far as nodes have reported; never changed."""
+        """What was handed over, by operator and epoch, as far as nodes have reported; an immutable value."""
         return self._handed
 
     @property
     @_locked
     def reported(self) -> Mapping[InstanceId, int]:
-        """The last epoch that each live instance has told of."""
+        """The last epoch that each live instance has reported."""
         told = sorted((who.instance, last.figures.epoch) for who, last in self._instances.items())
         return MappingProxyType(dict(told))
 
     @property
     @_locked
     def state_bytes(self) -> Mapping[InstanceId, int]:
-        """Processing state of each live instance."""
+        """Bytes of processing state of each live instance."""
         return MappingProxyType({who.instance: last.figures.state_bytes for who, last in self._instances.items()})
 
     @property
     def recoveries(self) -> tuple[Change, ...]:
-        """As changes: the newest that are over, and all that are not."""
+        """Recoveries as changes: the newest that are over, and all that are not."""
         return tuple(self._recovery_changes)
 
     @_locked
     def observe(self, query: QueryFacts, warm_nodes: int) -> Observation | None:
-        """What policies are shown of the time since the last call; None at the first."""
+        """The observation for policies of the time since the last call; None at the first call."""
         since, self._seen = self._seen, self.log.now
         latest = {operator: query.latest(operator) for operator in query.topology.history}
         observation = self._observer.observe(
@@ -345,14 +345,14 @@ class Record:
     @property
     @_locked
     def rows_read(self) -> int:
-        """Rows that sources have read, as they have reported."""
+        """Rows that sources have read, as reported."""
         of_sources = (each for who, each in self._instances.items() if who.instance.operator in self._sources)
         return self._read_before + sum(each.figures.rows_out for each in of_sources)
 
     @property
     @_locked
     def counters(self) -> tuple[dict[str, int], bool]:
-        """Counters of all operators added up, and whether they are exact; else they are lower bounds."""
+        """The counters of all operators, added up, and whether they are exact; if not, they are lower bounds."""
         return self._tally.total(), self._tally.is_exact
 
     @_locked
@@ -364,7 +364,7 @@ class Record:
         decisions: Iterable[OpenDecision] = (),
         vm_seconds: float = 0.0,
     ) -> Status:
-        """The run now. Of the pool, of who is balanced and of what is decided its owner tells."""
+        """The status of the run now; the caller gives what it knows of the pool, of balancing and of decisions."""
         instances = tuple(sorted(self._instance_statuses(), key=lambda status: status.name))
         used = {seat.node for seat in query.placement.values()}
         return Status(
@@ -391,7 +391,7 @@ class Record:
 
     @_locked
     def sample(self, status: Status) -> None:
-        """Keeps a status for the time series; whoever owns the record does it at even times."""
+        """Keeps a status for the time series; the owner of the record calls it at even intervals."""
         self._latest = status
         self._last_sample = sample_of(status, self._last_sample)
         self._samples.append(status.at, self._last_sample)
@@ -403,7 +403,7 @@ class Record:
 
     @property
     def samples(self) -> tuple[Sample, ...]:
-        """By time: all of the last minutes, and ever fewer of the time before."""
+        """The kept samples in order of time: all of the last minutes, and fewer the older they are."""
         return tuple(self._samples)
 
     @_locked
@@ -459,7 +459,7 @@ class Record:
         return percentiles(recent if len(recent) else self.latencies.newest(_FEW))
 
     def _imbalance(self) -> dict[str, float]:
-        """By operator: how many times the mean of its instances the fullest one takes in, now."""
+        """By operator, the rows that its fullest instance takes in now, over the mean of its instances."""
         rates: dict[str, list[float]] = {}
         for who, last in self._instances.items():
             if last.now is not None:
@@ -495,7 +495,7 @@ def _hosted(node: str, placement: Mapping[InstanceId, Seat]) -> tuple[InstanceId
 
 
 def _is_time(watermark: int) -> bool:
-    """Whether it tells of an event time: none is known at the beginning, and at the end there are no more rows."""
+    """Whether a watermark is an event time, and does not stand for the beginning or the end of the input."""
     return MIN_WATERMARK < watermark < MAX_WATERMARK
 
 
@@ -513,7 +513,7 @@ def _told(recovered: Recovered) -> Iterable[InstanceRecovered]:
 
 
 def _smoothed(last: _Last | None, now: InstanceReport | None) -> InstanceReport | None:
-    """Between two reports an epoch more or less counts for much."""
+    """The rates of a report, smoothed: an epoch more or less changes those between two reports by much."""
     before = last.now if last is not None else None
     if now is None or before is None:
         return now

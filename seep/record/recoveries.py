@@ -45,13 +45,13 @@ class Recovered:
 
 @dataclass(slots=True)
 class Recoveries:
-    """Follows all recoveries; pure, told the time."""
+    """Follows all recoveries. It is a pure machine: callers give the time."""
 
     _open: list[_Recovery] = field(default_factory=list)
     _killed: dict[str, float] = field(default_factory=dict)
 
     def killed(self, node: str, now: float) -> None:
-        """Somebody killed a node on purpose: the moment to measure from."""
+        """Notes that somebody killed a node on purpose: its recovery is measured from then."""
         self._killed[node] = now
         while len(self._killed) > _KILLED:  # whoever was dead already is never lost
             del self._killed[next(iter(self._killed))]
@@ -59,7 +59,7 @@ class Recoveries:
     def lost(
         self, node: str, instances: tuple[InstanceId, ...], stateful: set[InstanceId], ticked: int, now: float
     ) -> None:
-        """A node was given up; of its instances the stateful ones have to be restored."""
+        """Notes that a node was given up; of its instances the stateful ones have to be restored."""
         since = self._killed.pop(node, now)
         self._open.append(_Recovery(node, now, since, ticked, set(stateful), instances, None if stateful else now))
 
@@ -70,7 +70,7 @@ class Recoveries:
                 recovery.restored = now
 
     def committed(self, epoch: int, now: float) -> list[Recovered]:
-        """All sinks are past an epoch; returns the recoveries that are over by that."""
+        """Notes that all sinks have committed an epoch; returns the recoveries that are over by that."""
         over = [r for r in self._open if r.instances and epoch >= r.ticked]
         self._open = [r for r in self._open if r not in over and r.instances]
         return [_recovered(r, now) for r in over]
@@ -89,14 +89,14 @@ def _recovered(recovery: _Recovery, now: float) -> Recovered:
 
 
 class RecoveryChanges:
-    """Each recovery as a change, from the moment it was begun; a replay is no load to scale for. For any thread."""
+    """Each recovery as a change since it was begun, so that nobody scales because of a replay. Thread-safe."""
 
     def __init__(self) -> None:
         self._begun: dict[InstanceId, Rebound] = {}
         self._over = Ring[Change](_REMEMBERED)
 
     def hear(self, event: Event) -> None:
-        """An event of the run; most are of no interest."""
+        """Takes an event of the run; most kinds change nothing."""
         if isinstance(event, Rebound):
             self._begun.setdefault(event.subject, event)
         elif isinstance(event, InstanceRecovered) and (first := self._begun.pop(event.subject, None)):
@@ -105,7 +105,7 @@ class RecoveryChanges:
             self._begun.pop(event.subject, None)
 
     def __iter__(self) -> Iterator[Change]:
-        """The newest that are over, and all that are not."""
+        """The newest changes that are over, and all that are not."""
         yield from self._over
         for first in list(self._begun.values()):
             yield Change(first.operator, first.at, 1, 1)

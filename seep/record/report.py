@@ -73,12 +73,12 @@ def make_report(
 
 
 def _recovery(event: Event) -> dict[str, Any]:
-    """Whose, how long, and how long each part of it took."""
+    """The instance of a recovery, its duration, and the duration of each part."""
     return {"instance": event.instance, "at": event.at, "seconds": event.seconds, **event.parts}
 
 
 def _scaling(event: Event) -> dict[str, Any]:
-    """Which operator, from how many instances to how many, and the highest latency meanwhile."""
+    """The operator of a scaling, its instances before and after, and the highest latency meanwhile."""
     return {"operator": event.operator, "at": event.at, "seconds": event.seconds, **event.numbers}
 
 

@@ -1,4 +1,4 @@
-"""Reports: what nodes tell of themselves and of the instances that they host, now and then.
+"""Reports: what nodes regularly tell of themselves and of the instances that they host.
 
 Counters only grow, and are told again with each report; what is told once says so. A report that makes no sense is
 refused as a whole, before anything of it counts.
@@ -19,11 +19,11 @@ from seep.protocol.view import Incarnation
 
 
 class MalformedReport(EnvironmentFault):
-    """A node has told something that cannot be."""
+    """A node has sent a report that cannot be true."""
 
 
 class HandedPart(NamedTuple):
-    """What came to an instance by handover at an epoch, or a part of it."""
+    """What came to an instance by handover at an epoch, or a part of that."""
 
     epoch: int
     nbytes: int = 0  #: handed over between two epochs
@@ -33,7 +33,7 @@ class HandedPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotRows:
-    """Rows by slot that an instance has counted since it last told; told once.
+    """Rows by slot that an instance has counted since its last report; each row is reported once.
 
     >>> told = SlotRows.of(np.array([0, 0, 3, 500, 0]))
     >>> told.first, told.type, told.rows
@@ -60,7 +60,7 @@ class SlotRows:
         epochs: int = 0,
         heaviest: tuple[int, str, float] | None = None,
     ) -> SlotRows:
-        """Counts that are whole numbers, one per slot, in few bytes."""
+        """Makes a compact form of whole numbers, one per slot."""
         (used,) = np.nonzero(rows)
         first, end = (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 0)
         kind = np.min_scalar_type(int(rows[first:end].max(initial=0)))
@@ -69,11 +69,11 @@ class SlotRows:
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """From the first slot on."""
+        """The counts, from the first slot on."""
         return np.frombuffer(self.rows, np.dtype(self.type).newbyteorder("<")).astype(np.int64)
 
     def objection(self, slots: int) -> str | None:
-        """What is wrong with it, for an operator of so many slots."""
+        """What is wrong with the counts for an operator with so many slots; None if nothing is."""
         try:
             counts = self.counts
         except (TypeError, ValueError) as reason:
@@ -87,7 +87,7 @@ class SlotRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceFigures:
-    """One instance, as its node tells of it."""
+    """The figures of one instance in its node's report."""
 
     identity: Incarnation
     phase: str
@@ -114,7 +114,7 @@ class InstanceFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """What a node's process has used so far, where the operating system says it, else 0."""
+    """What a node's process has used so far; 0 where the operating system does not say."""
 
     rss: int = 0  #: bytes of memory that it has now
     read: int = 0  #: bytes from disks
@@ -133,7 +133,7 @@ class BulkTransfer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
-    """A node and all instances that it hosts."""
+    """The report of a node, with the figures of all instances that it hosts."""
 
     at: float  #: seconds by the node's own clock
     cpu: float  #: seconds of the process that are paid for
@@ -145,12 +145,12 @@ class NodeReport:
 
     @property
     def kept(self) -> int:
-        """Bytes of processing state and buffer state: what a split takes away, unlike the rest of its memory."""
+        """Bytes of processing state and buffer state: what a split takes away, unlike the rest of the memory."""
         return sum(each.state_bytes + each.outbox_bytes for each in self.instances)
 
 
 def check_report(report: object, graph: QueryGraph) -> NodeReport:
-    """The report; MalformedReport if it is none, or tells of what the query has not."""
+    """The report, checked; MalformedReport if it is none, or names what the query does not have."""
     if not isinstance(report, NodeReport):
         raise MalformedReport(f"a report is a NodeReport, and not a {type(report).__name__}")
     for figures in report.instances:
@@ -161,7 +161,7 @@ def check_report(report: object, graph: QueryGraph) -> NodeReport:
 
 
 def check_figures(figures: object, graph: QueryGraph) -> InstanceFigures:
-    """The figures; MalformedReport if these are none, or tell of what the query has not."""
+    """The figures, checked; MalformedReport if they are none, or name what the query does not have."""
     if not isinstance(figures, InstanceFigures):
         raise MalformedReport(f"an instance is told of by InstanceFigures, and not by a {type(figures).__name__}")
     for objection in _objections(figures, graph):

@@ -1,4 +1,4 @@
-"""A ring keeps the newest of what happens as long as a run lasts, and counts all of it."""
+"""A ring keeps the newest items of a sequence that has no end, and counts all of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Ring(Generic[T]):
-    """Keeps the newest items, up to `most` in total size; at least the last one. For any thread.
+    """Keeps the newest items, up to `most` in total size, and at least the last one. Thread-safe.
 
     >>> ring = Ring[str](3)
     >>> for word in "abcde":
@@ -36,24 +36,24 @@ class Ring(Generic[T]):
                 self._dropped += 1
 
     def numbered(self, number: int) -> T | None:
-        """Of all that there ever were, from 0 on; None if it is not kept any more."""
+        """The item of a number, counted from 0 over all that there ever were; None if it is not kept any more."""
         with self._lock:
             at = number - self._dropped
             return self._items[at][0] if 0 <= at < len(self._items) else None
 
     @property
     def total(self) -> int:
-        """How many there ever were."""
+        """How many items there ever were."""
         with self._lock:
             return self._dropped + len(self._items)
 
     @property
     def dropped(self) -> int:
-        """How many of these are not kept any more."""
+        """How many items are not kept any more."""
         return self._dropped
 
     def __iter__(self) -> Iterator[T]:
-        """Those that are kept now, oldest first."""
+        """The items that are kept now, oldest first."""
         with self._lock:
             return iter([item for item, _ in self._items])
 

@@ -1,4 +1,4 @@
-"""Samples: statuses in few bytes, for the time series of a run."""
+"""Samples: compact statuses for the time series of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FIGURES = ("utilisation", "rows_in", "state_bytes", "outbox_bytes")
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What is kept of a status; whatever is as it was in the sample before is shared with it."""
+    """The part of a status that is kept. Values that are as in the sample before are shared with it."""
 
     at: float
     rows: int
@@ -27,7 +27,7 @@ class Sample:
     figures: NDArray[np.float64]  #: of each instance
 
     def to_json(self) -> dict[str, Any]:
-        """A point of the time series."""
+        """The sample as a point of the time series, for the report."""
         instances = {
             name: {"node": node, "utilisation": float(used), **_whole(rest)}
             for (name, node), (used, *rest) in zip(self.hosted, self.figures, strict=True)
@@ -40,7 +40,7 @@ def _whole(figures: list[Any]) -> dict[str, int]:
 
 
 def sample_of(status: Status, before: Sample | None = None) -> Sample:
-    """What is kept of a status."""
+    """Makes the sample of a status."""
     hosted = tuple((each.name, each.node) for each in status.instances)
     return Sample(
         at=status.at,

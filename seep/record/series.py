@@ -1,4 +1,4 @@
-"""A coarsening series keeps every item of the last minutes, and of the time before the fewer, the longer ago."""
+"""A coarsening series: every item of the last minutes, and of the time before fewer items, the older they are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class SeriesLevel(NamedTuple):
-    """A stretch of the past."""
+    """A part of the past, with the items that are kept of it."""
 
     every: float  #: seconds between two items, at least
     span: float  #: seconds between the newest item of the level and its oldest, at most
@@ -27,9 +27,9 @@ LEVELS = (
 
 
 class CoarseningSeries(Generic[T]):
-    """Items with their times, in rings that get coarser with age; the very first item stays. For any thread.
+    """Items with their times, in rings that get coarser with age; the very first item stays. Thread-safe.
 
-    >>> series = CoarseningSeries[str]([Level(0.0, 2.0), Level(10.0, 20.0)])
+    >>> series = CoarseningSeries[str]([SeriesLevel(0.0, 2.0), SeriesLevel(10.0, 20.0)])
     >>> for at in range(60):
     ...     series.append(float(at), f"item {at}")
     >>> list(series)
@@ -43,7 +43,7 @@ class CoarseningSeries(Generic[T]):
         self._lock = threading.Lock()
 
     def append(self, at: float, item: T) -> None:
-        """An item that is later than all before."""
+        """Adds an item that is later than all before."""
         with self._lock:
             if self._first is None:
                 self._first = (at, item)
@@ -52,7 +52,7 @@ class CoarseningSeries(Generic[T]):
                 leaving = list(_through(level, ring, leaving))
 
     def __iter__(self) -> Iterator[T]:
-        """By time."""
+        """The kept items, in order of time."""
         with self._lock:
             kept = [each for ring in reversed(self._rings) for each in ring]
             first = [self._first] if self._first is not None and (not kept or kept[0][0] > self._first[0]) else []
@@ -65,7 +65,7 @@ class CoarseningSeries(Generic[T]):
 def _through(
     level: SeriesLevel, ring: deque[tuple[float, T]], arriving: list[tuple[float, T]]
 ) -> Iterator[tuple[float, T]]:
-    """Takes in what arrives, where it is not too close to what is there; yields what is too old now."""
+    """Takes in items that are not too close to the one before; yields those that are too old for the level now."""
     for at, item in arriving:
         if not ring or at - ring[-1][0] >= level.every:
             ring.append((at, item))

@@ -1,4 +1,4 @@
-"""Slot counts: what instances tell of the rows of their slots, put together to the loads of a window of time."""
+"""Slot counts: adds up the rows that instances report by slot, to the loads of all slots in a window of time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BUSY = 0.3
 
 
 class HottestSlot(NamedTuple):
-    """The slot of an operator that had most to do in a window."""
+    """The slot of an operator that had the most rows in a window."""
 
     slot: int
     instance: int  #: that owns it
@@ -31,7 +31,7 @@ class HottestSlot(NamedTuple):
 
 @dataclass(slots=True)
 class _Part:
-    """What one instance has told since the window began."""
+    """What one instance has reported since the window began."""
 
     rows: NDArray[np.int64]
     cores: float
@@ -42,7 +42,7 @@ class _Part:
 
     @property
     def busy(self) -> float:
-        """Part of its CPU share that it has used."""
+        """The part of its CPU share that the instance has used."""
         return self.cpu / (self.seconds * self.cores)
 
     def scale(self, epochs: int) -> float:
@@ -55,14 +55,14 @@ class _Part:
 
     @property
     def cpu_by_slot(self) -> NDArray[np.float64]:
-        """Every row of an instance is taken to cost the same."""
+        """CPU time by slot, if every row of the instance costs the same."""
         total = self.rows.sum()
         return self.rows * (self.cpu / total if total else 0.0)
 
 
 @dataclass(slots=True)
 class _Told:
-    """What all instances of one operator have told."""
+    """What all instances of one operator have reported."""
 
     parts: dict[Incarnation, _Part] = field(default_factory=dict)
     heaviest: dict[int, Heaviest] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class _Told:
 
 @dataclass(slots=True)
 class SlotCounts:
-    """Of all operators, since their windows began; used by one thread at a time."""
+    """The counts of all operators since their windows began. It is not thread-safe."""
 
     slot_bits: Mapping[str, int]
     _told: dict[str, _Told] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class SlotCounts:
     _hottest: dict[str, HottestSlot] = field(default_factory=dict)  #: by operator, in its last window
 
     def take(self, who: Incarnation, told: SlotRows, cores: float) -> None:
-        """What an instance has counted since it last told."""
+        """Adds what an instance has counted since its last report."""
         operator = self._told.setdefault(who.instance.operator, _Told())
         part = operator.parts.get(who)
         if part is None:
@@ -95,26 +95,26 @@ class SlotCounts:
             operator.heaviest[slot] = Heaviest(key, share)
 
     def forget(self, who: Incarnation) -> None:
-        """It tells nothing more; what it has told counts until the window ends."""
+        """Notes that an instance will report no more; what it has reported counts until the window ends."""
         self._known.discard(who)
 
     def clear(self) -> None:
-        """Whoever wanted to know does not any more."""
+        """Forgets all counts."""
         self._told.clear()
         self._known.clear()
         self._hottest.clear()
 
     def hottest(self, operator: str) -> HottestSlot | None:
-        """The slot that had most to do in the last window; None if nothing is known of any."""
+        """The slot that had the most rows in the last window; None if no rows are known."""
         return self._hottest.get(operator)
 
     def is_whole(self, operator: str, assignment: Assignment) -> bool:
-        """Whether all that own slots have told of at least one epoch: else it is not known what they have to do."""
+        """Whether all owners of slots have reported at least one epoch; if not, some loads are not known."""
         told = self._told.get(operator, _Told())
         return assignment.parts.keys() <= {who.instance.index for who in told.parts}
 
     def end_window(self, operator: str, seconds: float, assignment: Assignment, moving: SlotSet) -> SlotLoads:
-        """What was told since the last call."""
+        """Ends the window, and returns the loads that were reported since the last call."""
         told = self._told.pop(operator, _Told())
         rows, cpu = np.zeros(assignment.owners.size), np.zeros(assignment.owners.size)
         epochs = max((part.epochs for part in told.parts.values()), default=0)

@@ -13,7 +13,7 @@ from seep.record.slot_counts import HottestSlot
 
 @dataclass(frozen=True, slots=True)
 class InstanceStatus:
-    """One instance, as its node last told of it."""
+    """One instance, as of its node's last report."""
 
     name: str
     operator: str
@@ -70,7 +70,7 @@ class NodeStatus:
 
 
 class OpenDecision(NamedTuple):
-    """Something that was decided, or asked for, and is not over."""
+    """A decision, or a request by hand, that is not over."""
 
     kind: str  #: scaling, rebalance, balance, migration or drain
     subject: str  #: an operator, or a node
@@ -121,7 +121,7 @@ class Status:
 def instance_status(
     node: str, figures: InstanceFigures, now: InstanceReport | None, watermark_behind: int | None
 ) -> InstanceStatus:
-    """Of one instance; `now` is what it did between its node's last two reports."""
+    """The status of one instance; `now` has its rates between its node's last two reports."""
     return InstanceStatus(
         name=str(figures.identity),
         operator=figures.identity.instance.operator,
@@ -145,7 +145,7 @@ def instance_status(
 
 
 def operator_status(name: str, instances: Sequence[InstanceStatus], hottest: HottestSlot | None) -> OperatorStatus:
-    """Of all instances of an operator; there is at least one."""
+    """The status of an operator from those of its instances, of which there is at least one."""
     behind = [each.watermark_behind for each in instances if each.watermark_behind is not None]
     return OperatorStatus(
         name=name,
@@ -163,7 +163,7 @@ def operator_status(name: str, instances: Sequence[InstanceStatus], hottest: Hot
 
 
 def node_status(name: str, report: NodeReport, before: NodeReport | None) -> NodeStatus:
-    """Of one node; without an earlier report nothing is known of flows."""
+    """The status of one node; without an earlier report, rates are not known."""
     former = before if before is not None and report.at > before.at else report
     seconds = report.at - former.at or 1.0
     now, then = report.resources, former.resources

@@ -46,14 +46,14 @@ class CauseChain:
         return float(self.first.get("at", 0.0))
 
     def instances(self) -> set[str]:
-        """All that it is about."""
+        """All instances that the chain is about."""
         named = {event["instance"] for event in self.events if "instance" in event}
         return named.union(*(event.get("instances", ()) for event in self.events)).union(
             *(event.get("hosted", ()) for event in self.events), (e["origin"] for e in self.events if "origin" in e)
         )
 
     def epochs(self) -> set[int]:
-        """Those at which something of it took effect."""
+        """The epochs at which a plan of the chain took effect."""
         return {int(event[name]) for event in self.events for name in ("first", "epoch") if name in event}
 
 
@@ -84,7 +84,7 @@ def _is_asked_for(chain: CauseChain, instance: str | None, decision: int | None)
 
 
 def _of_epoch(chains: list[CauseChain], epoch: int) -> list[CauseChain]:
-    """Those that took effect at the epoch, or else the last one before it: that is how things stood then."""
+    """The chains that took effect at the epoch; if there is none, the last one before it."""
     at_it = [chain for chain in chains if epoch in chain.epochs()]
     before = [chain for chain in chains if any(each < epoch for each in chain.epochs())]
     return at_it or sorted(before, key=lambda chain: max(e for e in chain.epochs() if e < epoch))[-1:]
@@ -114,7 +114,7 @@ def chains_of(events: Sequence[Told]) -> list[CauseChain]:
 
 
 def _decisions(events: list[Told]) -> Iterator[CauseChain]:
-    """An operator has one open decision at most: what happens to it meanwhile belongs to that."""
+    """The chains of decisions. An operator has at most one open decision, to which all its events belong."""
     begun = [i for i, event in enumerate(events) if event["kind"] in _DECIDED]
     for number, place in enumerate(begun, start=1):
         first = events[place]
@@ -128,7 +128,7 @@ def _decisions(events: list[Told]) -> Iterator[CauseChain]:
 
 
 def _reasons(before: list[Told], decided: Told) -> Iterator[Told]:
-    """The last bottleneck of the operator, and what was waited for since."""
+    """The reasons of a decision: the newest event of each such kind since the operator's last decision ended."""
     since = float(decided.get("at", 0.0)) - _REASONS
     ours = [event for event in before if event.get("operator") == decided.get("operator") and event["at"] >= since]
     last_end = max((i for i, e in enumerate(ours) if any(e["kind"] in ends for ends in _ENDS.values())), default=-1)
@@ -138,7 +138,7 @@ def _reasons(before: list[Told], decided: Told) -> Iterator[Told]:
 
 
 def _follow_plans(chain: CauseChain, events: list[Told]) -> None:
-    """What becomes of a plan may be told after what it was made for is done."""
+    """Adds the events of a chain's plans; some come after the decision itself has ended."""
     chain.plans |= {event["plan"] for event in chain.events if event["kind"] in _PLANNED}
     known = {id(event) for event in chain.events}
     late = [event for event in events if event.get("plan") in chain.plans and id(event) not in known]
@@ -156,7 +156,7 @@ def _follow_plans(chain: CauseChain, events: list[Told]) -> None:
 
 
 def _losses(events: list[Told]) -> Iterator[CauseChain]:
-    """The loss of each node, with what came of the instances that it hosted."""
+    """The chain of each lost node: the loss, and the recovery of the instances that it hosted."""
     nodes = dict.fromkeys(event["node"] for event in events if event["kind"] in _LOST)
     for node in nodes:
         chain = CauseChain(None, [event for event in events if event["kind"] in _LOST and event["node"] == node])
@@ -181,7 +181,7 @@ def _recovery(rebound: Told, events: list[Told]) -> Iterator[Told]:
 
 
 def _lone_plans(left: list[Told], events: list[Told]) -> Iterator[CauseChain]:
-    """Plans that nobody's decision of the record stands behind: made by hand, for a drain, or to recover in parts."""
+    """The chains of plans without a recorded decision: made by hand, for a drain, or to recover in parts."""
     for event in left:
         if event["kind"] in _PLANNED:
             chain = CauseChain(None, [event])
@@ -238,7 +238,7 @@ def _figures(event: Told) -> str:
 
 
 def _why(event: Told) -> str:
-    """Its reason; where the detail has figures before it, without these."""
+    """The reason of an event, without the figures before it."""
     return str(
         event.get("why") or event.get("detail", "").partition(": ")[2] or event.get("detail", "") or "nobody said"
     )
@@ -265,7 +265,7 @@ def _announced(event: Told) -> str:
 
 
 def _plainly(event: Told) -> str:
-    """As the log tells it."""
+    """The event in the words of the log."""
     parts = (event["kind"], event.get("instance") or event.get("node"), event.get("detail"))
     return " ".join(str(part) for part in parts if part)
 

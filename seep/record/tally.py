@@ -1,4 +1,4 @@
-"""Tally: what the instances of a run have counted, those that are gone too, and whose last word is still to come."""
+"""The tally: the counters of all instances that a run ever had, and whose last figures are still to come."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class Tally:
     _left: dict[Incarnation, None] = field(default_factory=dict)  #: oldest first
 
     def has_left(self, who: Incarnation) -> bool:
-        """Whether it was heard for the last time."""
+        """Whether the instance has sent its last figures."""
         return who in self._left
 
     def note(self, who: Incarnation, epoch: int, counters: Mapping[str, int]) -> None:
-        """What a live instance has counted, all of it in epochs up to this one."""
+        """Notes what a live instance has counted, in epochs up to this one."""
         history = self._live.setdefault(who, [])
         if history and history[-1][1] == counters:
             return
@@ -52,21 +52,21 @@ class Tally:
             history[: _HISTORY // 2] = history[: _HISTORY // 2 : 2]
 
     def left(self, who: Incarnation) -> None:
-        """What was noted of it last was its last word."""
+        """Notes that the instance's last figures have been noted."""
         self._leave(who, None)
 
     def lost(self, who: Incarnation, up_to: int | None) -> None:
-        """It is gone without a last word; epochs after `up_to`, if that is given, are processed again by another."""
+        """Notes that the instance ended without last figures; another one processes the epochs after `up_to` again."""
         if not self.has_left(who):
             self.is_exact = False
             self._leave(who, up_to)
 
     def unheard(self) -> None:
-        """The last word of somebody has not come in time."""
+        """Notes that last figures have not come in time."""
         self.is_exact = False
 
     def total(self) -> dict[str, int]:
-        """All counters, added up."""
+        """All counters, added up by name."""
         total = Counter(self._gone)
         for history in self._live.values():
             total.update(history[-1][1])
@@ -83,7 +83,7 @@ class Tally:
 
 @dataclass(slots=True)
 class LastWords:
-    """Who has yet to say its last word: instances that were told to stop, and at the end all nodes; until a deadline.
+    """Whose last figures are awaited, until a deadline: instances that were told to stop, and at the end all nodes.
 
     >>> words = LastWords(patience=3.0)
     >>> words.expect("n1", "n1", 10.0), words.expect("n2", "n2", 11.0)
@@ -98,23 +98,23 @@ class LastWords:
 
     @property
     def nodes(self) -> frozenset[str]:
-        """Nodes that have something to say."""
+        """The nodes from which last figures are awaited."""
         return frozenset(node for node, _ in self._awaited.values())
 
     def expect(self, who: str | Incarnation, node: str, now: float) -> None:
-        """A node, or an instance on it, was asked for its last word."""
+        """Notes that a node, or an instance on it, was asked for its last figures."""
         self._awaited[who] = (node, now + self.patience)
 
     def heard(self, who: str | Incarnation) -> None:
-        """It has said it."""
+        """Notes that the last figures have come."""
         self._awaited.pop(who, None)
 
     def lost(self, node: str) -> list[str | Incarnation]:
-        """The node is gone: whose last word will not come any more."""
+        """The node is gone: returns those whose last figures will not come any more."""
         return self._drop([who for who, (where, _) in self._awaited.items() if where == node])
 
     def overdue(self, now: float) -> list[str | Incarnation]:
-        """Who has let the deadline pass, and is not awaited any more."""
+        """Returns those that have missed the deadline, and awaits them no more."""
         return self._drop([who for who, (_, deadline) in self._awaited.items() if now > deadline])
 
     def _drop(self, those: list[str | Incarnation]) -> list[str | Incarnation]:

@@ -1,4 +1,4 @@
-"""The VMs of a world: the pool that wants them, a provider that has them, and nodes that start on them."""
+"""The VMs of a world: the pool asks for them, a provider starts them, and nodes start on them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vmpool.provider import Machine
 
 
 class RequestOutcome(NamedTuple):
-    """What comes of a request to somebody outside, and after how many steps."""
+    """The result of a request to provider or cluster, and after how many steps it comes."""
 
     steps: int
     failure: str = ""  #: empty: it succeeds
@@ -26,15 +26,15 @@ class CloudBehaviour(Protocol):
     """How provider and cluster behave."""
 
     def start(self) -> RequestOutcome:
-        """A VM is to be started."""
+        """The result of a request to start a VM."""
         ...
 
     def stop(self) -> RequestOutcome:
-        """A VM is to be ended."""
+        """The result of a request to end a VM."""
         ...
 
     def order(self) -> RequestOutcome:
-        """Nodes are to be started on a VM."""
+        """The result of a request to start nodes on a VM."""
         ...
 
     def boot(self) -> int:
@@ -47,7 +47,7 @@ class CloudBehaviour(Protocol):
 
 
 class KernelFleet:
-    """Does what the pool wants done, and tells it what came of it. One for each life of a query."""
+    """Carries out the pool's actions and tells it their results. There is one for each life of a query."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class KernelFleet:
         self._order_of: dict[str, str] = {}
 
     def fill(self, nodes: int) -> None:
-        """VMs for so many nodes are there at once: the launch waits for them."""
+        """Starts VMs for so many nodes at once, as for a launch, which waits for them."""
         self._is_filling = True
         self.pool.want(nodes)
         while len(self.pool.warm(frozenset())) < nodes:
@@ -80,7 +80,7 @@ class KernelFleet:
         self._is_filling = False
 
     def step(self) -> None:
-        """The pool looks at how things are."""
+        """Has the pool take a step."""
         for action in self.pool.step(self._kernel.manager.used_nodes(), self._clock()):
             self._carry_out(action)
 
@@ -91,7 +91,7 @@ class KernelFleet:
         return self.pool.available(self._kernel.manager.used_nodes())
 
     def want(self, count: int) -> None:
-        """So many nodes are needed now."""
+        """Says how many free nodes are needed now, beyond the reserve."""
         self.wanted = count
         self.pool.want(count)
 
@@ -115,11 +115,11 @@ class KernelFleet:
             self._after(1, lambda: self.pool.order_ended(order, "its node is lost", self._clock()))
 
     def lose(self, vm: str) -> None:
-        """The provider's word that a VM is gone."""
+        """Tells the pool that the provider has ended a VM."""
         self.pool.lost([vm], self._clock())
 
     def check(self) -> None:
-        """InternalError if a VM is lost sight of: what was ordered is there, released, lost, or has never come."""
+        """Raises InternalError if a VM that was ordered is not there, released, lost, or refused."""
         counts = self.pool.counts(self._kernel.manager.used_nodes())
         if sum(counts.values()) != len(self.there):
             raise InternalError(f"the pool counts {counts}, and the provider has {self.there}")
@@ -184,7 +184,7 @@ class KernelFleet:
         self.pool.joined(node, order, None, self._clock())
 
     def _cancel(self, order: str) -> None:
-        """Its node ends, as it is told to; that is noticed a little later."""
+        """Ends the node of an order, which is noticed a little later."""
         self._orders.pop(order, None)
         for node in [node for node, its in self._order_of.items() if its == order]:
             del self._order_of[node]
@@ -207,7 +207,7 @@ class KernelFleet:
         self._after(outcome.steps, over)
 
     def _after(self, steps: int, action: Callable[[], None]) -> None:
-        """Later, unless everything ends before."""
+        """Does something later, unless this life of the query ends before."""
         if steps == 0:
             action()
             return

@@ -60,7 +60,7 @@ class Sinks(Protocol):
 
 
 class KernelSetting(Protocol):
-    """What a world is made of, and how long things take in it."""
+    """Makes the parts of a world, and says how long things take in it."""
 
     def mail(self) -> Mail: ...
 
@@ -244,7 +244,7 @@ class Kernel:
         return lambda: self.nodes[node].deliver(owner, recalled) if node in self.nodes else []
 
     def _persist(self, node: str, effect: Persist) -> None:
-        """Writing takes a while; if the node ends before, nobody hears of it."""
+        """Writes a part of a cut, which takes a while; if the node ends before, there is no answer."""
         life = self.lives
 
         def written() -> None:
@@ -266,7 +266,7 @@ class Kernel:
             self._tell(body)
 
     def _ask_storage(self, source: str, body: Any) -> None:
-        """Whoever asks works on the storage by itself, and takes a while; nobody hears of it if it ends before."""
+        """The asker works on the storage itself, which takes a while; if it ends before, there is no answer."""
         life = self.lives
 
         def done() -> None:
@@ -290,7 +290,7 @@ class Kernel:
         raise AssertionError(f"storage is asked for {body}")
 
     def _answer_of_storage(self, asker: str, answer: Post) -> None:
-        """What is for the asker itself is there at once, as it does the work."""
+        """Delivers an answer of the storage; what is for the asker itself is there at once."""
         if answer.to != asker:
             self._post(asker, answer.to, answer.body)
         elif asker == MANAGER:
@@ -330,7 +330,7 @@ class Kernel:
         self._bulk.remove(name)
 
     def give_up(self, name: str) -> bool:
-        """The failure detector's word; False if the node was given up before."""
+        """Gives a node up, as a failure detector does; False if it was given up before."""
         was_live = name in self.manager.nodes
         if was_live:
             self.perform(MANAGER, self.manager.node_lost(name))

@@ -78,7 +78,7 @@ class Mail(Protocol):
 
 
 class InOrder:
-    """First come, first served, over links that are never lost."""
+    """Delivers in the order of sending, over links that are never lost."""
 
     def __init__(self) -> None:
         self._items: deque[tuple[Channel, Item]] = deque()
@@ -104,7 +104,7 @@ class InOrder:
 
 
 class RandomOrder:
-    """The next channel is drawn by lot."""
+    """Delivers from a channel that is chosen at random."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -153,7 +153,7 @@ class RandomOrder:
         return True
 
     def lose(self, a: str, b: str) -> None:
-        """Of what is under way between two processes, everything after some point is lost."""
+        """Loses everything after a random point of what is under way between two processes."""
         for channel in [c for c in self._queues if {c.source, c.target} == {a, b}]:
             queue = self._queues[channel]
             for _ in range(self.rng.randint(0, len(queue))):

@@ -1,4 +1,4 @@
-"""Steering in a world: shows the steward the facts, and does what it says on the manager and the VMs."""
+"""Steering in a world: gives the steward facts, and carries out its commands on the manager and the VMs."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from seep.record.recoveries import RecoveryChanges
 
 
 class Senses(Protocol):
-    """What is measured in a world, and who is asked."""
+    """The measurements of a world, and the answers to the steward's questions."""
 
     def observation(self) -> Observation | None:
-        """Of the last report interval that is over."""
+        """The observation of the last report interval that is over."""
         ...
 
     def state_bytes(self) -> Mapping[InstanceId, int]: ...
 
     def watch_slots(self, operators: frozenset[str]) -> None:
-        """Of these operators the rows of each slot are counted from now on."""
+        """Has the rows of these operators counted by slot from now on, and of no others."""
         ...
 
     def slot_loads(self, window: EndWindow) -> SlotLoads | None:
-        """What was counted; None if some instance has told nothing."""
+        """The counts since the last call; None if some instance has not reported yet."""
         ...
 
     def consult(self, question: Consult, answer: Callable[[object], None]) -> None:
@@ -45,7 +45,7 @@ class Senses(Protocol):
 
 
 class KernelSteering(StewardShell):
-    """Between a steward and the kernel. One for each life of a query."""
+    """The steward's shell in a kernel. There is one for each life of a query."""
 
     def __init__(
         self,

@@ -118,7 +118,7 @@ class Holder:
         return [] if following is None else [Post(following, message)]
 
     def on_stand_by(self, message: StandBy) -> list[Effect]:
-        """The state of the owner's backup as it is now stands ready."""
+        """Brings the state that stands ready up to the owner's present backup."""
         if chain := self.store.chain(message.owner):
             logic = self._standing.follow(message.owner, chain)
             if logic is not None:

@@ -1,4 +1,4 @@
-"""What a machine took last and what it answered, for whoever has to find out how it came to where it is."""
+"""A ring of the messages that a machine took last and the effects that it answered, for failure reports."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class MessageRing:
                 self._items.append((False, "", effect if brief is None else brief(effect)))
 
     def said(self, what: object) -> None:
-        """Something that is no effect of the protocol was answered."""
+        """Notes an answer that is no effect of the protocol."""
         self._items.append((False, "", what))
 
     def _note_post(self, effect: Post) -> None:

@@ -51,7 +51,7 @@ class Shipped(Containers):
 
 
 class ArrowOperator:
-    """The base of all: state in containers, the same output on every edge."""
+    """The base of the Arrow operators: state in containers, the same output on every edge."""
 
     def __init__(self, graph: QueryGraph, name: str) -> None:
         self.edges = graph.outputs[name]
@@ -119,7 +119,7 @@ class ArrowDelay(ArrowOperator):
 
 
 class ArrowJoin(ArrowOperator):
-    """Row by row, with a container for each side whose lists are changed in place."""
+    """Joins row by row, with a container for each side whose lists are changed in place."""
 
     def containers(self, slot_bits: int) -> tuple[State, ...]:
         self.sides = tuple(Values(side, KEYS, slot_bits=slot_bits) for side in ("left", "right"))

@@ -1,4 +1,4 @@
-"""Faults take effect: who is hit, what is cut, which plan is asked for."""
+"""Carries faults out: chooses what they hit, and does it to the world."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def strike(world: World, fault: Fault) -> None:
-    """Carries a fault out on what is there at this moment; one that finds no victim does nothing."""
+    """Carries out a fault on what is there at this moment; it does nothing if it finds nothing to hit."""
     if world.trace:
         world.trace(world.now, f"fault: {fault.what} (delay {fault.delay}, pick {fault.pick})", True)
     for decision in world.control.open_decisions():
@@ -35,7 +35,7 @@ def _kill(world: World, rng: random.Random, delay: int) -> None:
 
 
 def _kill_concerned(world: World, rng: random.Random, delay: int) -> None:
-    """A handover or a split must survive the end of either side, at any moment."""
+    """Kills a node on either side of a handover or a split, which must survive that at any moment."""
     changed = {o for o, history in world.manager.topology.history.items() if len(history) > 1}
     changed |= {split.origin.operator for split in world.manager.splits.values()}
     hosts = {seat.node for i, seat in world.manager.placement.items() if i.operator in changed}
@@ -60,7 +60,7 @@ def _kill_vm(world: World, rng: random.Random, delay: int) -> None:
 
 
 def _freeze(world: World, rng: random.Random, delay: int) -> None:
-    """Frozen for short, a node is only late; frozen for long, it is given up and comes back as a zombie."""
+    """Freezes a node. After a short freeze it is late; after a long one it was given up, and is a zombie."""
     if nodes := [n for n in world.live() if n not in world.mail.frozen]:
         victim = rng.choice(nodes)
         world.mail.frozen.add(victim)
@@ -91,13 +91,13 @@ def _slow(world: World, rng: random.Random, delay: int) -> None:
 
 
 def _move(world: World, rng: random.Random, _: int) -> None:
-    """Some slots of an operator go to one instance, old or new."""
+    """Moves some slots of an operator to one instance, old or new."""
     operator, parts = _any_change(world, rng)
     world.perform(MANAGER, world.manager.move(operator, parts)[1])
 
 
 def _prepared_move(world: World, rng: random.Random, _: int) -> None:
-    """All that is asked for meanwhile, and all that fails, must leave it as it is."""
+    """Announces a move for a later epoch, which no request or fault before that may change."""
     operator, parts = _any_change(world, rng)
     first = world.manager.soonest(operator) + rng.randint(1, 12)
     world.perform(MANAGER, world.manager.move(operator, parts, first)[1])
@@ -115,14 +115,14 @@ def _any_change(world: World, rng: random.Random) -> tuple[str, dict[int, SlotSe
 
 
 def _scale(world: World, rng: random.Random, _: int) -> None:
-    """To more or fewer instances, sometimes to what cannot be."""
+    """Asks for more or fewer instances, sometimes for an impossible number."""
     operator = _any_operator(world, rng)
     wanted = rng.choice((1, 2, 3, 4, 1 << world.query.graph.operators[operator].slot_bits, 0, 100))
     world.control.put(lambda facts: world.control.steward.scale(facts, operator, wanted))
 
 
 def _migrate(world: World, rng: random.Random, _: int) -> None:
-    """Any slot may go to any instance, old or new."""
+    """Asks for a migration in which any slot may go to any instance, old or new."""
     operator = _any_operator(world, rng)
     before, fresh = _latest(world, operator), world.manager.fresh_index(operator)
     target = Assignment([rng.choice([owner, *before.parts, fresh]) for owner in before.table])
@@ -145,7 +145,7 @@ def _hand_over(world: World, rng: random.Random, _: int) -> None:
 
 
 def _stream(world: World, rng: random.Random, _: int) -> None:
-    """Single slots at their moments, by the clock or by epochs."""
+    """Asks for a stream of moves of single slots, by the clock or by epochs."""
     operator = _any_operator(world, rng)
     slots = 1 << world.query.graph.operators[operator].slot_bits
     column, last = ("epoch", world.manager.ticked) if rng.random() < 0.5 else ("time", world.control.seconds())
@@ -178,7 +178,7 @@ def _drain(world: World, rng: random.Random, _: int) -> None:
 
 
 def _leave(world: World, rng: random.Random, delay: int) -> None:
-    """A spot VM is called back: all that lives there goes to new instances elsewhere; some time later it is gone."""
+    """Calls a spot VM back: the node has notice, and its VM ends some time later."""
     if nodes := world.live():
         victim = rng.choice(nodes)
         _ask_to_drain(world, victim)
@@ -215,7 +215,7 @@ def _no_vms(world: World, _: random.Random, delay: int) -> None:
 
 
 def _blind_move(world: World, rng: random.Random, delay: int) -> None:
-    """The one that cannot hear the manager must not go by the old topology when the plan takes effect."""
+    """Moves slots while a node cannot hear the manager; it must not use the old topology after the move."""
     if nodes := world.live():
         world.cut(MANAGER, rng.choice(nodes), delay)
     _move(world, rng, delay)
@@ -231,7 +231,7 @@ def _move_back(world: World, rng: random.Random, _: int) -> None:
 
 
 def _merge(world: World, rng: random.Random, _: int) -> None:
-    """Scale in: one instance loses everything to another."""
+    """Moves all slots of one instance to another."""
     operator = _any_operator(world, rng)
     indexes = _indexes(world, operator)
     if len(indexes) > 1:
@@ -246,7 +246,7 @@ def _split(world: World, rng: random.Random, _: int) -> None:
 
 
 def _blind_split(world: World, rng: random.Random, delay: int) -> None:
-    """What the origin sends after the split is effective must not count."""
+    """Splits an instance that cannot hear the manager; what it sends after the split must not count."""
     origin = _any_stateful(world, rng)
     if (node := world.manager.placement[origin].node) in world.live():
         world.cut(MANAGER, node, delay)
@@ -254,7 +254,7 @@ def _blind_split(world: World, rng: random.Random, delay: int) -> None:
 
 
 def _any_operator(world: World, rng: random.Random) -> str:
-    """Any, but more often one with state."""
+    """A random operator, more often one with state."""
     graph = world.query.graph
     return rng.choice(graph.order if rng.random() < 0.5 else graph.of_kind(Kind.STATEFUL))
 
@@ -281,7 +281,7 @@ def _checkpoint(world: World, rng: random.Random, _: int) -> None:
 
 
 def _replicate(world: World, rng: random.Random, _: int) -> None:
-    """Any nodes, among them those that cannot: the one that hosts the instance, and one that was lost."""
+    """Asks for replicas on random nodes, sometimes on the instance's own node or on a lost one."""
     groups = dict(world.manager.replication.groups)
     for instance in world.manager.placement:
         if world.query.graph.kind(instance.operator) is Kind.STATEFUL and rng.random() < 0.7:

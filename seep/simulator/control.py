@@ -36,7 +36,7 @@ EVERY = 50
 
 
 class RandomProvider:
-    """Has VMs sooner or later; refuses some, and for a while all of them."""
+    """A provider that starts VMs after a random time, refuses some, and at times refuses all of them."""
 
     def __init__(self, rng: random.Random, now: Callable[[], int]) -> None:
         self._rng, self._now = rng, now
@@ -45,32 +45,32 @@ class RandomProvider:
         self.refuses_until = 0
 
     def start(self) -> RequestOutcome:
-        """See `Outside`."""
+        """See `CloudBehaviour`."""
         steps = self._rng.randint(*self._starts)
         if self._now() < self.refuses_until or self._rng.random() < self._fails:
             return RequestOutcome(steps, "no capacity", again=self._rng.random() < 0.8)
         return RequestOutcome(steps)
 
     def stop(self) -> RequestOutcome:
-        """See `Outside`; what lives there may do so for long after it was given up."""
+        """See `CloudBehaviour`; what lives there may do so for long after it was given up."""
         steps = self._rng.choice((1, 20, 600))
         return RequestOutcome(steps, "it does not answer" if self._rng.random() < self._fails else "")
 
     def order(self) -> RequestOutcome:
-        """See `Outside`."""
+        """See `CloudBehaviour`."""
         return RequestOutcome(self._rng.randint(1, 5), "refused" if self._rng.random() < self._fails else "")
 
     def boot(self) -> int:
-        """See `Outside`."""
+        """See `CloudBehaviour`."""
         return self._rng.randint(1, 40)
 
     def tries_again(self) -> bool:
-        """See `Outside`."""
+        """See `CloudBehaviour`."""
         return self._rng.random() < 0.3
 
 
 class ScheduleControl:
-    """Steward and pool of a schedule, in one life after the other; what a seed draws is the same in all of them."""
+    """Steward and pool of a schedule. Each restart has new ones, with the same random settings."""
 
     def __init__(self, world: World, seed: int) -> None:
         rng = random.Random(f"{seed} control")
@@ -119,7 +119,7 @@ class ScheduleControl:
     # -- a life -------------------------------------------------------------------------------------------------------
 
     def begin(self, nodes: int) -> None:
-        """A life of the query begins on so many nodes at least."""
+        """Begins a life of the query, on so many nodes at least."""
         world, graph = self._world, self._world.query.graph
         self._born = world.now
         self._is_over = False
@@ -135,11 +135,11 @@ class ScheduleControl:
         self.fleet.fill(nodes)
 
     def seconds(self) -> float:
-        """Since this life began."""
+        """Seconds since this life began."""
         return (self._world.now - self._born) * STEP_SECONDS
 
     def step(self) -> None:
-        """Pool and steward look at how things are, and what they do keeps to their laws."""
+        """Has pool and steward take a step, and checks that they keep the laws."""
         if self._is_over:
             return
         self.fleet.step()
@@ -156,7 +156,7 @@ class ScheduleControl:
         self.laws.look(self.seconds(), self._world.manager.committed, self.steward.decisions(), late)
 
     def end(self) -> None:
-        """The run is over."""
+        """Ends the steward's open decisions, as the run is over, and checks the laws for the last time."""
         if not self._is_over:
             self._is_over = True
             self.steering.end()
@@ -172,12 +172,12 @@ class ScheduleControl:
     # -- told ---------------------------------------------------------------------------------------------------------
 
     def hear(self, event: Event) -> None:
-        """The manager has told an event."""
+        """Takes an event of the manager."""
         self.steering.hear(event)
         self.laws.hear(event)
 
     def tell(self, event: Event) -> None:
-        """Steward or pool has told an event."""
+        """Takes an event of the steward or the pool."""
         self._world.count(event)
         self.laws.hear(event)
         match event:
@@ -187,7 +187,7 @@ class ScheduleControl:
                 self._world.tally.count(f"strategy {self.settings.migration.strategy}")
 
     def put(self, request: Callable[[Facts], object]) -> bool:
-        """Somebody asks the steward for something; whether that makes sense to it."""
+        """Makes a request to the steward as a user would; says whether the steward accepts it."""
         if self._is_over:
             return False
         try:
@@ -198,7 +198,7 @@ class ScheduleControl:
         return True
 
     def open_decisions(self) -> list[str]:
-        """What is open, in words for the table: a kind, and for a migration its strategy."""
+        """The kinds of open decisions, for the table of faults; a migration has its strategy too."""
         if self._is_over:
             return []
         migrations = [each for each in self.steward.migrations.under_way() if each.is_told]

@@ -1,4 +1,4 @@
-"""What can go wrong, or be asked for, in a schedule: plain data, so that it can be cut down and printed."""
+"""Faults and requests of a schedule, as plain data, so that a failing schedule can be minimised and printed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class What(StrEnum):
 
 
 class Fault(NamedTuple):
-    """At a step; `pick` chooses whom it hits among those that are there then, `delay` how long it lasts."""
+    """A fault at a step; `pick` chooses what it hits among what is there then, `delay` is how long it lasts."""
 
     step: int
     what: What

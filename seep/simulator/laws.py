@@ -1,4 +1,4 @@
-"""The laws of control, checked while a schedule runs: whatever is decided ends, and says how; people go first."""
+"""The laws of control, checked in schedules: every decision ends and tells how, and requests by hand go first."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ _BY_THE_CLOCK = ("scaling", "balance", "drain")
 
 
 class LawBroken(AssertionError):
-    """The steward did what it must never do."""
+    """The steward has broken a law."""
 
 
 class Laws:
-    """Told of all that is open and all that was told, one look after the other, in one life of a query."""
+    """Checks the laws in one life of a query, from the open decisions at each look and the events between them."""
 
     def __init__(self, timeout: float, standing: Callable[[OpenDecision], object]) -> None:
-        """`standing` says how things are with a decision: another value means that it has got on."""
+        """`standing` gives a value for a decision; if it changes, the decision has made progress."""
         self._timeout, self._standing = timeout, standing
         self._open: tuple[OpenDecision, ...] = ()
         self._told: list[Event] = []
@@ -66,17 +66,17 @@ class Laws:
         self._calm = self._steady = float("inf")
 
     def faults_are_over(self, now: float, is_steady: bool) -> None:
-        """Nothing befalls the query any more; `is_steady`: nor does its load change, and its policy is a good one."""
+        """Notes that no fault comes any more. If `is_steady`, the load stays as it is and the policy is a sound one."""
         self._calm = min(self._calm, now)
         if is_steady:
             self._steady = min(self._steady, now)
 
     def hear(self, event: Event) -> None:
-        """Something was told."""
+        """Takes an event."""
         self._told.append(event)
 
     def look(self, now: float, committed: int, is_open: tuple[OpenDecision, ...], late_answer: bool) -> None:
-        """LawBroken if something has happened since the last look that must not."""
+        """Raises LawBroken if a law was broken since the last look."""
         told, self._told = self._told, []
         self._check_unique(is_open)
         self._check_endings(is_open, told)
@@ -90,7 +90,7 @@ class Laws:
         self._open = is_open
 
     def end(self, now: float, committed: int, is_open: tuple[OpenDecision, ...]) -> None:
-        """The run is over: so is everything that was decided."""
+        """Checks that every decision has ended, as the run is over."""
         self.look(now, committed, is_open, late_answer=False)
         if is_open:
             raise LawBroken(f"the run is over, and {is_open} are not")
@@ -120,13 +120,13 @@ class Laws:
                 raise LawBroken(f"a policy has changed what was asked for by hand: {each}")
 
     def _check_failures(self, told: list[Event]) -> None:
-        """What a user's policy raises is its own affair; anything else is the steward's."""
+        """A failure that was told must come from a policy that fails on purpose, not from the steward."""
         for event in told:
             if isinstance(event, ScalingFailed) and not ("policy" in event.why or "cannot be asked" in event.why):
                 raise LawBroken(f"the steward has failed: {event.why}")
 
     def _check_words(self, told: list[Event]) -> None:
-        """What is told to be carried out was."""
+        """A decision that is told to be carried out must have been."""
         for event in told:
             is_wrong = isinstance(event, ScaledOut) and event.after <= event.before
             if is_wrong or (isinstance(event, ScaledIn) and event.after >= event.before):
@@ -140,7 +140,7 @@ class Laws:
                 raise LawBroken(f"a late answer of a policy was heeded: {each}")
 
     def _check_progress(self, now: float, committed: int, is_open: Iterable[OpenDecision], told: list[Event]) -> None:
-        """Whatever is open gets on within its timeout, by the clock.
+        """Every open decision makes progress within its timeout.
 
         Migrations have none: once faults are over, they get on as long as epochs do.
         """
@@ -160,7 +160,7 @@ class Laws:
                 raise LawBroken(f"open for ever: {each}; it has not got on for {epochs} epochs")
 
     def _check_steadiness(self, is_open: Iterable[OpenDecision], told: list[Event]) -> None:
-        """On a steady load a policy does not undo what it did."""
+        """Under a steady load, a policy must not undo what it did."""
         fresh = {d.subject for d in (*self._open, *is_open) if d.kind == "scaling" and d.since > self._steady}
         hand = {d.subject for d in (*self._open, *is_open) if d.by_hand}
         for event in told:

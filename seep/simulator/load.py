@@ -1,4 +1,4 @@
-"""The load of a schedule: how much each operator has to do, of which slots, and what is reported of it."""
+"""The load of a schedule: how much work each operator and each slot has, and what is measured of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WAITING = 16
 
 
 class Load:
-    """Each operator has a load, in instances that would be fully used by it: steady, or another one every few seconds.
+    """The load of each operator, in fully used instances. It is constant, or changes every few seconds.
 
     The slots of an operator have different parts of it. What is measured follows from who owns which slots.
     """
@@ -39,17 +39,17 @@ class Load:
         return [weight / sum(weights) for weight in weights]
 
     def of(self, operator: str, seconds: float) -> float:
-        """How many instances the operator would use fully."""
+        """The load of an operator, in fully used instances."""
         levels = self._levels[operator]
         return levels[0] if self.is_steady else levels[int(seconds / self._period) % len(levels)]
 
     def of_slots(self, operator: str, seconds: float) -> list[float]:
-        """The same of each slot."""
+        """The load of each slot of an operator, in fully used instances."""
         return [share * self.of(operator, seconds) for share in self._shares[operator]]
 
 
 class SimulatedSenses:
-    """What is measured in a schedule, and who answers the steward's questions."""
+    """The measurements of a schedule, and the answers to the steward's questions."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class SimulatedSenses:
         self._watched = operators
 
     def slot_loads(self, window: EndWindow) -> SlotLoads | None:
-        """See `Senses`; now and then an instance has told nothing."""
+        """See `Senses`; sometimes an instance has not reported."""
         if window.operator not in self._watched or self._rng.random() < 0.1:
             return None
         work = self._load.of_slots(window.operator, self._seconds())
@@ -121,7 +121,7 @@ class SimulatedSenses:
     # -- asked --------------------------------------------------------------------------------------------------------
 
     def consult(self, question: Consult, answer: Callable[[object], None]) -> None:
-        """See `Senses`: questions of one kind are answered in turn, as by the thread that each kind has."""
+        """See `Senses`. Questions of one kind are answered one after the other, as by one thread."""
         waiting = self._questions.setdefault(question.kind, [])
         if len(waiting) > _WAITING:
             answer(EnvironmentFault(f"{question.name} cannot be asked: {_WAITING} questions wait"))

@@ -1,4 +1,4 @@
-"""Holders behind mailboxes: they get to their work when they get to it, as those on a thread of their own do."""
+"""Holders that work later than they are called, as in real processes, where each has a thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seep.protocol.view import View
 
 
 class BehindMailbox:
-    """A `Hosting` that puts what its node's holder has to do in the mail; instances work in the call itself."""
+    """A `Hosting` that puts the work of the node's holder in the mail; instances work in the call itself."""
 
     def __init__(self, mail: Callable[[OwnWork], None]) -> None:
         self._mail = mail
@@ -26,7 +26,7 @@ class BehindMailbox:
 
 
 class _MailedHolder:
-    """A holder that answers nothing: what it has to say it says later."""
+    """A holder that returns no effects; they come when the mail delivers its work."""
 
     def __init__(self, holder: Holder, mail: Callable[[OwnWork], None]) -> None:
         self._holder, self._mail = holder, mail

@@ -1,4 +1,4 @@
-"""The simulated network: links that can be cut, channels that dawdle, and nodes that do not take what arrives.
+"""The simulated network: links that can be cut, slow channels, and nodes that do not take what arrives.
 
 When a link is cut, what was under way is lost from some point on; the part before that point may still be read after
 the link is back, as bytes in a socket buffer are. Streams lose it for good, letters come again by their courier.
@@ -14,7 +14,7 @@ _PACES = (1.0, 1.0, 1.0, 1.0, 0.5, 0.1)
 
 
 class Network(RandomOrder):
-    """Queues of what is under way. Which queue moves next is drawn by lot."""
+    """Queues of what is under way; the next one to move is chosen at random."""
 
     def __init__(self, rng: random.Random) -> None:
         super().__init__(rng)
@@ -26,7 +26,7 @@ class Network(RandomOrder):
         self._pace: dict[tuple[str, str], float] = {}
 
     def passes(self, channel: Channel) -> bool:
-        """See `Drawn`."""
+        """See `RandomOrder`."""
         target = channel.target
         if target in self.frozen or (target in self.slow and self.rng.random() < 0.9):
             return True
@@ -44,7 +44,7 @@ class Network(RandomOrder):
         self._down.discard(frozenset((a, b)))
 
     def _dawdles(self, channel: Channel) -> bool:
-        """Whether a channel lets its turn pass; some are slow for good, each direction by itself."""
+        """Whether a channel lets its turn pass. Some channels are slow all the time, in one direction."""
         ends = (channel.source, channel.target)
         pace = self._pace.get(ends)
         if pace is None:

@@ -48,7 +48,7 @@ def rows_of(piece: Piece[Rows], port: int = 0) -> list[Row]:
 
 
 class Keyed:
-    """The base of all: state in one container, the same output on every edge."""
+    """The base of the plain operators: state in one container, the same output on every edge."""
 
     def __init__(self, graph: QueryGraph, name: str) -> None:
         self.edges = graph.outputs[name]
@@ -167,7 +167,7 @@ class RowSource:
             self.state.put_in(slot, "position", position)
 
     def committed(self, epoch: int) -> None:
-        """How much it reads depends on nothing."""
+        """Does nothing: how much this source reads does not depend on commits."""
 
     def read(self, epoch: int, slots: SlotSet) -> Reading[Rows]:  # noqa: ARG002
         ends = {slot: min(self._position(slot) + self._bite(), len(self._data[slot])) for slot in slots}

@@ -1,4 +1,4 @@
-"""Policies and balancers of schedules: those that are shipped, and some that no sensible person would write."""
+"""Policies and balancers of schedules: the built-in ones, and some that misbehave on purpose."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class WrongOnPurpose(Exception):
 
 
 class Manner(StrEnum):
-    """How a policy or balancer behaves."""
+    """How a policy or balancer of a schedule behaves."""
 
     SHIPPED = "shipped"
     FLIPS = "flips"  #: decides one thing, then its opposite
@@ -39,12 +39,12 @@ BALANCERS = ("hotspot", "autoflow")
 
 
 def random_manner(rng: random.Random) -> Manner:
-    """Most of them are as they should be."""
+    """A random manner; most are sound."""
     return Manner.SHIPPED if rng.random() < 0.6 else rng.choice(list(Manner)[1:])
 
 
 def settings_of_policy(rng: random.Random, operators: Sequence[str]) -> Mapping[str, Any]:
-    """What the settings of scaling say about a shipped policy."""
+    """The scaling settings for a built-in policy."""
     name = rng.choice(_POLICIES)
     settings: dict[str, Any] = {}
     if name == "latency":
@@ -56,7 +56,7 @@ def settings_of_policy(rng: random.Random, operators: Sequence[str]) -> Mapping[
 
 
 def policy_of(manner: Manner, scaling: ScalingSettings) -> Policy:
-    """What decides on scaling."""
+    """Makes the policy of a schedule."""
     strange: dict[Manner, Callable[[], Policy]] = {
         Manner.FLIPS: FlippingPolicy,
         Manner.RAISES: RaisingPolicy,
@@ -66,7 +66,7 @@ def policy_of(manner: Manner, scaling: ScalingSettings) -> Policy:
 
 
 def balancer_of(manner: Manner, balance: BalanceSettings) -> Balancer:
-    """What decides on balance."""
+    """Makes the balancer of a schedule."""
     strange: dict[Manner, Callable[[], Balancer]] = {
         Manner.FLIPS: FlippingBalancer,
         Manner.RAISES: RaisingBalancer,
@@ -86,7 +86,7 @@ class FlippingPolicy:
 
 @dataclass(frozen=True, slots=True)
 class RaisingPolicy:
-    """Fails most of the time; now and then it decides something."""
+    """Raises most of the time, and sometimes decides something."""
 
     def decide(self, history: History) -> list[Decision]:
         count = len(history.observations)
@@ -98,7 +98,7 @@ class RaisingPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ImpossiblePolicy:
-    """Asks for what cannot be, each time in another way."""
+    """Decides something impossible, each time in another way."""
 
     def decide(self, history: History) -> list[Decision]:
         operator = history.graph.order[len(history.observations) % len(history.graph.order)]
@@ -134,7 +134,7 @@ class FlippingBalancer:
 
 @dataclass(frozen=True, slots=True)
 class RaisingBalancer:
-    """Always fails."""
+    """Always raises."""
 
     def decide(self, windows: Sequence[SlotLoads]) -> Rebalance:
         raise WrongOnPurpose(f"of {len(windows)} windows")

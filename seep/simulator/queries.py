@@ -18,7 +18,7 @@ from seep.simulator.operators import Delay, Keyed, Route, RowBatches, RowJoin, R
 
 @dataclass(frozen=True, slots=True)
 class QueryShape:
-    """A query: who feeds whom, and what each operator does."""
+    """A query: its edges, and what each operator does."""
 
     name: str
     logic: Mapping[str, type[Keyed] | Kind]
@@ -95,7 +95,7 @@ SHAPES = (
 
 
 class Medium(Protocol):
-    """What batches and state are made of in a run: plain tuples and dictionaries, or Arrow and the real containers."""
+    """The types of batches and state in a run: plain tuples and dictionaries, or Arrow and the real containers."""
 
     def batches(self, graph: QueryGraph) -> Batches[Any]: ...
 

@@ -21,7 +21,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a schedule."""
+    """The result of a schedule."""
 
     seed: int
     verdict: Verdict

@@ -27,7 +27,7 @@ MOST_SHOWN = 3
 
 @dataclass(slots=True)
 class Summary:
-    """What a number of schedules came to."""
+    """The results of many schedules together."""
 
     verdicts: Counter[Verdict] = field(default_factory=Counter)
     events: Counter[str] = field(default_factory=Counter)
@@ -75,7 +75,7 @@ def _outcomes(seeds: list[int], plan: Plan, jobs: int) -> Iterator[Outcome]:
 
 
 def _collect_rarely() -> None:
-    """A schedule makes few cycles: to look for them less often saves an eighth of the time."""
+    """Has the garbage collector run less often: schedules make few cycles, and this saves an eighth of the time."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
 
@@ -117,7 +117,7 @@ def pair_table(summary: Summary, plan: Plan | None = None) -> list[str]:
 
 
 def missing(summary: Summary, plan: Plan | None = None) -> list[str]:
-    """What has never happened, of all faults, strategies, events of control, and faults during decisions."""
+    """The faults, strategies, events of control, and faults during decisions that never happened."""
     single = [*_faults(plan), *(f"strategy {each}" for each in (*Strategy, "stream")), *ENDINGS]
     never = [each for each in single if not summary.events[each]]
     pairs = ((fault, decision) for fault in _faults(plan) for decision in DECISIONS)

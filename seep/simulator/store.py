@@ -1,4 +1,4 @@
-"""The external world: where sinks commit, and what must be true of it at the end."""
+"""The external store of a world, where sinks commit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SimulatedSinkStore:
         return SinkOpened(self._committed.get(sink.instance, self._begun))
 
     def abandon(self, sink: Incarnation) -> None:
-        """The store is elsewhere, and does not notice."""
+        """Does nothing: an external store does not notice that the node has ended."""
 
     def rewind(self, epoch: int) -> None:
         """Takes back what was committed after an epoch: a new run begins there."""

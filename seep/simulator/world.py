@@ -48,7 +48,7 @@ class Limits:
 
 @dataclass(slots=True)
 class ScheduleTally:
-    """What a schedule exercised."""
+    """Counts of what happened in a schedule."""
 
     events: dict[str, int] = field(default_factory=dict)
     #: fault, and a decision that was open when it struck
@@ -78,7 +78,7 @@ class QueryOperators:
 
 
 class SimulatedSetting:
-    """What the world of a schedule is made of; the seed decides."""
+    """The random settings of a schedule's world, by its seed."""
 
     def __init__(self, seed: int, query: SimulatedQuery, rng: random.Random, bite: int) -> None:
         self._query, self._rng = query, rng
@@ -189,7 +189,7 @@ class World(Kernel):
             self.step()
 
     def step(self) -> None:
-        """One thing happens, chosen at random among all that can."""
+        """Lets one thing happen, chosen at random."""
         self.begin_step()
         if self.now % EVERY == 0:
             self.control.step()
@@ -233,7 +233,7 @@ class World(Kernel):
                 assert_never(told)
 
     def count(self, event: Event) -> None:
-        """Something was told."""
+        """Counts an event."""
         self.tally.count(event.kind)
         if self.trace:
             self.trace(self.now, event.text(), True)
@@ -253,7 +253,7 @@ class World(Kernel):
     # -- processes and links ------------------------------------------------------------------------------------------
 
     def register(self) -> None:
-        """A node registers of which the pool knows nothing."""
+        """Registers a node of which the pool knows nothing."""
         self._named += 1
         self.join(f"x{self._named}", f"other-vm{self.rng.randint(1, 4)}")
 
@@ -263,7 +263,7 @@ class World(Kernel):
         self.at(self.now + min(delay, 80), lambda: self.lose(name))
 
     def _trip(self, message: BackupCounted) -> None:
-        """The backup just recorded is of slots that have changed hands: whoever is armed for that strikes now."""
+        """Carries out an armed kill on the owner of a backup just recorded, if its slots have changed hands."""
         owner = message.owner.instance
         if self.tripwires and len(self.manager.topology.history[owner.operator]) > 1:
             self.kill(self.manager.placement[owner].node, self.tripwires.pop())

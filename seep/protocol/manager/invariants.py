@@ -1,4 +1,4 @@
-"""What must hold of the manager at any time between two calls, as sentences about what does not.
+"""The rules that hold of the manager between any two calls, as generators of sentences about broken ones.
 
 `Manager.validate` raises them as an InternalError. The first half is cheap; the second is about values that change with
 a view only, or takes longer, so it is looked at once for each view.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def broken_rules(manager: Manager) -> Iterator[str]:
-    """Cheap enough to be asked after everything that the manager does."""
+    """The rules that are cheap enough to be checked after every call."""
     yield from _of_epochs(manager)
     yield from _of_homes(manager)
     for split in manager.splits.values():
@@ -30,7 +30,7 @@ def broken_rules(manager: Manager) -> Iterator[str]:
 
 
 def broken_rules_of_view(manager: Manager) -> Iterator[str]:
-    """Once for each view."""
+    """The rules that are checked once for each view."""
     yield from _of_nodes(manager)
     yield from _of_slots(manager)
     yield from _of_moves(manager)
@@ -56,7 +56,7 @@ def _of_epochs(manager: Manager) -> Iterator[str]:
 
 
 def _of_homes(manager: Manager) -> Iterator[str]:
-    """Whoever lives on no live node is brought to one, or waits for one as there is none."""
+    """An instance that is on no live node is pending; it waits for a node only if there is none."""
     nodes, pending = manager.nodes, manager.pending
     for instance, seat in manager.placement.items():
         if seat.node not in nodes and instance not in pending:
@@ -110,7 +110,7 @@ def _of_nodes(manager: Manager) -> Iterator[str]:
 
 
 def _of_slots(manager: Manager) -> Iterator[str]:
-    """At every epoch that the topology tells of, a slot has one owner, and its instances are those that there are."""
+    """At every epoch of the topology each slot has an owner, and each present owner is placed."""
     for operator, history in manager.topology.history.items():
         for version in history:
             if int(version.assignment.owners.min()) < 0:
@@ -138,7 +138,7 @@ def _of_moves(manager: Manager) -> Iterator[str]:
 
 
 def _is_in_force(manager: Manager, move: Move) -> bool:
-    """Once the topology forgets the version before it, only the one that it made is left."""
+    """Whether the topology has the version that the move made, or has forgotten what was before it."""
     history = manager.topology.history[move.operator]
     return any(version.first == move.first for version in history) or move.first < history[0].first
 

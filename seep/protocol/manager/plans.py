@@ -15,7 +15,7 @@ from seep.protocol.view import Incarnation
 
 
 class Refusal(Enum):
-    """Why a plan cannot be made (now)."""
+    """Why a plan is refused."""
 
     NOT_RUNNING = "the query is not running"
     ENDING = "the query is about to end"

@@ -1,4 +1,4 @@
-"""Replication, as the manager follows it: which holders of a chain have a backup, and which of them are late."""
+"""Replication: which holders of a chain have a backup, and which of them are late."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Chain:
     awaited: tuple[tuple[Order, int], int] | None = None
 
     def wait(self, live: Collection[str], pulse: int) -> None:
-        """Begins to wait for the slower ones, or ends that, or waits for what came since."""
+        """Begins to wait for slower holders, or stops waiting, or waits for a backup that came since."""
         known = [self.has.get(node) for node in self.holders if is_there(node, live)]
         slowest = None if None in known else min(told for told in known if told is not None)
         if slowest is not None and (self.awaited is None or slowest >= self.awaited[0]):
@@ -50,7 +50,7 @@ class _Chain:
 
 
 class Replication:
-    """Of every owner: the group that is to keep its backups, and how far these have come."""
+    """The group of nodes that is to keep the backups of each owner, and which backups each node has."""
 
     def __init__(self) -> None:
         #: by whoever places replicas; an owner that is not there chooses by itself
@@ -59,7 +59,7 @@ class Replication:
         self._void: dict[InstanceId, Order] = {}
 
     def stored(self, holder: str, message: BackupStored, live: Collection[str], pulse: int) -> None:
-        """A holder has a backup."""
+        """Notes that a holder has a backup."""
         owner, told = message.owner.instance, (message.order, message.epoch)
         chain = self._chains.setdefault(owner, _Chain(message.chain or (holder,)))
         if (message.chain or (holder,)) != chain.holders:
@@ -93,32 +93,32 @@ class Replication:
         return found
 
     def chain(self, owner: InstanceId) -> tuple[str, ...]:
-        """Who is about to have the owner's next backup."""
+        """The holders that are to get the owner's next backup."""
         return self._chains[owner].holders if owner in self._chains else ()
 
     def regroup(self, groups: Mapping[InstanceId, tuple[str, ...]]) -> bool:
-        """From now on these are to keep backups; says whether that changes anything."""
+        """Sets the groups of all owners; says whether that changes anything."""
         before, self.groups = self.groups, {owner: group for owner, group in groups.items() if group}
         return before != self.groups
 
     def exclude(self, owner: InstanceId, nodes: Collection[str]) -> None:
-        """These are not to keep the owner's backups any more."""
+        """Takes nodes out of an owner's group."""
         left = tuple(node for node in self.groups.get(owner, ()) if node not in nodes)
         self.regroup({**self.groups, owner: left})
         self._chains.pop(owner, None)
 
     def lose(self, node: str) -> list[InstanceId]:
-        """A node is gone; returns the owners in whose chain it was, for which something may count now."""
+        """Takes out a lost node; returns the owners whose chains had it: a backup of theirs may count now."""
         self.regroup({owner: tuple(n for n in group if n != node) for owner, group in self.groups.items()})
         return [owner for owner, chain in self._chains.items() if node in chain.holders]
 
     def begin(self, owner: InstanceId) -> None:
-        """Its next incarnation begins from what is recorded: what single holders have beyond that does not count."""
+        """Forgets what single holders have: the owner's next incarnation begins from what is recorded."""
         if owner in self._chains:
             self._chains[owner] = _Chain(self._chains[owner].holders)
 
     def void(self, owner: InstanceId, before: Order) -> None:
-        """Backups of lower order are of a past that was amended."""
+        """Makes backups of lower order void, as a split has amended the past that they are of."""
         self._chains.pop(owner, None)
         self._void[owner] = before
 
@@ -132,7 +132,7 @@ class Replication:
         return self.groups.keys() | self._chains.keys() | self._void.keys()
 
     def retire(self, owner: InstanceId) -> None:
-        """The instance is no more."""
+        """Forgets an instance that is no more."""
         for record in (self.groups, self._chains, self._void):
             record.pop(owner, None)
 

@@ -10,7 +10,7 @@ from seep.protocol.view import Incarnation, Seat
 
 
 class Roster:
-    """The manager's record. No number is ever given twice, neither of an incarnation nor of an instance."""
+    """The nodes and instances that the manager knows. No incarnation or instance gets a number twice."""
 
     def __init__(self, first_incarnation: int) -> None:
         self._first_incarnation = first_incarnation
@@ -36,7 +36,7 @@ class Roster:
     # -- nodes --------------------------------------------------------------------------------------------------------
 
     def join(self, node: str, vm: str | None, first_view: int) -> None:
-        """`first_view` is the version of the first view that it gets; before that it does nothing."""
+        """Adds a node; the first view that it gets has the version `first_view`."""
         self.nodes[node] = 0
         self._first_views[node] = first_view
         if vm is not None:
@@ -80,17 +80,17 @@ class Roster:
     # -- instances ----------------------------------------------------------------------------------------------------
 
     def seat(self, identity: Incarnation, node: str) -> None:
-        """From now on this incarnation is the current one."""
+        """Places an incarnation on a node; from now on it is the current one."""
         self.placement[identity.instance] = Seat(node, identity.number)
         self.hosted.add(node)
 
     def remove(self, instance: InstanceId) -> None:
-        """It lives no more; its index stays taken."""
+        """Removes an instance; its index stays taken."""
         del self.placement[instance]
         self.forget(instance)
 
     def forget(self, instance: InstanceId) -> None:
-        """It will never live, or not again, so nobody asks for its number any more."""
+        """Forgets the number of an instance that will not live again."""
         self._next.pop(instance, None)
 
     def next_incarnation(self, instance: InstanceId) -> Incarnation:
@@ -100,7 +100,7 @@ class Roster:
         return Incarnation(instance, number)
 
     def was_born(self, instance: InstanceId) -> bool:
-        """Whether its index is taken: by an instance that there is, or was, or that has been passed over."""
+        """Whether the index of an instance is taken, or lower than one that is."""
         return instance.index < self.fresh_index(instance.operator)
 
     def fresh_index(self, operator: str) -> int:
@@ -113,7 +113,7 @@ class Roster:
         return self._next.keys()
 
     def upcoming(self, instance: InstanceId) -> int:
-        """The number of its next incarnation."""
+        """The number of the instance's next incarnation."""
         return self._next.get(instance, self._first_incarnation)
 
     def incarnation(self, instance: InstanceId) -> Incarnation:
@@ -124,7 +124,7 @@ class Roster:
         return seat is not None and seat.incarnation == identity.number
 
     def is_live(self, instance: InstanceId) -> bool:
-        """Whether the node that it was put on is."""
+        """Whether the instance's node is live."""
         return self.placement[instance].node in self.nodes
 
     def living_on(self, node: str) -> list[InstanceId]:

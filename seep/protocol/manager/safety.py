@@ -13,14 +13,14 @@ _NEVER_NEEDED = 2**62
 
 
 class Unneeded(NamedTuple):
-    """What nobody needs of an instance any more."""
+    """What of an instance nobody needs any more."""
 
     epoch: int  #: anything up to here
     output: int  #: output up to here
 
 
 class SafeEpochs:
-    """The manager's record. An epoch that is safe stays so, except that a pin holds back what a split will replay.
+    """The safe epoch of each instance. It only rises, except that a pin holds back what a split will replay.
 
     The safe epoch is of a stateful instance the last recorded backup, of a sink the last commit, of all others the
     last epoch that all their receivers are safe up to (which is also how far any outbox may be trimmed). Operators with
@@ -59,7 +59,7 @@ class SafeEpochs:
         return min(self.of(instance), self.trimmed[instance]) if has_receivers else self.of(instance)
 
     def kept(self, instance: InstanceId, epoch: int) -> None:
-        """A backup or a commit was recorded."""
+        """Notes a recorded backup, or a commit."""
         self._kept[instance] = max(epoch, self._kept[instance])
         self._news = True
 
@@ -76,14 +76,14 @@ class SafeEpochs:
         self._kept[instance] = epoch
 
     def retire(self, instance: InstanceId) -> None:
-        """The instance owns nothing any more and all it sent is safe: nobody has to keep anything for it."""
+        """Retires an instance that owns nothing any more and of which all output is safe."""
         self._retired.add(instance)
         for record in (self._kept, self.trimmed, self._sent, self._pins):
             record.pop(instance, None)
         self._news = True
 
     def forget(self, named: Collection[InstanceId]) -> None:
-        """The topology names no others any more: nobody asks for retired ones that are not among them."""
+        """Forgets retired instances that the topology does not name any more."""
         self._retired &= set(named)
 
     @property

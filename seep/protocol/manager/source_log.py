@@ -1,4 +1,4 @@
-"""The source log: which epoch read up to where, recorded before the epoch's data leaves its source."""
+"""The source log: up to where each epoch was read, recorded before the epoch's data leaves its source."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SourceLog:
             del records[old]
 
     def forget(self, source: InstanceId) -> None:
-        """The instance is no more."""
+        """Forgets an instance that is no more."""
         self._records.pop(source, None)
 
     @property

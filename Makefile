@@ -22,7 +22,7 @@ export PIP_NO_INPUT := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test fetch lint demo simulate soak acceptance test-wheel test-lowest test-kafka bench lock changelog clean
+.PHONY: help setup test fetch lint demo simulate soak acceptance test-wheel test-lowest test-kafka bench lock snapshots changelog clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-10s %s\n", $$1, $$2 }'
@@ -75,6 +75,9 @@ bench: setup ## measure the primitives against plain kernels, the runtime, recov
 lock: setup ## pin again what setup.py asks for (LOCK_ARGS=--upgrade moves every pin to its newest version)
 	$(COMPILE) --extra dev --build-deps-for editable $(LOCK_ARGS) --output-file requirements.lock setup.py
 	$(BIN)/python -m tools.extra docs | $(COMPILE) $(LOCK_ARGS) --output-file docs/requirements.lock -
+
+snapshots: $(STAMP) ## store what the command line and errors say now, where it was changed on purpose
+	$(BIN)/python -m tests.snapshots.write
 
 changelog: $(STAMP) ## make the section of a version in CHANGELOG.md of its fragments: make changelog VERSION=0.2.0
 	@test -n "$(VERSION)" || { echo 'say which version: make changelog VERSION=0.2.0' >&2; exit 1; }

@@ -13,6 +13,9 @@ PYTHON ?= $(shell for p in python3.11 python3 python; do \
 COMPILE = CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 
+# What builds the site is in an environment of its own, so that `make setup` need not install it.
+DOCS := $(VENV)/docs
+
 SCHEDULES ?= 100000
 SEED ?= 1
 
@@ -22,7 +25,7 @@ export PIP_NO_INPUT := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test fetch lint demo simulate soak acceptance test-wheel test-lowest test-kafka bench lock snapshots changelog clean
+.PHONY: help setup test fetch lint demo simulate soak acceptance test-wheel test-lowest test-kafka bench lock docs snapshots changelog clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "make %-10s %s\n", $$1, $$2 }'
@@ -76,6 +79,11 @@ lock: setup ## pin again what setup.py asks for (LOCK_ARGS=--upgrade moves every
 	$(COMPILE) --extra dev --build-deps-for editable $(LOCK_ARGS) --output-file requirements.lock setup.py
 	$(BIN)/python -m tools.extra docs | $(COMPILE) $(LOCK_ARGS) --output-file docs/requirements.lock -
 
+docs: $(STAMP) $(DOCS)/.installed ## the documentation as a site with a search and a reference of the API, in build/site
+	$(BIN)/python -m tools.site build/site-source
+	@NO_MKDOCS_2_WARNING=1 PATH="$(CURDIR)/$(BIN):$$PATH" $(DOCS)/bin/mkdocs build --quiet
+	@echo 'built: build/site/index.html'
+
 snapshots: $(STAMP) ## store what the command line and errors say now, where it was changed on purpose
 	$(BIN)/python -m tests.snapshots.write
 
@@ -97,6 +105,12 @@ $(STAMP): requirements.lock setup.py | $(BIN)/python
 		$(BIN)/python -m pip install --quiet --no-compile --no-deps --requirement requirements.lock
 	@PYTHONWARNINGS='ignore:Editable installation' \
 		$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(DOCS)/.installed: docs/requirements.lock | $(BIN)/python
+	@echo 'installing what builds the documentation into $(DOCS) (150 MB)'
+	@$(BIN)/python -m venv $(DOCS)
+	@$(DOCS)/bin/python -m pip install --quiet --no-compile --no-deps --require-hashes --requirement docs/requirements.lock
 	@touch $@
 
 $(COMPILED): $(STAMP)

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import seep
 from policies.balance.registry import make_balancer
 from policies.balance.settings import BalanceSettings
-from policies.move_stream import move_stream
-from policies.registry import make_policy
-from policies.settings import ScalingSettings
+from policies.migration.move_stream import move_stream
+from policies.scaling.registry import make_policy
+from policies.scaling.settings import ScalingSettings
 from primitives.errors import EnvironmentFault, SeepError, UserError
 from primitives.slots import SlotSet
 from seep import sinks, sources

@@ -18,7 +18,7 @@ from benchmarks.script import parser_of, tell
 from benchmarks.table import Target
 from lrb.data.reading import DeadLetters, read
 from lrb.data.tables import written
-from lrb.generator import Recording, Settings, traffic
+from lrb.generator import Recording, TrafficSettings, traffic
 from lrb.schema import INPUT
 
 TARGETS = {
@@ -30,14 +30,14 @@ TARGETS = {
         "Reader: the hour as CSV, every field checked", "M tuples/s", 1e6, 1.0, at_least=True
     ),
 }
-HOUR = Settings(seconds=3600)
+HOUR = TrafficSettings(seconds=3600)
 XWAYS = range(100)
 PASSES = 3
 
 
-def run(settings: Settings = HOUR) -> dict[str, float]:
+def run(settings: TrafficSettings = HOUR) -> dict[str, float]:
     """All rates, in tuples per second of one core."""
-    Recording.of(Settings(seconds=20)).play(0, 1, XWAYS)  # compiles
+    Recording.of(TrafficSettings(seconds=20)).play(0, 1, XWAYS)  # compiles
     recording = Recording.of(settings)
     return {
         "generator_tuples_per_s": _best(lambda: sum(len(batch) for batch in traffic(settings))),
@@ -52,7 +52,7 @@ def _replicate(recording: Recording) -> int:
     return sum(len(recording.play(second, second + 1, XWAYS)) for second in seconds)
 
 
-def _reader(settings: Settings) -> float:
+def _reader(settings: TrafficSettings) -> float:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "traffic.csv"
         with written(path, INPUT) as write:

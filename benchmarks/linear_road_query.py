@@ -14,22 +14,22 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from benchmarks.script import parser_of, tell
 from benchmarks.table import Target
-from lrb.generator import Recording, Settings
-from lrb.trials.chain import OPERATORS, Chain
+from lrb.generator import Recording, TrafficSettings
+from lrb.trials.chain import OPERATORS, LocalChain
 
 TARGETS = {
     f"{name}_ns_per_tuple": Target(f"{name}, for each tuple of the input", "ns", 1.0, 150.0) for name in OPERATORS
 }
 XWAYS = 80
-HOUR = Settings(seconds=3_600)
+HOUR = TrafficSettings(seconds=3_600)
 #: Seconds of traffic that fill the state, and those that are measured.
 WARM, MEASURED = 90, 60
 
 
-def run(settings: Settings = HOUR, xways: int = XWAYS) -> dict[str, float]:
+def run(settings: TrafficSettings = HOUR, xways: int = XWAYS) -> dict[str, float]:
     """CPU time of each operator for each tuple of the input."""
     recording = Recording.of(settings)
-    chain = Chain()
+    chain = LocalChain()
     begin = settings.seconds - MEASURED - WARM
     for second in range(begin, begin + WARM):
         chain.process(recording.play(second, second + 1, range(xways)), second - 1)

@@ -22,17 +22,17 @@ from benchmarks.nexmark_chain import Chain
 from benchmarks.script import parser_of, progress, tell
 from benchmarks.table import Target
 from nexmark.driver import compile_kernels
-from nexmark.generator import Events, Kind, Settings
+from nexmark.generator import EventGenerator, EventKind, EventSettings
 from nexmark.queries import QUERIES
 from nexmark.schema import KINDS
-from nexmark.source import Made
+from nexmark.source import GeneratedEvents
 from seep import sinks
 from seep.rows.position import rows_up_to
 from seep.spark.session import open_session
 
 #: Millions of events a second that are wanted of two cores.
 WANTED = {"Q1": 10.0, "Q2": 10.0, "Q5": 3.0, "Q8": 3.0, "Q3": 2.0, "Q4": 2.0, "Q6": 2.0, "Q7": 2.0}
-_PLAIN = Settings(filler=False)
+_PLAIN = EventSettings(filler=False)
 #: Events that are made, or worked on, at a time.
 _BLOCK = 1 << 18
 _WARM_UP = 4.0
@@ -49,16 +49,16 @@ TARGETS = {"generator_per_s": Target("Events made on one core, all numbers", "M/
 
 def generator(events: int) -> dict[str, float]:
     """Events made a second of CPU: all columns that are numbers, or all with text and filler."""
-    numbers = {kind: [field.name for field in KINDS[kind] if field.type == "int64"] for kind in Kind}
-    whole = {kind: KINDS[kind].names for kind in Kind}
+    numbers = {kind: [field.name for field in KINDS[kind] if field.type == "int64"] for kind in EventKind}
+    whole = {kind: KINDS[kind].names for kind in EventKind}
     return {
-        "generator_per_s": _made(Settings(), numbers, events),
-        "generator_text_per_s": _made(Settings(), whole, events // 10),
+        "generator_per_s": _made(EventSettings(), numbers, events),
+        "generator_text_per_s": _made(EventSettings(), whole, events // 10),
     }
 
 
-def _made(settings: Settings, columns: Mapping[Kind, list[str]], events: int) -> float:
-    model, block = Events(settings), min(_BLOCK, events)
+def _made(settings: EventSettings, columns: Mapping[EventKind, list[str]], events: int) -> float:
+    model, block = EventGenerator(settings), min(_BLOCK, events)
     _make(model, columns, 0, block)
     begin = time.thread_time()
     for first in range(0, events, block):
@@ -66,7 +66,7 @@ def _made(settings: Settings, columns: Mapping[Kind, list[str]], events: int) ->
     return -(-events // block) * block / (time.thread_time() - begin)
 
 
-def _make(model: Events, columns: Mapping[Kind, list[str]], first: int, block: int) -> None:
+def _make(model: EventGenerator, columns: Mapping[EventKind, list[str]], first: int, block: int) -> None:
     numbers = model.at(np.arange(first, first + block))
     for kind, names in columns.items():
         model.columns(kind, numbers[model.where(numbers, [kind])], names)
@@ -81,7 +81,7 @@ def saturated(name: str, spark: SparkContext, seconds: float) -> dict[str, float
     """Events that a query takes, and rows that come into it, a second; it reads some kinds of events only."""
     query = QUERIES[name]
     compile_kernels(query, {})
-    source = Made(query.wanted, _PLAIN)
+    source = GeneratedEvents(query.wanted, _PLAIN)
     built = query.between(lambda _: source, sinks.discard())
     origin = next(iter(built.vertices))
     with seep.launch(built, spark, epoch=EPOCH, spare=0, checkpoint=5.0, nodes=NODES) as run:

@@ -6,9 +6,9 @@ from time import thread_time
 
 import pyarrow as pa
 
-from nexmark.generator import Settings
+from nexmark.generator import EventSettings
 from nexmark.queries import QUERIES
-from nexmark.source import Made
+from nexmark.source import GeneratedEvents
 from primitives.graph import Edge, Kind
 from primitives.slots import SlotSet
 from seep import sinks
@@ -19,8 +19,8 @@ from seep.sources.reader import SourceReader
 class Chain:
     """A query from its source to before its sink, an epoch at a time; seconds are those of the thread's CPU."""
 
-    def __init__(self, name: str, settings: Settings) -> None:
-        source = Made(QUERIES[name].wanted, settings)
+    def __init__(self, name: str, settings: EventSettings) -> None:
+        source = GeneratedEvents(QUERIES[name].wanted, settings)
         program = QUERIES[name].between(lambda _: source, sinks.discard()).compile()
         self._reader: SourceReader = source.reader()
         self._share = source.share()

@@ -20,7 +20,7 @@ _MAGIC = b"Obj\x01"
 _SYNC = 16  # bytes of the marker that ends the header and each block
 
 
-class Codec(StrEnum):
+class Compression(StrEnum):
     """How blocks are compressed."""
 
     NONE = "none"
@@ -70,9 +70,9 @@ def _same(data: Piece) -> Piece:
 
 
 _METHODS = {
-    Codec.NONE: _Method("null", _same, _same),
-    Codec.DEFLATE: _Method("deflate", _deflate, _inflate),
-    Codec.ZSTD: _Method("zstandard", _to_zstd, _from_zstd),
+    Compression.NONE: _Method("null", _same, _same),
+    Compression.DEFLATE: _Method("deflate", _deflate, _inflate),
+    Compression.ZSTD: _Method("zstandard", _to_zstd, _from_zstd),
 }
 _CODECS = {method.avro: codec for codec, method in _METHODS.items()}
 
@@ -174,11 +174,11 @@ class Header:
     """What a file begins with."""
 
     schema: Mapping[str, Any]
-    codec: Codec
+    codec: Compression
     sync: bytes  #: the marker between blocks
 
 
-def new_header(schema: Mapping[str, Any], codec: Codec) -> Header:
+def new_header(schema: Mapping[str, Any], codec: Compression) -> Header:
     """The header of a new file. Its marker follows from the schema, so that the same content makes the same bytes."""
     return Header(schema, codec, hashlib.blake2b(_metadata(schema, codec), digest_size=_SYNC).digest())
 
@@ -188,7 +188,7 @@ def write_header(header: Header) -> bytes:
     return _MAGIC + _metadata(header.schema, header.codec) + header.sync
 
 
-def _metadata(schema: Mapping[str, Any], codec: Codec) -> bytes:
+def _metadata(schema: Mapping[str, Any], codec: Compression) -> bytes:
     pairs = {"avro.codec": _METHODS[codec].avro, "avro.schema": json.dumps(schema, separators=(",", ":"))}
     texts = [encode_bytes(text.encode()) for pair in pairs.items() for text in pair]
     return encode_long(len(pairs)) + b"".join(texts) + encode_long(0)
@@ -211,7 +211,7 @@ def read_header(cursor: Cursor) -> Header:
 
 def frame_block(header: Header, records: int, parts: Sequence[Piece]) -> list[Piece]:
     """A block of encoded records, given in parts; without compression these are passed on as they are."""
-    if header.codec is not Codec.NONE:
+    if header.codec is not Compression.NONE:
         parts = [header.codec.compress(b"".join(parts))]
     size = sum(len(part) for part in parts)
     return [encode_long(records) + encode_long(size), *parts, header.sync]

@@ -20,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from formats.avro_file import (
-    Codec,
+    Compression,
     Cursor,
     Header,
     Piece,
@@ -31,7 +31,7 @@ from formats.avro_file import (
     read_header,
     write_header,
 )
-from formats.blob_index import BlobIndex, Block, Range
+from formats.blob_index import BlobBlock, BlobIndex, ByteRange
 from formats.column_bytes import layout_of, read_column, write_column
 from formats.regroup import regrouped, sizes_of
 from primitives.errors import Damaged, InternalError, UserError
@@ -59,7 +59,7 @@ class Blob:
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def write_blob(chunk: Chunk, codec: Codec = Codec.NONE, *, group_bytes: int = GROUP_BYTES) -> Blob:
+def write_blob(chunk: Chunk, codec: Compression = Compression.NONE, *, group_bytes: int = GROUP_BYTES) -> Blob:
     """The chunk as a blob. Costs a hash of each row, one copy of the rows to bring slots together, and a checksum.
 
     >>> from primitives.state.values import Values
@@ -78,7 +78,7 @@ def write_blob(chunk: Chunk, codec: Codec = Codec.NONE, *, group_bytes: int = GR
     blocks = []
     for record in _records(chunk, group_bytes):
         framed = frame_block(header, 1, record.encoded())
-        blocks.append(Block(record.first, record.last, sum(map(len, framed)), _crc(framed), record.size))
+        blocks.append(BlobBlock(record.first, record.last, sum(map(len, framed)), _crc(framed), record.size))
         parts += framed
     return Blob(parts, BlobIndex(header=len(head), header_crc=_crc([head]), blocks=tuple(blocks)), schema)
 
@@ -261,7 +261,7 @@ def read_blob(index: BlobIndex, slots: SlotSet, pieces: Sequence[Piece], name: s
     """
     with _naming(name):
         window = _Window(index.ranges(slots), pieces)
-        head = window.bytes(Range(0, index.header))
+        head = window.bytes(ByteRange(0, index.header))
         if _crc([head]) != index.header_crc:
             raise Damaged("its header has another checksum")
         header = read_header(Cursor(head))
@@ -283,7 +283,7 @@ def _naming(blob: str) -> Iterator[None]:
 class _Window:
     """The ranges of a blob that were read."""
 
-    def __init__(self, ranges: Sequence[Range], pieces: Sequence[Piece]) -> None:
+    def __init__(self, ranges: Sequence[ByteRange], pieces: Sequence[Piece]) -> None:
         if len(ranges) != len(pieces):
             raise InternalError(f"{len(pieces)} pieces were read, and {len(ranges)} ranges are needed")
         for place, piece in zip(ranges, pieces, strict=True):
@@ -291,7 +291,7 @@ class _Window:
                 raise Damaged(f"of the {place.length} bytes from {place.start} on there are {len(piece)}")
         self._pieces = [(place, memoryview(piece)) for place, piece in zip(ranges, pieces, strict=True)]
 
-    def bytes(self, wanted: Range) -> memoryview:
+    def bytes(self, wanted: ByteRange) -> memoryview:
         """The bytes of a range, which lies within one of those."""
         place, piece = next(each for each in self._pieces if each[0].start <= wanted.start < each[0].end)
         return piece[wanted.start - place.start : wanted.end - place.start]
@@ -309,7 +309,7 @@ class _Stored(NamedTuple):
     deleted: list[memoryview]
 
 
-def _in_block(header: Header, like: Chunk, block: Block, data: memoryview) -> list[_Stored]:
+def _in_block(header: Header, like: Chunk, block: BlobBlock, data: memoryview) -> list[_Stored]:
     if _crc([data]) != block.crc:
         raise Damaged(f"what it holds of {block.slots} has another checksum")
     cursor = Cursor(data)
@@ -376,6 +376,6 @@ def scan_blob(data: Piece, name: str) -> BlobIndex:
     return BlobIndex(header=head, header_crc=_crc([whole[:head]]), blocks=tuple(blocks))
 
 
-def _block(records: Sequence[_Stored], data: memoryview) -> Block:
+def _block(records: Sequence[_Stored], data: memoryview) -> BlobBlock:
     rows = sum(record.row_count + record.deleted_count for record in records)
-    return Block(records[0].first, records[-1].last, len(data), _crc([data]), rows)
+    return BlobBlock(records[0].first, records[-1].last, len(data), _crc([data]), rows)

@@ -17,7 +17,7 @@ _GAP = 1 << 14
 _Slot = Annotated[int, Field(ge=0, lt=1 << MAX_SLOT_BITS)]
 
 
-class Range(NamedTuple):
+class ByteRange(NamedTuple):
     """Bytes of a blob."""
 
     start: int
@@ -28,7 +28,7 @@ class Range(NamedTuple):
         return self.start + self.length
 
 
-class Block(NamedTuple):
+class BlobBlock(NamedTuple):
     """A block of a blob, which holds the state of the slots from `first` to `last` as far as the blob has it."""
 
     first: _Slot
@@ -50,7 +50,7 @@ class BlobIndex(Section):
 
     header: NonNegativeInt  #: bytes of the header
     header_crc: NonNegativeInt
-    blocks: tuple[Block, ...] = ()
+    blocks: tuple[BlobBlock, ...] = ()
 
     @property
     def size(self) -> int:
@@ -61,28 +61,28 @@ class BlobIndex(Section):
     def rows(self) -> int:
         return sum(block.rows for block in self.blocks)
 
-    def where(self, slots: SlotSet) -> Iterator[tuple[Block, Range]]:
+    def where(self, slots: SlotSet) -> Iterator[tuple[BlobBlock, ByteRange]]:
         """The blocks that may hold something of `slots`, and where they are.
 
-        >>> index = BlobIndex(header=100, header_crc=0, blocks=(Block(0, 3, 50, 0, 1), Block(5, 9, 70, 0, 1)))
+        >>> index = BlobIndex(header=100, header_crc=0, blocks=(BlobBlock(0, 3, 50, 0, 1), BlobBlock(5, 9, 70, 0, 1)))
         >>> [place for _, place in index.where(SlotSet([4, 7]))]
         [Range(start=150, length=70)]
         """
         starts = accumulate((block.length for block in self.blocks), initial=self.header)
         for block, start in zip(self.blocks, starts, strict=False):
             if not slots.isdisjoint(block.slots):
-                yield block, Range(start, block.length)
+                yield block, ByteRange(start, block.length)
 
-    def ranges(self, slots: SlotSet) -> list[Range]:
+    def ranges(self, slots: SlotSet) -> list[ByteRange]:
         """What to read of the blob for `slots`: its header and those blocks, where neighbours make one range.
 
-        >>> index = BlobIndex(header=100, header_crc=0, blocks=(Block(0, 3, 50, 0, 1), Block(5, 9, 70, 0, 1)))
+        >>> index = BlobIndex(header=100, header_crc=0, blocks=(BlobBlock(0, 3, 50, 0, 1), BlobBlock(5, 9, 70, 0, 1)))
         >>> index.ranges(SlotSet([2]))
         [Range(start=0, length=150)]
         """
-        merged = [Range(0, self.header)]
+        merged = [ByteRange(0, self.header)]
         for _, place in self.where(slots):
             if place.start - merged[-1].end <= _GAP:
-                place = Range(merged[-1].start, place.end - merged.pop().start)
+                place = ByteRange(merged[-1].start, place.end - merged.pop().start)
             merged.append(place)
         return merged

@@ -23,7 +23,7 @@ Pieces: TypeAlias = Sequence[memoryview]
 Counts: TypeAlias = Sequence[int]
 
 
-class Layout(NamedTuple):
+class ColumnLayout(NamedTuple):
     """How columns of some types are written, and put together from several pieces with known numbers of rows."""
 
     name: str
@@ -31,7 +31,7 @@ class Layout(NamedTuple):
     read: Callable[[pa.DataType, Pieces, Counts], pa.Array]
 
 
-def layout_of(kind: pa.DataType) -> Layout:
+def layout_of(kind: pa.DataType) -> ColumnLayout:
     """The layout of a type.
 
     >>> [layout_of(kind).name for kind in (pa.timestamp("us"), pa.bool_(), pa.string(), pa.list_(pa.int8()))]
@@ -226,7 +226,7 @@ def _read_stream(kind: pa.DataType, piece: memoryview, count: int) -> pa.Array:
     return column
 
 
-_VALUES = Layout("values", _write_values, _read_values)
-_BITS = Layout("bits", _write_bits, _read_bits)
-_SPANS = Layout("spans", _write_spans, _read_spans)
-_ARROW = Layout("arrow", _write_arrow, _read_arrow)
+_VALUES = ColumnLayout("values", _write_values, _read_values)
+_BITS = ColumnLayout("bits", _write_bits, _read_bits)
+_SPANS = ColumnLayout("spans", _write_spans, _read_spans)
+_ARROW = ColumnLayout("arrow", _write_arrow, _read_arrow)

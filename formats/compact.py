@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from formats.avro_file import Codec
+from formats.avro_file import Compression
 from formats.manifest import Component, component_of
 from formats.persist import GetRange, Put, persist_state, retrieve_state
 from primitives.checkpoint import Checkpoint
@@ -17,7 +17,12 @@ _GROUP = 64 << 20
 
 
 def compact_state(
-    operator: str, component: Component, get: GetRange, put: Put, codec: Codec = Codec.NONE, group_bytes: int = _GROUP
+    operator: str,
+    component: Component,
+    get: GetRange,
+    put: Put,
+    codec: Compression = Compression.NONE,
+    group_bytes: int = _GROUP,
 ) -> Component:
     """A component of the same state whose blobs build on nothing; reads and writes all of it, some slots at a time.
 

@@ -32,14 +32,14 @@ class Hint(NamedTuple):
     aliases: tuple[str, ...] = ()
 
 
-class Column(NamedTuple):
+class HintedColumn(NamedTuple):
     """A column as a container declares it, where the type alone does not say enough."""
 
     type: pa.DataType
     hint: Hint
 
 
-def column(kind: pa.DataType, *, default: Any = _NO_DEFAULT, aliases: Sequence[str] = ()) -> Column:
+def column(kind: pa.DataType, *, default: Any = _NO_DEFAULT, aliases: Sequence[str] = ()) -> HintedColumn:
     """A column that stored state may lack, which then has the `default`, or may have under one of the `aliases`.
 
     >>> column(pa.int64(), default=0).hint.default, column(pa.string(), aliases=["word"]).hint.aliases
@@ -49,20 +49,20 @@ def column(kind: pa.DataType, *, default: Any = _NO_DEFAULT, aliases: Sequence[s
         raise UserError(f"the aliases of a column are a list of names; write [{aliases!r}]")
     if default is not _NO_DEFAULT:
         _filled(kind, default, 1)
-    return Column(kind, Hint(default, tuple(aliases)))
+    return HintedColumn(kind, Hint(default, tuple(aliases)))
 
 
-Columns: TypeAlias = Mapping[str, pa.DataType | Column]
+Columns: TypeAlias = Mapping[str, pa.DataType | HintedColumn]
 
 
 def types_of(columns: Columns) -> dict[str, pa.DataType]:
     """The types of columns, as containers take them."""
-    return {name: given.type if isinstance(given, Column) else given for name, given in columns.items()}
+    return {name: given.type if isinstance(given, HintedColumn) else given for name, given in columns.items()}
 
 
 def hints_of(columns: Columns) -> dict[str, Hint]:
     """What columns declare besides, for `resolve`."""
-    return {name: given.hint for name, given in columns.items() if isinstance(given, Column)}
+    return {name: given.hint for name, given in columns.items() if isinstance(given, HintedColumn)}
 
 
 # --- an operator's state ----------------------------------------------------------------------------------------------

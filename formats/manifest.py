@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 from formats.avro_file import Damaged
-from formats.blob_index import BlobIndex, Range
+from formats.blob_index import BlobIndex, ByteRange
 from formats.renaming import renamed
 from formats.settings import Section
 from primitives.errors import InternalError, UserError
@@ -45,7 +45,7 @@ Slots = Annotated[SlotSet, PlainValidator(_slots), PlainSerializer(SlotSet.to_js
 SlotBits = Annotated[int, Field(ge=0, le=MAX_SLOT_BITS)]
 
 
-class Stored(Section):
+class ManifestSection(Section):
     """The base of all that a manifest is made of."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -54,7 +54,7 @@ class Stored(Section):
 # --- blobs ------------------------------------------------------------------------------------------------------------
 
 
-class BlobRef(Stored):
+class BlobRef(ManifestSection):
     """A blob that a checkpoint refers to."""
 
     key: str
@@ -79,14 +79,14 @@ class BlobRef(Stored):
         return any(True for _ in self.index.where(slots & self.slots))
 
 
-class Reading(NamedTuple):
+class BlobReading(NamedTuple):
     """What to read of one blob."""
 
     blob: BlobRef
     slots: SlotSet
 
     @property
-    def ranges(self) -> list[Range]:
+    def ranges(self) -> list[ByteRange]:
         """The bytes, for `read_blob`."""
         return self.blob.index.ranges(self.slots)
 
@@ -96,7 +96,7 @@ class Reading(NamedTuple):
         return sum(block.length for block, _ in self.blob.index.where(self.slots))
 
 
-def readings(blobs: Sequence[BlobRef], slots: SlotSet) -> list[Reading]:
+def readings(blobs: Sequence[BlobRef], slots: SlotSet) -> list[BlobReading]:
     """What to read of a container's blobs for the state of `slots`, in the order in which it takes effect.
 
     What a later blob replaces is not read. Law: if instances share out all slots, however many they are, they read
@@ -106,7 +106,7 @@ def readings(blobs: Sequence[BlobRef], slots: SlotSet) -> list[Reading]:
     for blob in reversed(blobs):
         mine = wanted & blob.slots
         if blob.touches(mine):
-            found.append(Reading(blob, mine))
+            found.append(BlobReading(blob, mine))
         wanted -= blob.replaced & mine
     if wanted:
         raise InternalError(f"no blob among {[blob.key for blob in blobs]} holds all that there is of {wanted}")
@@ -124,7 +124,7 @@ def live_blobs(blobs: Sequence[BlobRef]) -> tuple[BlobRef, ...]:
     return tuple(kept[::-1])
 
 
-class Chain(NamedTuple):
+class ReadCost(NamedTuple):
     """How much there is to read for some slots."""
 
     deltas: int  #: of the slot that has most
@@ -136,7 +136,7 @@ class Chain(NamedTuple):
         return self.deltas >= max_deltas or self.delta_bytes > self.base_bytes
 
 
-def chain_of(blobs: Sequence[BlobRef], slots: SlotSet) -> Chain:
+def chain_of(blobs: Sequence[BlobRef], slots: SlotSet) -> ReadCost:
     """What there is to read of a container for `slots`."""
     found = readings(blobs, slots)
     deltas = [reading for reading in found if reading.blob.is_delta]
@@ -144,20 +144,20 @@ def chain_of(blobs: Sequence[BlobRef], slots: SlotSet) -> Chain:
     for reading in deltas:
         counts[reading.slots.array] += 1
     delta_bytes = sum(reading.nbytes for reading in deltas)
-    return Chain(int(counts.max()), sum(reading.nbytes for reading in found) - delta_bytes, delta_bytes)
+    return ReadCost(int(counts.max()), sum(reading.nbytes for reading in found) - delta_bytes, delta_bytes)
 
 
 # --- components -------------------------------------------------------------------------------------------------------
 
 
-class ContainerState(Stored):
+class ContainerState(ManifestSection):
     """A container of an operator."""
 
     avro_schema: dict[str, JsonValue]  #: of all its blobs
     blobs: tuple[BlobRef, ...]  #: in the order in which they take effect
 
 
-class Extra(Stored):
+class Extra(ManifestSection):
     """What one instance keeps that belongs to no slot; what it is only the operator knows."""
 
     slot: NonNegativeInt  #: who gets this one of the instance's slots gets it
@@ -166,7 +166,7 @@ class Extra(Stored):
     crc: NonNegativeInt
 
 
-class Part(Stored):
+class ManifestPart(ManifestSection):
     """What one instance has written for a checkpoint."""
 
     operator: str
@@ -179,7 +179,7 @@ class Part(Stored):
     extra: Extra | None = None
 
 
-class Component(Stored):
+class Component(ManifestSection):
     """An operator, with all that its instances have kept."""
 
     epoch: int
@@ -208,7 +208,7 @@ class Component(Stored):
         for container in self.containers.values():
             yield from container.blobs
 
-    def needed(self, slots: SlotSet) -> dict[str, list[Reading]]:
+    def needed(self, slots: SlotSet) -> dict[str, list[BlobReading]]:
         """For each container, what to read for the state of `slots`; see `readings`."""
         return {name: readings(container.blobs, slots) for name, container in self.containers.items()}
 
@@ -224,10 +224,10 @@ class Component(Stored):
         return any(chain_of(container.blobs, slots).is_long(max_deltas) for container in self.containers.values())
 
 
-def component_of(parts: Sequence[Part], previous: Component | None = None) -> Component:
+def component_of(parts: Sequence[ManifestPart], previous: Component | None = None) -> Component:
     """The component that the parts of all instances make, with what they build on of the `previous` checkpoint's.
 
-    >>> part = Part(operator="counter", instance=0, epoch=7, base=None, slots=SlotSet.full(3), slot_bits=3)
+    >>> part = ManifestPart(operator="counter", instance=0, epoch=7, base=None, slots=SlotSet.full(3), slot_bits=3)
     >>> component_of([part]).parallelism
     1
     """
@@ -250,7 +250,7 @@ def component_of(parts: Sequence[Part], previous: Component | None = None) -> Co
     )
 
 
-def _check_together(parts: Sequence[Part]) -> None:
+def _check_together(parts: Sequence[ManifestPart]) -> None:
     first, covered = parts[0], SlotSet.empty()
     for part in parts:
         who = f"{part.operator}[{part.instance}]"
@@ -265,7 +265,7 @@ def _check_together(parts: Sequence[Part]) -> None:
         raise InternalError(f"nobody has {SlotSet.full(first.slot_bits) - covered} of {first.operator}")
 
 
-def _together(name: str, parts: Sequence[Part], earlier: Mapping[str, ContainerState]) -> ContainerState:
+def _together(name: str, parts: Sequence[ManifestPart], earlier: Mapping[str, ContainerState]) -> ContainerState:
     mine = [part.containers[name] for part in parts]
     chain = [earlier[name]] if name in earlier else []
     for container in (*chain, *mine):
@@ -278,7 +278,7 @@ def _together(name: str, parts: Sequence[Part], earlier: Mapping[str, ContainerS
 # --- manifests --------------------------------------------------------------------------------------------------------
 
 
-class Manifest(Stored):
+class Manifest(ManifestSection):
     """A checkpoint of a query: the state of every operator after the same epoch, and where its sources stood."""
 
     format: Literal[1] = 1

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from formats.avro_file import Codec, Damaged, Piece
+from formats.avro_file import Compression, Damaged, Piece
 from formats.blob import avro_name, read_blob, write_blob
-from formats.manifest import BlobRef, Component, ContainerState, Extra, Part, Reading
+from formats.manifest import BlobReading, BlobRef, Component, ContainerState, Extra, ManifestPart
 from primitives.checkpoint import Checkpoint
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
@@ -32,13 +32,13 @@ GetRange: TypeAlias = Callable[[str, int, int], Piece]
 def persist_state(
     checkpoint: Checkpoint,
     put: Put,
-    codec: Codec = Codec.NONE,
+    codec: Compression = Compression.NONE,
     *,
     slot_bits: int,
     slots: SlotSet | None = None,
     extra: bytes | None = None,
     piece: int = PIECE,
-) -> Part:
+) -> ManifestPart:
     """Writes a blob for each chunk of rows; returns what a manifest says of them (see `component_of`).
 
     The checkpoint may be a delta. `slots` are those that its owner has after the epoch: a checkpoint may cover others,
@@ -52,7 +52,7 @@ def persist_state(
         written = _write(chunk, checkpoint.epoch, mine, put, name, codec)
         earlier = containers[chunk.name].blobs if chunk.name in containers else ()
         containers[chunk.name] = written.model_copy(update={"blobs": (*earlier, *written.blobs)})
-    return Part(
+    return ManifestPart(
         operator=owner.operator,
         instance=owner.index,
         epoch=checkpoint.epoch,
@@ -94,14 +94,14 @@ def _own(chunk: Chunk, covered: SlotSet, mine: SlotSet) -> Chunk:
     return chunk.select(mine)
 
 
-def _write(chunk: Chunk, epoch: int, slots: SlotSet, put: Put, name: str, codec: Codec) -> ContainerState:
+def _write(chunk: Chunk, epoch: int, slots: SlotSet, put: Put, name: str, codec: Compression) -> ContainerState:
     blob = write_blob(chunk, codec)
     key = put(name, blob.parts)
     ref = BlobRef(key=key, epoch=epoch, slots=slots, replaced=chunk.replaced, index=blob.index)
     return ContainerState(avro_schema=blob.schema, blobs=(ref,))
 
 
-def _read(reading: Reading, get: GetRange) -> Chunk:
+def _read(reading: BlobReading, get: GetRange) -> Chunk:
     key = reading.blob.key
     pieces = [get(key, start, length) for start, length in reading.ranges]
     return read_blob(reading.blob.index, reading.slots, pieces, key)

@@ -44,10 +44,10 @@ def generate(
     """Make traffic: the ramp of the benchmark over 3 hours, or its first minutes, with jams, accidents and queries."""
     with told_in_one_line(verbose=verbose):
         from lrb.commands import generate_traffic
-        from lrb.generator.settings import Settings
+        from lrb.generator.settings import TrafficSettings
 
         shares = {"balances": balances, "expenditures": expenditures, "travel_times": travel_times}
-        settings = Settings(xways=xways, seconds=60 * minutes, seed=seed, rate=rate, **shares)
+        settings = TrafficSettings(xways=xways, seconds=60 * minutes, seed=seed, rate=rate, **shares)
         generate_traffic(settings, out, history, quiet=quiet)
 
 

@@ -16,9 +16,9 @@ from rich.progress import Progress
 from lrb.data.history import write_history
 from lrb.data.reading import DeadLetters
 from lrb.data.tables import written
-from lrb.generator import Settings, gathered, traffic
+from lrb.generator import TrafficSettings, gathered, traffic
 from lrb.schema import INPUT
-from lrb.validation.validator import Finding, validate
+from lrb.validation.validator import OutputComparison, validate
 from seep.cli import failures
 from seep.reports import figures
 
@@ -27,7 +27,7 @@ _SHOWN = 5
 _ROWS = 1 << 17
 
 
-def generate_traffic(settings: Settings, out: Path, history: Path | None, *, quiet: bool) -> None:
+def generate_traffic(settings: TrafficSettings, out: Path, history: Path | None, *, quiet: bool) -> None:
     """Writes traffic, and the tolls that its vehicles paid in the past if they are wanted."""
     begin, tuples, vehicles = perf_counter(), 0, 0
     with written(out, INPUT) as write:
@@ -43,7 +43,7 @@ def generate_traffic(settings: Settings, out: Path, history: Path | None, *, qui
         typer.echo(f"{history}: {rows:,} tolls")
 
 
-def _shown(batches: Iterable[pa.RecordBatch], settings: Settings, *, quiet: bool) -> Iterator[pa.RecordBatch]:
+def _shown(batches: Iterable[pa.RecordBatch], settings: TrafficSettings, *, quiet: bool) -> Iterator[pa.RecordBatch]:
     """The batches, with a bar that shows how many of the tuples are made."""
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
@@ -76,7 +76,7 @@ def _told(what: str) -> Iterator[None]:
         yield
 
 
-def lines_of(finding: Finding) -> Iterator[str]:
+def lines_of(finding: OutputComparison) -> Iterator[str]:
     """A finding in words: one line if all is right, else some examples too."""
     counts = f"{finding.output.name}: {finding.found:,} found, {finding.expected:,} expected"
     yield f"{counts}, longest response {finding.longest} s: {'right' if finding.is_right else 'WRONG'}"

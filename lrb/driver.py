@@ -16,11 +16,11 @@ from rich.console import Console
 from lrb.data.reading import DeadLetters
 from lrb.data.writing import OUTPUTS, write_outputs
 from lrb.generator import Recording
-from lrb.generator import Settings as Traffic
+from lrb.generator import TrafficSettings as Traffic
 from lrb.query.answers import outputs
 from lrb.query.linear_road import linear_road
 from lrb.responses import Responses
-from lrb.schema import INPUT, Kind
+from lrb.schema import INPUT, TupleKind
 from lrb.sources.feeder import feeder, prepare
 from lrb.sources.live import paced, record, recorded
 from lrb.validation.live_check import wrong_answers
@@ -40,7 +40,7 @@ _ANSWERS, _DEAD_LETTERS = "answers", "dead-letters.csv"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Live:
+class LiveTraffic:
     """How traffic comes that is made as the run goes on."""
 
     xways: int
@@ -78,7 +78,7 @@ def answers_of(out: Path) -> pa.Table:
     return sinks.read(out / _ANSWERS)
 
 
-def run_live(live: Live, out: Path | None, history: Path | None, flags: Flags) -> None:
+def run_live(live: LiveTraffic, out: Path | None, history: Path | None, flags: Flags) -> None:
     """Runs the query on traffic by the clock, and says how long answers took; writes them if there is a folder to."""
     if flags.rate is not None:
         raise UserError("--rate: live traffic has its own pace, which is that of its seconds; give --speed instead")
@@ -99,7 +99,7 @@ def run_live(live: Live, out: Path | None, history: Path | None, flags: Flags) -
 
 
 def _check(
-    rows: pa.Table, recording: Recording, live: Live, history: Path | None, view: ConsoleView, *, is_whole: bool
+    rows: pa.Table, recording: Recording, live: LiveTraffic, history: Path | None, view: ConsoleView, *, is_whole: bool
 ) -> None:
     """Says whether all answers are right; exits with 1 if they are not."""
     if not is_whole:
@@ -123,7 +123,7 @@ def response_lines(responses: Responses) -> Iterator[str]:
 
 
 @contextmanager
-def _recorded(live: Live, view: ConsoleView) -> Iterator[Path]:
+def _recorded(live: LiveTraffic, view: ConsoleView) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="seep-lrb-") as folder:
         path = Path(folder) / "traffic.arrow"
         view.say(f"recording {figures.of(live.minutes, 'minute')} of traffic")
@@ -173,6 +173,6 @@ def _write(out: Path, rows: pa.Table, view: ConsoleView) -> None:
 
 def compile_kernels() -> None:
     """Compiles what the operators need, if that was never done here, so that no node has to while rows wait."""
-    some = [dict.fromkeys(INPUT.names, 1) | {"type": int(kind)} for kind in Kind]
+    some = [dict.fromkeys(INPUT.names, 1) | {"type": int(kind)} for kind in TupleKind]
     tuples = pa.Table.from_pylist(some, INPUT)
     testing.run(linear_road(sources.memory(tuples, time="time"), sinks.collect()))

@@ -47,7 +47,7 @@ def rate(
     """
     with told_in_one_line(verbose=flags.verbose):
         from lrb.driver import compile_kernels
-        from lrb.trials.rating import Wanted, unprotected
+        from lrb.trials.rating import RatingGoal, unprotected
         from lrb.trials.rating import rate as rate_machine
         from seep.cli.settings import settings_of
 
@@ -57,7 +57,7 @@ def rate(
             settings = unprotected(settings)
         if quick:
             measured, minutes = _QUICK_SECONDS, _QUICK_MINUTES
-        wanted = Wanted(xways=xways, seconds=measured, warm_up=warm_up, minutes=minutes, seed=seed)
+        wanted = RatingGoal(xways=xways, seconds=measured, warm_up=warm_up, minutes=minutes, seed=seed)
         compile_kernels()
         rating = rate_machine(wanted, settings, _nothing if flags.quiet else typer.echo, _told)
         _conclude(rating, as_json=as_json)

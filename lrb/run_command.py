@@ -50,12 +50,14 @@ def run(
     a tuple is due at its second, as the clock of the run has it.
     """
     with told_in_one_line(verbose=flags.verbose):
-        from lrb.driver import Live, run_file, run_live
+        from lrb.driver import LiveTraffic, run_file, run_live
 
         if (input is None) == (xways is None):
             raise UserError("give --input FILE for the traffic of a file, or --xways L for live traffic")
         if xways is not None:
-            run_live(Live(xways=xways, speed=speed, minutes=minutes, seed=seed, check=check), out, history, flags)
+            run_live(
+                LiveTraffic(xways=xways, speed=speed, minutes=minutes, seed=seed, check=check), out, history, flags
+            )
         elif out is None:
             raise UserError("give --out DIR: the folder where the outputs of --input go")
         elif input is not None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 UNUSED = -1  #: what a field holds that its type of tuple does not have
 
 
-class Kind(IntEnum):
+class TupleKind(IntEnum):
     """The types of input tuples."""
 
     REPORT = 0

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from nexmark.generator import Settings
+from nexmark.generator import EventSettings
 from nexmark.log import log
 from nexmark.queries import QUERIES
 from nexmark.rhino import write_records
@@ -21,7 +21,7 @@ from primitives.errors import EnvironmentFault, UserError
 from seep.reports import figures
 
 
-def generate_log(settings: Settings, count: int, out: Path, *, quiet: bool) -> None:
+def generate_log(settings: EventSettings, count: int, out: Path, *, quiet: bool) -> None:
     """Writes a log; the file is there, whole, when all events are in it."""
     if out.suffix != ".parquet":
         raise UserError(f"{out} is to be a log, which is Parquet; let its name end with .parquet")
@@ -38,7 +38,7 @@ def generate_log(settings: Settings, count: int, out: Path, *, quiet: bool) -> N
     _tell(out, count, begin, quiet=quiet)
 
 
-def generate_records(settings: Settings, count: int, out: Path, *, quiet: bool) -> None:
+def generate_records(settings: EventSettings, count: int, out: Path, *, quiet: bool) -> None:
     """Writes the records of each kind into a file of their own, in blocks as Rhino's Kafka source reads them."""
     begin = perf_counter()
     write_records(settings, count, out)

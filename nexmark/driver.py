@@ -11,10 +11,10 @@ from typing import Any
 
 from rich.console import Console
 
-from nexmark.generator import Settings as Model
+from nexmark.generator import EventSettings as Model
 from nexmark.queries import QUERIES, Nexmark
 from nexmark.results import write_result
-from nexmark.source import EventSource, Logged, Made, Wanted
+from nexmark.source import EventSource, GeneratedEvents, LoggedEvents, WantedColumns
 from primitives.errors import UserError
 from seep import sinks, testing
 from seep.cli.flags import Flags
@@ -33,7 +33,7 @@ _TRIED = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Live:
+class LiveEvents:
     """How events come that are made as the run goes on."""
 
     model: Model
@@ -53,14 +53,14 @@ def run_log(query: Nexmark, input: Path, out: Path, sizes: Mapping[str, Any], fl
     """Runs a query on all events of a log; `--restore` goes on where an earlier run with the same `out` stood."""
     view = _view(flags)
     parts = _parts(out)
-    built = _Built(query, lambda wanted: Logged(wanted, input), sinks.parquet(parts, overwrite=True), sizes)
+    built = _Built(query, lambda wanted: LoggedEvents(wanted, input), sinks.parquet(parts, overwrite=True), sizes)
     if built.run(settings_of(flags), view):
         _settle(parts, out, view)
     else:
         view.say(f"stopped before the end of its input: what is in {parts} is not complete")
 
 
-def run_live(query: Nexmark, live: Live, out: Path | None, sizes: Mapping[str, Any], flags: Flags) -> None:
+def run_live(query: Nexmark, live: LiveEvents, out: Path | None, sizes: Mapping[str, Any], flags: Flags) -> None:
     """Runs a query on events that come by the clock; keeps what it puts out only if there is a file to write it to."""
     view = _view(flags)
     parts = None if out is None else _parts(out)
@@ -69,7 +69,9 @@ def run_live(query: Nexmark, live: Live, out: Path | None, sizes: Mapping[str, A
         sizes = {"emit": "changes", **sizes}  # a run without an end has running values
     model = live.model if live.rate is not None else _paced(live.model, settings)
     sink = sinks.discard() if parts is None else sinks.parquet(parts, overwrite=True)
-    _Built(query, lambda wanted: Made(wanted, model, partitions=live.partitions), sink, sizes).run(settings, view)
+    _Built(query, lambda wanted: GeneratedEvents(wanted, model, partitions=live.partitions), sink, sizes).run(
+        settings, view
+    )
     if out is not None and parts is not None:
         _settle(parts, out, view)
 
@@ -101,7 +103,7 @@ class _Built:
     """A query between its source and its sink."""
 
     query: Nexmark
-    source: Callable[[Wanted], EventSource]
+    source: Callable[[WantedColumns], EventSource]
     sink: SinkDefinition
     sizes: Mapping[str, Any]
 
@@ -130,7 +132,7 @@ def in_rows(settings: CommandSettings, source: EventSource) -> CommandSettings:
 def compile_kernels(query: Nexmark, sizes: Mapping[str, Any]) -> None:
     """Compiles what the query needs, if that was never done here, so that no node has to while rows wait."""
     model = Model(text=False, filler=False)
-    testing.run(query.between(lambda wanted: Made(wanted, model, count=_TRIED), sinks.collect(), **sizes))
+    testing.run(query.between(lambda wanted: GeneratedEvents(wanted, model, count=_TRIED), sinks.collect(), **sizes))
 
 
 def _view(flags: Flags) -> ConsoleView:

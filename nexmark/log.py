@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from nexmark.generator import Events, Kind, Settings
+from nexmark.generator import EventGenerator, EventKind, EventSettings
 from nexmark.generator.model import Ints, delays
 from nexmark.schema import COMMON, KINDS, LOG, log_name
 
@@ -17,29 +17,29 @@ _BLOCK = 1 << 17
 _LONGEST = 3_000
 
 
-def log(settings: Settings, count: int) -> Iterator[pa.RecordBatch]:
+def log(settings: EventSettings, count: int) -> Iterator[pa.RecordBatch]:
     """A log of so many events, in batches.
 
-    >>> (batch,) = log(Settings(text=False, filler=False), 50)
+    >>> (batch,) = log(EventSettings(text=False, filler=False), 50)
     >>> batch["kind"].to_pylist()[:5], batch["b_price"].null_count
     ([0, 1, 1, 1, 2], 4)
     """
     if settings.held_back:
-        yield from _held_back(Events(settings), count)
+        yield from _held_back(EventGenerator(settings), count)
     else:
         yield from log_part(settings, 0, count, count)
 
 
-def log_part(settings: Settings, first: int, end: int, last: int | None) -> Iterator[pa.RecordBatch]:
+def log_part(settings: EventSettings, first: int, end: int, last: int | None) -> Iterator[pa.RecordBatch]:
     """The events at some positions of a log that has `last` of them, or no end; none is held back."""
-    events = Events(settings)
+    events = EventGenerator(settings)
     for begin in range(first, end, _BLOCK):
         positions = np.arange(begin, min(begin + _BLOCK, end))
         watermarks = events.watermarks(begin, int(positions[-1]) + 1, last)
         yield _batch(events, positions, events.at(positions), events.arrivals(positions), watermarks)
 
 
-def _held_back(events: Events, count: int) -> Iterator[pa.RecordBatch]:
+def _held_back(events: EventGenerator, count: int) -> Iterator[pa.RecordBatch]:
     """The order of arrival is that of all events, so it is known of all before the first is put out."""
     positions = np.arange(count)
     numbers = events.at(positions)
@@ -52,7 +52,7 @@ def _held_back(events: Events, count: int) -> Iterator[pa.RecordBatch]:
         yield _batch(events, positions[part], numbers[part], arrivals[part], watermarks[part])
 
 
-def _batch(events: Events, seqs: Ints, numbers: Ints, arrivals: Ints, watermarks: Ints) -> pa.RecordBatch:
+def _batch(events: EventGenerator, seqs: Ints, numbers: Ints, arrivals: Ints, watermarks: Ints) -> pa.RecordBatch:
     kinds = events.kinds(numbers)
     columns = {
         "seq": pa.array(seqs),
@@ -63,7 +63,7 @@ def _batch(events: Events, seqs: Ints, numbers: Ints, arrivals: Ints, watermarks
         "watermark": pa.array(watermarks),
     }
     extras = []
-    for kind in Kind:
+    for kind in EventKind:
         rows = np.flatnonzero(kinds == kind)
         names = [name for name in KINDS[kind].names if name != "date_time"]
         made = events.columns(kind, numbers[rows], names)

@@ -11,7 +11,7 @@ import typer
 from primitives.errors import UserError
 
 if TYPE_CHECKING:
-    from nexmark.generator import Settings, Skew
+    from nexmark.generator import BidSkew, EventSettings
 
 
 class SkewPattern(StrEnum):
@@ -49,11 +49,11 @@ class ModelFlags:
         float, _option("--skew-period", metavar="SECONDS", min=0.001, help="Of event time, of that pattern.")
     ] = 10.0
 
-    def settings(self, **others: Any) -> Settings:
+    def settings(self, **others: Any) -> EventSettings:
         """The model's settings; `others` are fields of these."""
-        from nexmark.generator import Settings
+        from nexmark.generator import EventSettings
 
-        return Settings(
+        return EventSettings(
             seed=self.seed,
             dilation=self.dilation,
             in_flight=self.in_flight,
@@ -62,11 +62,11 @@ class ModelFlags:
             **others,
         )
 
-    def _skew(self) -> Skew:
-        from nexmark.generator import Pattern, Skew
+    def _skew(self) -> BidSkew:
+        from nexmark.generator import BidSkew, Pattern
 
         pattern = Pattern(self.skew_pattern.value)
-        return Skew(share=self.skew, pattern=pattern, period=self.skew_period, **_targets(self.skew_to))
+        return BidSkew(share=self.skew, pattern=pattern, period=self.skew_period, **_targets(self.skew_to))
 
 
 def _targets(text: str) -> dict[str, Any]:

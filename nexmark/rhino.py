@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from nexmark.generator import Events, Kind, Settings
+from nexmark.generator import EventGenerator, EventKind, EventSettings
 from nexmark.generator.model import Ints
 from primitives.errors import EnvironmentFault
 from primitives.state.columnar.fixed import to_numbers
@@ -47,7 +47,7 @@ _HEAD = np.dtype([("tag", ">u4"), ("count", ">i4"), ("to_come", ">i8")])
 _HIGHEST = 1e8
 
 
-class Layout(NamedTuple):
+class RecordLayout(NamedTuple):
     """How records of a kind are written."""
 
     file: str
@@ -61,15 +61,15 @@ class Layout(NamedTuple):
 
 
 LAYOUTS = {
-    Kind.PERSON: Layout("persons.bin", 0x30011991, PERSON),
-    Kind.AUCTION: Layout("auctions.bin", 0x30061992, AUCTION),
-    Kind.BID: Layout("bids.bin", 0xDEEDBEAF, BID),
+    EventKind.PERSON: RecordLayout("persons.bin", 0x30011991, PERSON),
+    EventKind.AUCTION: RecordLayout("auctions.bin", 0x30061992, AUCTION),
+    EventKind.BID: RecordLayout("bids.bin", 0xDEEDBEAF, BID),
 }
 
 
-def write_records(settings: Settings, count: int, folder: Path) -> None:
+def write_records(settings: EventSettings, count: int, folder: Path) -> None:
     """Writes so many events, each kind into a file of its own."""
-    events = Events(settings)
+    events = EventGenerator(settings)
     numbers = events.at(np.arange(count))
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -79,7 +79,7 @@ def write_records(settings: Settings, count: int, folder: Path) -> None:
         raise EnvironmentFault(f"{folder} cannot be written to: {reason}") from reason
 
 
-def _write(events: Events, kind: Kind, numbers: Ints, path: Path) -> None:
+def _write(events: EventGenerator, kind: EventKind, numbers: Ints, path: Path) -> None:
     layout, part = LAYOUTS[kind], path.with_name(path.name + ".part")
     with part.open("wb") as file:
         for first in range(0, len(numbers), layout.of_block):
@@ -88,13 +88,13 @@ def _write(events: Events, kind: Kind, numbers: Ints, path: Path) -> None:
     part.replace(path)
 
 
-def block(layout: Layout, rows: NDArray[np.void], to_come: int) -> bytes:
+def block(layout: RecordLayout, rows: NDArray[np.void], to_come: int) -> bytes:
     """A block: its head, its records, and what is left of 8192 bytes."""
     head = np.array([(layout.tag, len(rows), to_come)], _HEAD)
     return (head.tobytes() + rows.tobytes()).ljust(BLOCK, b"\0")
 
 
-def read_records(kind: Kind, path: Path) -> NDArray[np.void]:
+def read_records(kind: EventKind, path: Path) -> NDArray[np.void]:
     """The records of a file."""
     layout, data, found = LAYOUTS[kind], path.read_bytes(), []
     for at in range(0, len(data), BLOCK):
@@ -103,16 +103,16 @@ def read_records(kind: Kind, path: Path) -> NDArray[np.void]:
     return np.concatenate(found) if found else np.empty(0, layout.record)
 
 
-def records(events: Events, kind: Kind, numbers: Ints) -> NDArray[np.void]:
+def records(events: EventGenerator, kind: EventKind, numbers: Ints) -> NDArray[np.void]:
     """The records of events, all of one kind."""
     out = np.zeros(len(numbers), LAYOUTS[kind].record)
-    {Kind.PERSON: _persons, Kind.AUCTION: _auctions, Kind.BID: _bids}[kind](events, numbers, out)
+    {EventKind.PERSON: _persons, EventKind.AUCTION: _auctions, EventKind.BID: _bids}[kind](events, numbers, out)
     out["created"] = events.times(numbers)
     return out
 
 
-def _persons(events: Events, numbers: Ints, out: NDArray[np.void]) -> None:
-    made = events.columns(Kind.PERSON, numbers, ["id", "name", "email", "card", "city", "state"])
+def _persons(events: EventGenerator, numbers: Ints, out: NDArray[np.void]) -> None:
+    made = events.columns(EventKind.PERSON, numbers, ["id", "name", "email", "card", "city", "state"])
     out["id"] = to_numbers(made["id"])
     out["first_name"], out["last_name"] = (_parts(made["name"], " ", at) for at in (0, 1))
     out["mail_host"], out["country"] = _parts(made["email"], "@", 1), _bytes(made["state"])
@@ -122,17 +122,17 @@ def _persons(events: Events, numbers: Ints, out: NDArray[np.void]) -> None:
         out["card"][:, at] = to_numbers(pa.compute.utf8_slice_codeunits(digits, 8 * at, 8 * at + 8).cast(pa.int64()))
 
 
-def _auctions(events: Events, numbers: Ints, out: NDArray[np.void]) -> None:
+def _auctions(events: EventGenerator, numbers: Ints, out: NDArray[np.void]) -> None:
     names = ["id", "seller", "category", "item", "desc", "reserve", "date_time", "expires"]
-    made = events.columns(Kind.AUCTION, numbers, names)
+    made = events.columns(EventKind.AUCTION, numbers, names)
     out["item"], out["name"], out["description"] = out["id"] % (1 << 31), _bytes(made["item"]), _bytes(made["desc"])
     for name, there in {"id": "id", "seller": "seller", "category": "category", "price": "reserve"}.items():
         out[name] = to_numbers(made[there])
     out["start"], out["end"] = to_numbers(made["date_time"]), to_numbers(made["expires"])
 
 
-def _bids(events: Events, numbers: Ints, out: NDArray[np.void]) -> None:
-    made = events.columns(Kind.BID, numbers, ["bidder", "auction", "price"])
+def _bids(events: EventGenerator, numbers: Ints, out: NDArray[np.void]) -> None:
+    made = events.columns(EventKind.BID, numbers, ["bidder", "auction", "price"])
     out["bidder"], out["auction"] = to_numbers(made["bidder"]), to_numbers(made["auction"])
     out["price"] = to_numbers(made["price"]) / (_HIGHEST + 1)
 

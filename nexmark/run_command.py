@@ -55,7 +55,7 @@ def run(
     of them only.
     """
     with told_in_one_line(verbose=flags.verbose):
-        from nexmark.driver import RATE, Live, query_named, run_live, run_log
+        from nexmark.driver import RATE, LiveEvents, query_named, run_live, run_log
 
         chosen = query_named(query)
         sizes: dict[str, Any] = dict(sizes_of(chosen.build, {"size": size, "slide": slide, "gap": gap}))
@@ -64,7 +64,7 @@ def run(
             sizes["on_disk"] = True
         if input is None:
             settings = model.settings(rate=event_rate or RATE, text=True, filler=False)
-            run_live(chosen, Live(model=settings, rate=event_rate, partitions=partitions), out, sizes, flags)
+            run_live(chosen, LiveEvents(model=settings, rate=event_rate, partitions=partitions), out, sizes, flags)
         elif out is None:
             raise UserError("give --out FILE: the file where the result of --input goes")
         else:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nexmark.generator import Events, Kind, Settings
+from nexmark.generator import EventGenerator, EventKind, EventSettings
 from nexmark.generator.model import Ints
 from nexmark.schema import KINDS, LOG, log_name
 from primitives.errors import UserError
@@ -29,25 +29,25 @@ TIME = "date_time"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedColumns:
     """The columns that a query reads, by kind.
 
     Rows of one kind have columns of just these names. Those of several kinds have them as they are called in a log, and
     `kind`; what another kind has is null.
     """
 
-    columns: Mapping[Kind, tuple[str, ...]]
+    columns: Mapping[EventKind, tuple[str, ...]]
     time: str | None = TIME
 
     @property
-    def kinds(self) -> list[Kind]:
+    def kinds(self) -> list[EventKind]:
         return sorted(self.columns)
 
     @property
     def is_mixed(self) -> bool:
         return len(self.columns) > 1
 
-    def names(self, kind: Kind) -> dict[str, str]:
+    def names(self, kind: EventKind) -> dict[str, str]:
         """The columns of a kind as the query calls them, and as they are called in the source."""
         return {name: log_name(kind, name) if name != ARRIVAL else name for name in self.columns[kind]}
 
@@ -67,7 +67,7 @@ class Wanted:
 class EventSource(ReaderDefinition):
     """The base of both; an instance reads its part of the events by their positions."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: WantedColumns) -> None:
         super().__init__(wanted.time, 0)
         self.wanted = wanted
 
@@ -80,10 +80,12 @@ class EventSource(ReaderDefinition):
         """The part of all events that come in as rows."""
 
 
-class Made(EventSource):
+class GeneratedEvents(EventSource):
     """Events as they are made: all, or the first `count`."""
 
-    def __init__(self, wanted: Wanted, settings: Settings, count: int | None = None, partitions: int = 1) -> None:
+    def __init__(
+        self, wanted: WantedColumns, settings: EventSettings, count: int | None = None, partitions: int = 1
+    ) -> None:
         super().__init__(wanted)
         self._settings = settings
         self._count = count
@@ -95,16 +97,16 @@ class Made(EventSource):
 
     def share(self) -> float:
         """See `EventSource.share`."""
-        return Events(self._settings).share(self.wanted.kinds)
+        return EventGenerator(self._settings).share(self.wanted.kinds)
 
     def reader(self) -> SourceReader:
-        return Maker(self.wanted, Events(self._settings), self._count, self._partitions)
+        return Maker(self.wanted, EventGenerator(self._settings), self._count, self._partitions)
 
 
 class Maker(SourceReader):
     """Partition p of n has positions p, p + n, …; an offset counts those of a partition."""
 
-    def __init__(self, wanted: Wanted, events: Events, count: int | None, partitions: int) -> None:
+    def __init__(self, wanted: WantedColumns, events: EventGenerator, count: int | None, partitions: int) -> None:
         self._wanted = wanted
         self._events = events
         self._count = count
@@ -158,7 +160,7 @@ class Maker(SourceReader):
         merged = [_merged(LOG.field(name).type, columns, len(numbers)) for name, columns in made.items()]
         return pa.record_batch([pa.array(kinds), *merged], schema=self._wanted.schema)
 
-    def _columns(self, kind: Kind, numbers: Ints, positions: Ints) -> list[pa.Array]:
+    def _columns(self, kind: EventKind, numbers: Ints, positions: Ints) -> list[pa.Array]:
         names = self._wanted.columns[kind]
         made = self._events.columns(kind, numbers, [name for name in names if name != ARRIVAL])
         if ARRIVAL in names:
@@ -166,10 +168,10 @@ class Maker(SourceReader):
         return [made[name] for name in names]
 
 
-class Logged(EventSource):
+class LoggedEvents(EventSource):
     """The events of a log, in its order; so there is one partition."""
 
-    def __init__(self, wanted: Wanted, path: Path) -> None:
+    def __init__(self, wanted: WantedColumns, path: Path) -> None:
         super().__init__(wanted)
         self._path = path
 
@@ -203,7 +205,7 @@ class Logged(EventSource):
 class LogReader(SourceReader):
     """Offsets count the events of the log."""
 
-    def __init__(self, wanted: Wanted, log: SourceReader) -> None:
+    def __init__(self, wanted: WantedColumns, log: SourceReader) -> None:
         self._wanted = wanted
         self._log = log
         self._kinds = pa.array(wanted.kinds, pa.int8())
@@ -254,10 +256,10 @@ def _merged(kind: pa.DataType, columns: Sequence[tuple[Ints, pa.Array]], count: 
     return pa.concat_arrays([pa.nulls(1, kind), *(column for _, column in columns)]).take(pa.array(taken))
 
 
-def kinds_in_words(kinds: Sequence[Kind]) -> str:
+def kinds_in_words(kinds: Sequence[EventKind]) -> str:
     """What a source of these kinds is called in a query.
 
-    >>> kinds_in_words([Kind.PERSON, Kind.BID]), kinds_in_words([Kind.BID])
+    >>> kinds_in_words([EventKind.PERSON, EventKind.BID]), kinds_in_words([EventKind.BID])
     ('events', 'bids')
     """
     return "events" if len(kinds) > 1 else ("people", "auctions", "bids")[kinds[0]]

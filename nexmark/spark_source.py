@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
-from nexmark.generator import Settings
+from nexmark.generator import EventSettings
 from nexmark.log import log_part
 from nexmark.schema import LOG
 from primitives.errors import UserError
@@ -32,17 +32,17 @@ def register(spark: SparkSession) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class EventOptions:
     """What a reader can be told, under these names in camel case."""
 
     events: int  #: of a table; a stream ends with them only if they are given
     per_batch: int  #: of a stream
     partitions: int
-    settings: Settings
+    settings: EventSettings
     is_bounded: bool
 
     @classmethod
-    def of(cls, given: Any) -> Options:
+    def of(cls, given: Any) -> EventOptions:
         """Checked; `given` is the mapping of Spark, whose keys know no case."""
         try:
             numbers: dict[str, Any] = {
@@ -55,19 +55,19 @@ class Options:
         if min(events, batch, partitions) < 1:
             raise UserError("events, eventsPerBatch and partitions of nexmark are 1 or more")
         texts: dict[str, Any] = {name: str(given.get(name, "true")).lower() == "true" for name in ("text", "filler")}
-        return cls(events, batch, partitions, Settings(**numbers, **texts), given.get("events") is not None)
+        return cls(events, batch, partitions, EventSettings(**numbers, **texts), given.get("events") is not None)
 
     @property
     def last(self) -> int | None:
         """How many events there are, if they end."""
         return self.events if self.is_bounded else None
 
-    def parts(self, first: int, end: int) -> list[Part]:
+    def parts(self, first: int, end: int) -> list[EventPartition]:
         """These positions, cut evenly."""
         if first >= end:
             return []
         cuts = [first + (end - first) * part // self.partitions for part in range(self.partitions + 1)]
-        return [Part(low, high) for low, high in pairwise(cuts) if low < high]
+        return [EventPartition(low, high) for low, high in pairwise(cuts) if low < high]
 
 
 class NexmarkSource(DataSource):
@@ -81,37 +81,37 @@ class NexmarkSource(DataSource):
         return ", ".join(f"{field.name} {_TYPES[field.type]}" for field in LOG)
 
     def reader(self, schema: object) -> DataSourceReader:  # noqa: ARG002
-        return Table(Options.of(self.options))
+        return EventTable(EventOptions.of(self.options))
 
     def streamReader(self, schema: object) -> DataSourceStreamReader:  # noqa: ARG002
-        return Stream(Options.of(self.options))
+        return EventStream(EventOptions.of(self.options))
 
 
-class Part(InputPartition):
+class EventPartition(InputPartition):
     """Events at positions from `first` to before `end`."""
 
     def __init__(self, first: int, end: int) -> None:
         self.first, self.end = first, end
 
 
-class Table(DataSourceReader):
+class EventTable(DataSourceReader):
     """All events at once."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: EventOptions) -> None:
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
         return self._options.parts(0, self._options.events)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Part)
+        assert isinstance(partition, EventPartition)
         return log_part(self._options.settings, partition.first, partition.end, self._options.events)
 
 
-class Stream(DataSourceStreamReader):
+class EventStream(DataSourceStreamReader):
     """So many events in each batch; an offset is the first position that was not read."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: EventOptions) -> None:
         self._options = options
 
     def initialOffset(self) -> dict[str, int]:
@@ -125,5 +125,5 @@ class Stream(DataSourceStreamReader):
         return self._options.parts(start["position"], end["position"])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Part)
+        assert isinstance(partition, EventPartition)
         return log_part(self._options.settings, partition.first, partition.end, self._options.last)

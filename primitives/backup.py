@@ -12,7 +12,7 @@ from enum import Enum
 
 from primitives.checkpoint import Checkpoint, ProcessingState, chain_checkpoints, merge_checkpoints, without_state
 from primitives.graph import InstanceId
-from primitives.mapped import Shelf
+from primitives.mapped import MappedFiles
 from primitives.slots import SlotSet
 
 
@@ -40,7 +40,7 @@ def choose_backup_holder(
     return None
 
 
-class Stored(Enum):
+class StoreOutcome(Enum):
     """What became of a checkpoint that was offered to a holder."""
 
     KEPT = "kept"
@@ -54,7 +54,7 @@ class BackupStore:
     What is large of them is on the `shelf`, if it is given one, and else in memory.
     """
 
-    def __init__(self, max_deltas: int = 4, shelf: Shelf | None = None) -> None:
+    def __init__(self, max_deltas: int = 4, shelf: MappedFiles | None = None) -> None:
         self.max_deltas = max_deltas
         self.shelf = shelf
         #: owner -> base first, then deltas, each built on the one before
@@ -98,7 +98,7 @@ class BackupStore:
         return sum(checkpoint.nbytes for chain in self._chains.values() for checkpoint in chain)
 
 
-def store_backup(store: BackupStore, checkpoint: Checkpoint, merges: bool = True) -> Stored:
+def store_backup(store: BackupStore, checkpoint: Checkpoint, merges: bool = True) -> StoreOutcome:
     """Keeps a checkpoint as its owner's newest: a whole one replaces the chain, a delta extends it.
 
     One that is not newer than what is here is in that already: it came late, by way of another holder. A chain that
@@ -106,17 +106,17 @@ def store_backup(store: BackupStore, checkpoint: Checkpoint, merges: bool = True
     """
     owner = checkpoint.owner
     if checkpoint.incarnation < store._fences.get(owner, 0):
-        return Stored.FENCED
+        return StoreOutcome.FENCED
     chain = store._chains.get(owner, [])
     if chain and checkpoint.order <= chain[-1].order:
-        return Stored.KEPT
+        return StoreOutcome.KEPT
     if checkpoint.base is None:
         store._chains[owner] = [store.kept(checkpoint)]
     elif chain and chain[-1].epoch == checkpoint.base:
         store._chains[owner] = _bounded(store, [*chain, store.kept(checkpoint)], merges)
     else:
-        return Stored.NEEDS_FULL
-    return Stored.KEPT
+        return StoreOutcome.NEEDS_FULL
+    return StoreOutcome.KEPT
 
 
 def shorten_backup(store: BackupStore, owner: InstanceId, state: ProcessingState) -> None:

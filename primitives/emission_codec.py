@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from primitives.emission import Emission
 from primitives.graph import Edge
-from primitives.spill import Batches, Codec
+from primitives.spill import Batches, SpillCodec
 
 
 def _to_batches(emission: Emission[pa.RecordBatch]) -> tuple[Batches, Mapping[str, object]]:
@@ -28,4 +28,4 @@ def _from_batches(batches: dict[str, pa.RecordBatch], metadata: dict[str, Any]) 
 
 
 #: The codec of one epoch's output: its batch per edge, watermark and time of creation.
-EMISSIONS: Codec[Emission[pa.RecordBatch]] = Codec(_to_batches, _from_batches)
+EMISSIONS: SpillCodec[Emission[pa.RecordBatch]] = SpillCodec(_to_batches, _from_batches)

@@ -33,7 +33,7 @@ class InstanceId(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class OperatorSpec:
     """A vertex of the query graph; its keyed state is divided into 2^slot_bits slots for the query's life."""
 
     name: str
@@ -61,16 +61,20 @@ class QueryGraph:
     """An acyclic graph of operators, from sources to sinks.
 
     >>> graph = QueryGraph(
-    ...     [Operator("words", Kind.SOURCE), Operator("counter", Kind.STATEFUL), Operator("out", Kind.SINK)],
+    ...     [
+    ...         OperatorSpec("words", Kind.SOURCE),
+    ...         OperatorSpec("counter", Kind.STATEFUL),
+    ...         OperatorSpec("out", Kind.SINK),
+    ...     ],
     ...     [Edge("words", "counter"), Edge("counter", "out")],
     ... )
     >>> graph.order
     ('words', 'counter', 'out')
     """
 
-    def __init__(self, operators: Iterable[Operator], edges: Iterable[Edge]) -> None:
+    def __init__(self, operators: Iterable[OperatorSpec], edges: Iterable[Edge]) -> None:
         listed = list(operators)
-        self.operators: Mapping[str, Operator] = MappingProxyType({o.name: o for o in listed})
+        self.operators: Mapping[str, OperatorSpec] = MappingProxyType({o.name: o for o in listed})
         self.edges: tuple[Edge, ...] = tuple(edges)
         _check_names(listed, self.edges)
         self.order: tuple[str, ...] = _flow_order(self)
@@ -113,11 +117,11 @@ class QueryGraph:
 
     @classmethod
     def from_json(cls, data: Mapping[str, list]) -> QueryGraph:  # type: ignore[type-arg]
-        operators = [Operator(**(given | {"kind": Kind(given["kind"])})) for given in data["operators"]]
+        operators = [OperatorSpec(**(given | {"kind": Kind(given["kind"])})) for given in data["operators"]]
         return cls(operators, [Edge(*edge) for edge in data["edges"]])
 
 
-def _check_names(operators: list[Operator], edges: tuple[Edge, ...]) -> None:
+def _check_names(operators: list[OperatorSpec], edges: tuple[Edge, ...]) -> None:
     names = [o.name for o in operators]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
@@ -151,7 +155,7 @@ def _sorted_by_flow(graph: QueryGraph) -> tuple[str, ...]:
         raise UserError(f"the query graph has a cycle ({cycle}); a stream may not feed its own origin") from None
 
 
-def _check_ends(operator: Operator, inputs: tuple[Edge, ...], outputs: tuple[Edge, ...]) -> None:
+def _check_ends(operator: OperatorSpec, inputs: tuple[Edge, ...], outputs: tuple[Edge, ...]) -> None:
     if operator.kind is Kind.SOURCE and inputs:
         raise UserError(f"source {operator.name!r} has an input ({inputs[0]}); only other kinds read from operators")
     if operator.kind is not Kind.SOURCE and not inputs:

@@ -22,14 +22,14 @@ from primitives.state.file_chunk import FileChunk
 from primitives.state.files import disk_faults, fresh_directory, map_file
 
 
-class Shelf:
+class MappedFiles:
     """Buffers above a size, each in a file of a directory that belongs to this shelf alone.
 
     The file is deleted as soon as it is mapped, so its space is free when nobody refers to the buffer any more, or the
     process ends. What is on the shelf already is not written again.
 
     >>> import tempfile
-    >>> shelf = Shelf(Path(tempfile.mkdtemp(), "backups"), above=4)
+    >>> shelf = MappedFiles(Path(tempfile.mkdtemp(), "backups"), above=4)
     >>> shelf.buffer([pa.py_buffer(b"a large "), pa.py_buffer(b"buffer")]).to_pybytes(), list(shelf.directory.iterdir())
     (b'a large buffer', [])
     """

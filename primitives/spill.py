@@ -22,10 +22,10 @@ _PARTIAL = ".partial"
 
 
 @dataclass(frozen=True)
-class Codec(Generic[P]):
+class SpillCodec(Generic[P]):
     """How a payload turns into named Arrow batches with JSON metadata, and back.
 
-    >>> words = Codec[list[str]](
+    >>> words = SpillCodec[list[str]](
     ...     to_batches=lambda payload: ({"words": pa.record_batch({"word": payload})}, {}),
     ...     from_batches=lambda batches, metadata: batches["words"]["word"].to_pylist(),
     ... )
@@ -38,7 +38,7 @@ class Codec(Generic[P]):
 
 
 #: For payloads that are a batch per edge and nothing else.
-BATCHES: Codec[Batches] = Codec(lambda payload: (payload, {}), lambda batches, _: batches)
+BATCHES: SpillCodec[Batches] = SpillCodec(lambda payload: (payload, {}), lambda batches, _: batches)
 
 
 def batches_nbytes(payload: Batches) -> int:
@@ -97,7 +97,7 @@ class SpillStore(Generic[P]):
     False
     """
 
-    def __init__(self, directory: Path | str, codec: Codec[P]) -> None:
+    def __init__(self, directory: Path | str, codec: SpillCodec[P]) -> None:
         self.directory = Path(directory)
         self._codec = codec
         #: epoch -> size of its file, for all files that are whole

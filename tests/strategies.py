@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from primitives.checkpoint import ProcessingState
-from primitives.graph import Edge, Kind, Operator, QueryGraph
+from primitives.graph import Edge, Kind, OperatorSpec, QueryGraph
 from primitives.slots import SlotSet
 from primitives.state.processing import Containers
 from primitives.state.values import Values
@@ -48,7 +48,7 @@ def graphs(draw: st.DrawFn) -> QueryGraph:
     """Acyclic queries, some with several sources, several sinks, and two streams between the same two operators."""
     middle = draw(st.lists(st.sampled_from([Kind.STATELESS, Kind.STATEFUL]), max_size=3))
     kinds = [Kind.SOURCE] * draw(st.integers(1, 2)) + middle + [Kind.SINK] * draw(st.integers(1, 2))
-    operators = [Operator(f"{kind}{i}", kind, draw(st.integers(0, 3))) for i, kind in enumerate(kinds)]
+    operators = [OperatorSpec(f"{kind}{i}", kind, draw(st.integers(0, 3))) for i, kind in enumerate(kinds)]
     inputs: dict[str, list[str]] = {}
     for place, operator in enumerate(operators):
         if operator.kind is not Kind.SOURCE:
@@ -62,7 +62,7 @@ def graphs(draw: st.DrawFn) -> QueryGraph:
 def _query(*edges: Edge) -> QueryGraph:
     kinds = {"in": Kind.SOURCE, "read": Kind.SOURCE, "map": Kind.STATELESS, "out": Kind.SINK, "log": Kind.SINK}
     names = dict.fromkeys(name for edge in edges for name in edge[:2])
-    return QueryGraph([Operator(name, kinds.get(name, Kind.STATEFUL), 2) for name in names], edges)
+    return QueryGraph([OperatorSpec(name, kinds.get(name, Kind.STATEFUL), 2) for name in names], edges)
 
 
 #: A chain, a diamond with two streams between the same operators, and two sources with two sinks.

@@ -12,10 +12,10 @@ from vmpool.actions import Action, CancelOrder, OrderNodes, Start, Stop
 from vmpool.events import PoolEvent, ProviderFailed
 from vmpool.pool import Pool
 from vmpool.provider import Machine, Provider, ProviderError
-from vmpool.vm import State
+from vmpool.vm import VmState
 
 
-class Keeper:
+class PoolKeeper:
     """Keeps a pool filled from a provider, and has nodes ordered on its VMs.
 
     `order(n)` has Spark run n nodes more and returns their orders, `cancel(order)` ends one, `used()` says which nodes
@@ -48,7 +48,7 @@ class Keeper:
             threading.Thread(target=self._watch, name="seep pool watch", daemon=True),
         ]
 
-    def start(self) -> Keeper:
+    def start(self) -> PoolKeeper:
         """Begins to fill the pool."""
         for thread in self._threads:
             thread.start()
@@ -125,7 +125,7 @@ class Keeper:
         with self._lock:
             return self._pool.vm_seconds(self._clock())
 
-    def counts(self) -> dict[State, int]:
+    def counts(self) -> dict[VmState, int]:
         """How many VMs there are in each state."""
         used = self._used()
         with self._lock:

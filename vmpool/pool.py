@@ -25,15 +25,15 @@ from vmpool.events import (
     VMReleased,
 )
 from vmpool.provider import Machine
-from vmpool.roster import Roster
+from vmpool.roster import VmRoster
 from vmpool.settings import PoolSettings, Sizing
-from vmpool.vm import VM, Departure, State
+from vmpool.vm import VM, Departure, VmState
 
 #: Seconds from when a VM's nodes are offered to nobody until it is stopped: whoever was just given one says so in time.
 GRACE = 1.0
 #: How many takings and provisionings are remembered.
 _MEMORY = 64
-_COMING = (State.ORDERED, State.BOOTING)
+_COMING = (VmState.ORDERED, VmState.BOOTING)
 
 
 class Pool:
@@ -41,7 +41,7 @@ class Pool:
 
     def __init__(self, settings: PoolSettings) -> None:
         self._settings = settings
-        self._vms = Roster(found=partial(self._new_vm, size=0))
+        self._vms = VmRoster(found=partial(self._new_vm, size=0))
         self._starts = self._new_backoff()
         self._node_orders = self._new_backoff()
         self._numbered = 0
@@ -191,10 +191,10 @@ class Pool:
         """The VMs that should be up."""
         return [vm.machine for vm in self._vms if vm.machine and vm.departure is None]
 
-    def counts(self, used: Set[str]) -> dict[State, int]:
+    def counts(self, used: Set[str]) -> dict[VmState, int]:
         """How many VMs there are in each state."""
         states = [vm.state(used) for vm in self._vms]
-        return {state: states.count(state) for state in State}
+        return {state: states.count(state) for state in VmState}
 
     def vm_seconds(self, now: float) -> dict[str, float]:
         """VM -> seconds from its order until it was stopped, or until now; nothing for those not (yet) started."""
@@ -354,11 +354,11 @@ class Pool:
 
     def _whole(self, used: Set[str]) -> list[VM]:
         """VMs that are warm, oldest first."""
-        return [vm for vm in self._vms if vm.state(used) is State.WARM]
+        return [vm for vm in self._vms if vm.state(used) is VmState.WARM]
 
     def _beside(self, used: Set[str]) -> list[str]:
         """Free nodes on VMs that are in use, or of which other nodes are still to come."""
-        partly = [vm for vm in self._vms if vm.state(used) in (State.USED, State.BOOTING)]
+        partly = [vm for vm in self._vms if vm.state(used) in (VmState.USED, VmState.BOOTING)]
         return [node for node in self._free(partly) if node not in used]
 
     @staticmethod

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from vmpool.vm import VM
 
 
-class Roster:
+class VmRoster:
     """VMs by name, oldest first; `found` makes one that the pool did not start, when a node turns up at its address."""
 
     def __init__(self, found: Callable[[str, float], VM]) -> None:

@@ -10,7 +10,7 @@ from vmpool.backoff import Backoff
 from vmpool.provider import Machine
 
 
-class State(StrEnum):
+class VmState(StrEnum):
     """Where a VM stands."""
 
     ORDERED = "ordered"  #: the provider works on it
@@ -68,11 +68,11 @@ class VM:
         """Whether an order was placed for this VM, and is not over."""
         return order in self.orders or order in self.nodes.values()
 
-    def state(self, used: Set[str]) -> State:
+    def state(self, used: Set[str]) -> VmState:
         if self.departure:
-            return State.STOPPING
+            return VmState.STOPPING
         if self.machine is None and not self.is_found:
-            return State.ORDERED
+            return VmState.ORDERED
         if self.uses(used):
-            return State.USED
-        return State.WARM if len(self.nodes) >= self.size else State.BOOTING
+            return VmState.USED
+        return VmState.WARM if len(self.nodes) >= self.size else VmState.BOOTING

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrb.data import lines
-from lrb.schema import INPUT, Kind
+from lrb.schema import INPUT, TupleKind
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -47,10 +47,10 @@ _INT32 = 1 << 31
 _COLUMN = {name: number for number, name in enumerate(INPUT.names)}
 #: What the fields are that each type uses: below these limits, and not negative.
 _LIMITS = {
-    Kind.REPORT: {"speed": SPEEDS, "xway": XWAYS, "lane": LANES, "direction": DIRECTIONS, "segment": SEGMENTS},
-    Kind.BALANCE: {"qid": 1 << 62},
-    Kind.EXPENDITURE: {"xway": XWAYS, "qid": 1 << 62},
-    Kind.TRAVEL_TIME: {"qid": 1 << 62},
+    TupleKind.REPORT: {"speed": SPEEDS, "xway": XWAYS, "lane": LANES, "direction": DIRECTIONS, "segment": SEGMENTS},
+    TupleKind.BALANCE: {"qid": 1 << 62},
+    TupleKind.EXPENDITURE: {"xway": XWAYS, "qid": 1 << 62},
+    TupleKind.TRAVEL_TIME: {"qid": 1 << 62},
 }
 
 
@@ -64,7 +64,7 @@ class Checker:
     def check(self, numbers: Ints, found: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """The problem of each line; `found` holds those that the text had already."""
         problems = found.copy()
-        _mark(problems, ~np.isin(numbers[_COLUMN["type"]], list(Kind)), Problem.TYPE)
+        _mark(problems, ~np.isin(numbers[_COLUMN["type"]], list(TupleKind)), Problem.TYPE)
         _mark(problems, _out_of_range(numbers), Problem.RANGE)
         _mark(problems, self._late(numbers[_COLUMN["time"]], problems == Problem.NONE), Problem.LATE)
         return problems
@@ -86,7 +86,7 @@ def _out_of_range(numbers: Ints) -> Flags:
     outside: Flags = (time < 0) | (time > LAST_SECOND) | (vid < 0) | (vid >= _VIDS)
     for each, limits in _LIMITS.items():
         outside |= (kind == each) & _beyond(numbers, limits)
-    outside |= (kind == Kind.REPORT) & _elsewhere(numbers)
+    outside |= (kind == TupleKind.REPORT) & _elsewhere(numbers)
     for name in set(INPUT.names) - {"vid", "qid"}:
         outside |= (numbers[_COLUMN[name]] < -_INT32) | (numbers[_COLUMN[name]] >= _INT32)
     return outside

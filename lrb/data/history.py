@@ -26,7 +26,7 @@ _DAY_BITS, _XWAY_BITS = 7, 16
 _VID_LIMIT = 1 << (63 - _DAY_BITS - _XWAY_BITS)
 
 
-class History(Protocol):
+class TollHistory(Protocol):
     """What can tell the tolls of the past."""
 
     def tolls(self, vid: Ints, day: Ints, xway: Ints) -> Ints:
@@ -71,7 +71,7 @@ class StoredHistory:
         return np.where(_fits(vid, day, xway) & (self._keys[at] == wanted), self._sums[at], 0)
 
 
-def history_of(path: Path | None) -> History:
+def history_of(path: Path | None) -> TollHistory:
     """The history in a file, or the default one."""
     return DefaultHistory() if path is None else StoredHistory(read_history(path))
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lrb.data.checking import FEET_PER_SEGMENT, SEGMENTS
 from lrb.generator.chance import Chance, below, between, draw
-from lrb.schema import UNUSED, Kind
+from lrb.schema import UNUSED, TupleKind
 
 #: Seconds between two reports of a vehicle; there are so many groups of vehicles, each with its own second of them.
 PERIOD = 30
@@ -43,14 +43,14 @@ _JITTER = 6
 _CHANGES_LANE, _STAYS_ON_ENTRANCE, _EXITS_AT_ONCE = 0.2, 0.1, 0.1
 _AWAY, _AWAY_SPREAD = 61, 1000
 
-_REPORT, _BALANCE, _EXPENDITURE, _TRAVEL_TIME = (int(kind) for kind in Kind)
+_REPORT, _BALANCE, _EXPENDITURE, _TRAVEL_TIME = (int(kind) for kind in TupleKind)
 
 _NEXT_VID, _NEXT_QID, _PARKED = range(3)  #: places in the counters
 
 Record = Any  #: one of a structured array, in compiled code
 
 
-class Roads(NamedTuple):
+class DrivingState(NamedTuple):
     """Who is where: the state that goes from one second to the next."""
 
     vehicles: NDArray[np.void]  #: by expressway and group
@@ -71,7 +71,7 @@ class Shares(NamedTuple):
     silent: float
 
 
-class Rows(NamedTuple):
+class TupleRows(NamedTuple):
     """The tuples that arise: the columns of 4 bytes, those of 8 (vehicle and query id), and how many rows are used."""
 
     ints: NDArray[np.int32]
@@ -79,7 +79,7 @@ class Rows(NamedTuple):
     used: NDArray[np.int64]
 
 
-#: Rows of `Rows.ints`, in the order of the schema.
+#: Rows of `TupleRows.ints`, in the order of the schema.
 INTS = (
     "type",
     "time",
@@ -106,12 +106,12 @@ _VID, _QID = range(len(LONGS))
 def drive(
     first: int,
     rates: NDArray[np.float64],
-    roads: Roads,
+    roads: DrivingState,
     caps: NDArray[np.int32],
     traps: NDArray[np.int32],
     incidents: NDArray[np.void],
     shares: Shares,
-    rows: Rows,
+    rows: TupleRows,
 ) -> None:
     """Lets all vehicles drive from second `first` on, one second for each of the rates (reports of an expressway)."""
     for second in range(len(rates)):
@@ -126,12 +126,12 @@ def drive(
 def _move_group(
     time: int,
     xway: int,
-    roads: Roads,
+    roads: DrivingState,
     caps: NDArray[np.int32],
     traps: NDArray[np.int32],
     incidents: NDArray[np.void],
     shares: Shares,
-    rows: Rows,
+    rows: TupleRows,
 ) -> int:
     """The vehicles of an expressway whose turn it is; how many reported.
 
@@ -252,7 +252,7 @@ def _stop(vehicle: Record, number: int, incident: Record) -> None:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _let_in(time: int, xway: int, vehicles: int, roads: Roads, shares: Shares, rows: Rows) -> None:
+def _let_in(time: int, xway: int, vehicles: int, roads: DrivingState, shares: Shares, rows: TupleRows) -> None:
     """Adds so many vehicles to the group whose turn it is, as far as there is room."""
     group = time % PERIOD
     for _ in range(min(vehicles, roads.vehicles.shape[2] - roads.sizes[xway, group])):
@@ -283,7 +283,7 @@ def _enter(vehicle: Record, chance: Chance) -> None:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _next_vid(time: int, roads: Roads) -> int:
+def _next_vid(time: int, roads: DrivingState) -> int:
     """Of any of the parked vehicles, if it is due; or of a new one."""
     counters, parked = roads.counters, roads.parked
     number = below(roads.chance, counters[_PARKED])
@@ -297,7 +297,7 @@ def _next_vid(time: int, roads: Roads) -> int:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _park(time: int, vid: int, roads: Roads, shares: Shares) -> None:
+def _park(time: int, vid: int, roads: DrivingState, shares: Shares) -> None:
     """Lets one that has left come again later, at times, on any expressway."""
     counters, parked = roads.counters, roads.parked
     if draw(roads.chance) < shares.returning and counters[_PARKED] < len(parked):
@@ -310,7 +310,7 @@ def _park(time: int, vid: int, roads: Roads, shares: Shares) -> None:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _report(time: int, xway: int, vehicle: Record, roads: Roads, shares: Shares, rows: Rows) -> None:
+def _report(time: int, xway: int, vehicle: Record, roads: DrivingState, shares: Shares, rows: TupleRows) -> None:
     """A position report, and at times a query after it."""
     row, ints = _row(_REPORT, time, vehicle.vid, rows), rows.ints
     ints[_SPEED, row], ints[_XWAY, row], ints[_LANE, row] = vehicle.speed, xway, vehicle.lane
@@ -330,7 +330,7 @@ def _report(time: int, xway: int, vehicle: Record, roads: Roads, shares: Shares,
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _ask(kind: int, time: int, vid: int, roads: Roads, rows: Rows) -> int:
+def _ask(kind: int, time: int, vid: int, roads: DrivingState, rows: TupleRows) -> int:
     row: int = _row(kind, time, vid, rows)
     rows.longs[_QID, row] = roads.counters[_NEXT_QID]
     roads.counters[_NEXT_QID] += 1
@@ -338,7 +338,7 @@ def _ask(kind: int, time: int, vid: int, roads: Roads, rows: Rows) -> int:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _row(kind: int, time: int, vid: int, rows: Rows) -> int:
+def _row(kind: int, time: int, vid: int, rows: TupleRows) -> int:
     """A new tuple, of which no other field is used so far."""
     row = int(rows.used[0])
     rows.used[0] += 1

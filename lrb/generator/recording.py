@@ -9,7 +9,7 @@ import pyarrow as pa
 from numba import njit
 from numpy.typing import NDArray
 
-from lrb.generator.settings import Settings
+from lrb.generator.settings import TrafficSettings
 from lrb.generator.stream import traffic
 from lrb.schema import INPUT
 
@@ -35,7 +35,7 @@ class Recording:
         self.queries = 1 + int(self._columns["qid"].max(initial=0))
 
     @classmethod
-    def of(cls, settings: Settings) -> Recording:
+    def of(cls, settings: TrafficSettings) -> Recording:
         """Records the traffic of settings with one expressway."""
         return cls(traffic(settings))
 

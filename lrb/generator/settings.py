@@ -15,7 +15,7 @@ DURATION = RAMP[-1][0]  #: of the benchmark, in seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class TrafficSettings:
     """Equal settings make equal traffic."""
 
     xways: int = 1
@@ -46,7 +46,7 @@ class Settings:
     def tuples_per_second(self) -> NDArray[np.float64]:
         """Of one expressway, for each second.
 
-        >>> Settings(seconds=3001).tuples_per_second()[[0, 600, 3000]].tolist()
+        >>> TrafficSettings(seconds=3001).tuples_per_second()[[0, 600, 3000]].tolist()
         [15.0, 212.0, 1000.0]
         """
         times, rates = zip(*RAMP, strict=True)

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from lrb.data.checking import SEGMENTS
 from lrb.generator.chance import chance
-from lrb.generator.driving import INTS, LONGS, PARKED, PERIOD, VEHICLE, Roads, Rows, Shares, drive
-from lrb.generator.settings import Settings
+from lrb.generator.driving import INTS, LONGS, PARKED, PERIOD, VEHICLE, DrivingState, Shares, TupleRows, drive
+from lrb.generator.settings import TrafficSettings
 from lrb.generator.trouble import troubles
 from lrb.schema import INPUT
 
@@ -21,10 +21,10 @@ _MOST_PARKED = 1 << 16
 _WITH_QUERY = 2
 
 
-def traffic(settings: Settings) -> Iterator[pa.RecordBatch]:
+def traffic(settings: TrafficSettings) -> Iterator[pa.RecordBatch]:
     """All tuples, in batches of a few seconds each.
 
-    >>> sum(len(batch) for batch in traffic(Settings(seconds=2, balances=0, expenditures=0)))
+    >>> sum(len(batch) for batch in traffic(TrafficSettings(seconds=2, balances=0, expenditures=0)))
     30
     """
     rates = settings.reports_per_second()
@@ -51,10 +51,10 @@ def gathered(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Record
         yield pa.concat_batches(waiting)
 
 
-def _empty(settings: Settings) -> Roads:
+def _empty(settings: TrafficSettings) -> DrivingState:
     """Roads on which nobody is."""
     largest = int(np.ceil(settings.reports_per_second().max())) + 1
-    return Roads(
+    return DrivingState(
         vehicles=np.zeros((settings.xways, PERIOD, largest), VEHICLE),
         sizes=np.zeros((settings.xways, PERIOD), np.int64),
         density=np.zeros((settings.xways, 2, SEGMENTS), np.int64),
@@ -64,15 +64,17 @@ def _empty(settings: Settings) -> Roads:
     )
 
 
-def _room(roads: Roads, first: int, rates: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Rows:
+def _room(roads: DrivingState, first: int, rates: np.ndarray[tuple[int], np.dtype[np.float64]]) -> TupleRows:
     """As much as the tuples of these seconds can need: all that are there report, and so do those that are let in."""
     there = roads.sizes[:, np.arange(first, first + len(rates)) % PERIOD].sum()
     let_in = len(roads.sizes) * np.ceil(rates + 1).sum()
     most = _WITH_QUERY * int(there + let_in)
-    return Rows(np.empty((len(INTS), most), np.int32), np.empty((len(LONGS), most), np.int64), np.zeros(1, np.int64))
+    return TupleRows(
+        np.empty((len(INTS), most), np.int32), np.empty((len(LONGS), most), np.int64), np.zeros(1, np.int64)
+    )
 
 
-def _batch(rows: Rows) -> pa.RecordBatch:
+def _batch(rows: TupleRows) -> pa.RecordBatch:
     count = int(rows.used[0])
     columns = dict(zip(INTS, rows.ints, strict=True)) | dict(zip(LONGS, rows.longs, strict=True))
     return pa.record_batch([pa.array(columns[name][:count]) for name in INPUT.names], schema=INPUT)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lrb.data.checking import FEET_PER_SEGMENT, SEGMENTS
-from lrb.generator.settings import Settings
+from lrb.generator.settings import TrafficSettings
 
 #: A place at which the next vehicles that pass it stop, from `begin` to `end`.
 INCIDENT = np.dtype(
@@ -76,7 +76,7 @@ def _active(those: Array, begin: int, end: int) -> Array:
     return active
 
 
-def troubles(settings: Settings) -> Trouble:
+def troubles(settings: TrafficSettings) -> Trouble:
     """Draws all trouble of some traffic."""
     random = np.random.default_rng(settings.seed)
     accidents = _draw_all(settings, settings.accidents_every, INCIDENT, lambda where: _accident(random, where), random)
@@ -86,7 +86,11 @@ def troubles(settings: Settings) -> Trouble:
 
 
 def _draw_all(
-    settings: Settings, every: float, kind: np.dtype[np.void], one: Callable[[Array], None], random: np.random.Generator
+    settings: TrafficSettings,
+    every: float,
+    kind: np.dtype[np.void],
+    one: Callable[[Array], None],
+    random: np.random.Generator,
 ) -> Array:
     """So many of a kind that there is one in each `every` seconds of each direction, at any time of them."""
     count = int(np.ceil(settings.seconds / every))

@@ -19,7 +19,7 @@ BALANCE, UPDATED = range(2)
 _AHEAD = 64
 
 
-class Ledger(NamedTuple):
+class AccountLedger(NamedTuple):
     """The accounts, as `InPlace` has them."""
 
     words: Ints
@@ -44,7 +44,7 @@ class Queries(NamedTuple):
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def settle(ledger: Ledger, charges: Charges, queries: Queries) -> None:
+def settle(ledger: AccountLedger, charges: Charges, queries: Queries) -> None:
     """Each query sees the charges up to and with its own second (4.3)."""
     words, count, asked = pointer(ledger.words), len(charges.row), 0
     for at in range(count):
@@ -60,7 +60,7 @@ def settle(ledger: Ledger, charges: Charges, queries: Queries) -> None:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def answer(ledger: Ledger, queries: Queries, at: int) -> None:
+def answer(ledger: AccountLedger, queries: Queries, at: int) -> None:
     """Writes how an account stands."""
     account = queries.row[at] * ledger.width + ledger.first
     for column in (BALANCE, UPDATED):

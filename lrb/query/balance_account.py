@@ -8,7 +8,7 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lrb.query.beginning import FIRST_EPOCH, Beginning
+from lrb.query.beginning import FIRST_EPOCH, InitialState
 from lrb.query.columns import ANSWERS, BALANCE, EXPENDITURE
 from primitives.errors import UserError
 from primitives.graph import Kind
@@ -26,7 +26,7 @@ class BalanceAccount(Definition):
 
     kind: ClassVar[Kind] = Kind.STATEFUL
 
-    def __init__(self, beginning: Beginning | None = None) -> None:
+    def __init__(self, beginning: InitialState | None = None) -> None:
         self.beginning = beginning
 
     def output(self, operator: str, inputs: Sequence[Input]) -> pa.Schema:
@@ -43,7 +43,7 @@ class BalanceAccount(Definition):
 class BalanceAccounting(BatchLogic):
     """See `BalanceAccount`."""
 
-    def __init__(self, setting: OperatorSetting, beginning: Beginning | None = None) -> None:
+    def __init__(self, setting: OperatorSetting, beginning: InitialState | None = None) -> None:
         self._beginning = beginning
         values = {"balances": pa.int64(), "expenditures": pa.int64()}
         self._totals = Frame("totals", {"vid": pa.int64()}, values, slot_bits=setting.slot_bits)

@@ -24,7 +24,7 @@ _ROADS_PER_XWAY = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class InitialState:
     """Files of containers' rows, in a folder that all nodes see."""
 
     folder: Path

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lrb.query.columns import DUE, TUPLES
-from lrb.schema import UNUSED, Kind
+from lrb.schema import UNUSED, TupleKind
 from primitives.state.columnar.fixed import to_numbers
 from seep.operators.routed import Routed
 
@@ -16,8 +16,8 @@ _TYPE = pc.field("type")
 
 def forwarder() -> Routed:
     """The operator. Travel time queries go nowhere, as in all public implementations."""
-    queries = _TYPE.isin([int(Kind.BALANCE), int(Kind.EXPENDITURE)])
-    return Routed(tuples, {"toll_calculator": int(Kind.REPORT) == _TYPE, "toll_assessment": queries}, TUPLES)
+    queries = _TYPE.isin([int(TupleKind.BALANCE), int(TupleKind.EXPENDITURE)])
+    return Routed(tuples, {"toll_calculator": int(TupleKind.REPORT) == _TYPE, "toll_assessment": queries}, TUPLES)
 
 
 def tuples(batch: pa.RecordBatch) -> pa.RecordBatch:

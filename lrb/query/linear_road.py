@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lrb.query.balance_account import BalanceAccount
-from lrb.query.beginning import Beginning
+from lrb.query.beginning import InitialState
 from lrb.query.columns import ANSWERS
 from lrb.query.forwarder import forwarder
 from lrb.query.toll_assessment import TollAssessment
@@ -27,7 +27,7 @@ def linear_road(
     sink: SinkDefinition,
     history: Path | None = None,
     rate: Rate | None = None,
-    beginning: Beginning | None = None,
+    beginning: InitialState | None = None,
 ) -> Query:
     """The query on tuples in the columns of `lrb.schema.INPUT`, by event time `time`; answers as in `ANSWERS`.
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lrb.query.beginning import Beginning
+from lrb.query.beginning import InitialState
 from lrb.query.columns import SEGMENTS
 from lrb.query.rules import RING, ROAD, RoadArrays, Stops, tell
 from primitives.errors import UserError
@@ -51,7 +51,7 @@ class Roads:
         """The slot of each road."""
         return slots_of(hash_keys([roads]), self._slot_bits)
 
-    def begin(self, beginning: Beginning, slots: SlotSet) -> None:
+    def begin(self, beginning: InitialState, slots: SlotSet) -> None:
         """Takes in the roads of these slots that there are from the beginning on."""
         arrays, stops = _read(list(zip(*beginning.rows(self.state.name).to_pydict().values(), strict=True)))
         xway = np.repeat(np.arange(beginning.xways), len(arrays.road))

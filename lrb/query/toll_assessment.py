@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lrb.data.history import History, history_of
+from lrb.data.history import TollHistory, history_of
 from lrb.query.accounts import BALANCE as BALANCE_COLUMN
-from lrb.query.accounts import UPDATED, Charges, Ledger, Queries, settle
+from lrb.query.accounts import UPDATED, AccountLedger, Charges, Queries, settle
 from lrb.query.ahead import Ahead, by_time
 from lrb.query.answers import answers
-from lrb.query.beginning import FIRST_EPOCH, Beginning
+from lrb.query.beginning import FIRST_EPOCH, InitialState
 from lrb.query.columns import ANSWERS, BALANCE, CROSSINGS, EXPENDITURE, TUPLES
-from lrb.schema import Kind
+from lrb.schema import TupleKind
 from primitives.errors import UserError
 from primitives.graph import Kind as OperatorKind
 from primitives.state.columnar.fixed import to_numbers
@@ -40,7 +40,7 @@ class TollAssessment(Definition):
 
     kind: ClassVar[OperatorKind] = OperatorKind.STATEFUL
 
-    def __init__(self, history: Path | None = None, beginning: Beginning | None = None) -> None:
+    def __init__(self, history: Path | None = None, beginning: InitialState | None = None) -> None:
         self.history = history
         self.beginning = beginning
 
@@ -59,7 +59,7 @@ class TollAssessment(Definition):
 class TollAssessing(BatchLogic):
     """See `TollAssessment`."""
 
-    def __init__(self, setting: OperatorSetting, history: History, beginning: Beginning | None = None) -> None:
+    def __init__(self, setting: OperatorSetting, history: TollHistory, beginning: InitialState | None = None) -> None:
         bits = setting.slot_bits
         self._beginning = beginning
         self._history = history
@@ -74,8 +74,8 @@ class TollAssessing(BatchLogic):
         if self._beginning is not None and piece.epoch == FIRST_EPOCH:
             self._beginning.fill(self._accounts, piece.slots)
         queries, crossings = self.rows(piece, QUERIES), by_time(self.rows(piece, CHARGES), "time")
-        balances = queries.filter(pc.equal(queries["type"], int(Kind.BALANCE)))
-        expenditures = queries.filter(pc.equal(queries["type"], int(Kind.EXPENDITURE)))
+        balances = queries.filter(pc.equal(queries["type"], int(TupleKind.BALANCE)))
+        expenditures = queries.filter(pc.equal(queries["type"], int(TupleKind.EXPENDITURE)))
         due = self._waiting.due(balances, piece.watermark, piece.slots)
         return concat([self._balances(due, crossings), self._expenditures(expenditures)], ANSWERS)
 
@@ -87,7 +87,7 @@ class TollAssessing(BatchLogic):
         charges = Charges(place.rows, to_numbers(crossings["time"]), to_numbers(crossings["charged"]))
         found = np.empty((len(queries), 2), np.int64)
         settle(
-            Ledger(place.words, place.width, place.first),
+            AccountLedger(place.words, place.width, place.first),
             charges,
             Queries(asked, to_numbers(queries["time"]), found),
         )

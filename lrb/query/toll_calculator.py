@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lrb.query.ahead import Ahead
-from lrb.query.beginning import FIRST_EPOCH, Beginning
+from lrb.query.beginning import FIRST_EPOCH, InitialState
 from lrb.query.columns import CROSSINGS, LANES, POSITION_BITS, SEGMENTS, TUPLES
 from lrb.query.roads import Roads
 from lrb.query.rules import Entries, Reports, Vehicles, drive, silent
@@ -50,7 +50,7 @@ class TollCalculator(Definition):
 
     kind: ClassVar[Kind] = Kind.STATEFUL
 
-    def __init__(self, beginning: Beginning | None = None) -> None:
+    def __init__(self, beginning: InitialState | None = None) -> None:
         self.beginning = beginning
 
     def output(self, operator: str, inputs: Sequence[Input]) -> pa.Schema:
@@ -67,7 +67,7 @@ class TollCalculator(Definition):
 class TollCalculating(BatchLogic):
     """See `TollCalculator`."""
 
-    def __init__(self, setting: OperatorSetting, beginning: Beginning | None = None) -> None:
+    def __init__(self, setting: OperatorSetting, beginning: InitialState | None = None) -> None:
         bits = setting.slot_bits
         self._beginning = beginning
         self._vehicles = Frame(

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lrb.generator import Recording, Settings, traffic
+from lrb.generator import Recording, TrafficSettings, traffic
 from lrb.query.columns import DUE
 from lrb.schema import INPUT
 from primitives.slots import SlotSet
@@ -28,7 +28,7 @@ from seep.sources.reader import Block, SourceReader
 _PLAYED, _AHEAD = 4, 4
 
 
-def record(settings: Settings, path: Path) -> None:
+def record(settings: TrafficSettings, path: Path) -> None:
     """Writes the traffic of one expressway to a file, from which every instance of the feeder takes it."""
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, INPUT) as writer:
         for batch in traffic(settings):
@@ -96,10 +96,10 @@ class LiveFeeder(ReaderDefinition):
     def logic(self, setting: SourceSetting, clock: Clock = time.time) -> PartitionedLogic:
         """See `SourceDefinition.logic`."""
         rows = RowDescription(self.schema, self.partitions, self.time, stamp=self.stamp)
-        return Held(setting, rows, self.reader(), clock, self._held)
+        return WaitingLogic(setting, rows, self.reader(), clock, self._held)
 
 
-class Held(PartitionedLogic):
+class WaitingLogic(PartitionedLogic):
     """Reads nothing up to an epoch; its time begins after it."""
 
     def __init__(

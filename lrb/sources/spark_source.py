@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
-from lrb.generator import Recording, Settings
+from lrb.generator import Recording, TrafficSettings
 from lrb.schema import INPUT
 from primitives.errors import UserError
 
@@ -34,21 +34,21 @@ def register(spark: SparkSession) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class TrafficOptions:
     """What a reader can be told, under these names with `seconds_per_batch` as `secondsPerBatch`."""
 
     xways: int
     partitions: int  #: in which Spark reads; each has some of the expressways
     seconds_per_batch: int
-    settings: Settings  #: of the one expressway: `seconds`, `seed`, `rate`
+    settings: TrafficSettings  #: of the one expressway: `seconds`, `seed`, `rate`
 
     @classmethod
-    def of(cls, given: Any) -> Options:
+    def of(cls, given: Any) -> TrafficOptions:
         """Checked; `given` is the mapping of Spark, whose keys know no case."""
         try:
-            settings = Settings(
-                seconds=int(given.get("seconds", Settings().seconds)),
-                seed=int(given.get("seed", Settings().seed)),
+            settings = TrafficSettings(
+                seconds=int(given.get("seconds", TrafficSettings().seconds)),
+                seed=int(given.get("seed", TrafficSettings().seed)),
                 rate=float(given.get("rate", 1.0)),
             )
             xways, batch = int(given.get("xways", 1)), int(given.get("secondsPerBatch", _SECONDS))
@@ -59,12 +59,12 @@ class Options:
             raise UserError("xways, partitions and secondsPerBatch of linear-road are 1 or more")
         return cls(xways, min(partitions, xways), batch, settings)
 
-    def parts(self, first: int, end: int) -> list[Part]:
+    def parts(self, first: int, end: int) -> list[TrafficPartition]:
         """These seconds, cut by expressways."""
         cuts = [self.xways * part // self.partitions for part in range(self.partitions + 1)]
         if first >= end:
             return []
-        return [Part(first, end, low, high) for low, high in pairwise(cuts)]
+        return [TrafficPartition(first, end, low, high) for low, high in pairwise(cuts)]
 
 
 class LinearRoad(DataSource):
@@ -79,23 +79,23 @@ class LinearRoad(DataSource):
         return ", ".join(f"{field.name} {kinds[field.type]}" for field in INPUT)
 
     def reader(self, schema: object) -> DataSourceReader:  # noqa: ARG002
-        return Table(Options.of(self.options))
+        return TrafficTable(TrafficOptions.of(self.options))
 
     def streamReader(self, schema: object) -> DataSourceStreamReader:  # noqa: ARG002
-        return Stream(Options.of(self.options))
+        return TrafficStream(TrafficOptions.of(self.options))
 
 
-class Part(InputPartition):
+class TrafficPartition(InputPartition):
     """Seconds from `first` to before `end`, of the expressways from `low` to before `high`."""
 
     def __init__(self, first: int, end: int, low: int, high: int) -> None:
         self.first, self.end, self.xways = first, end, (low, high)
 
 
-class Table(DataSourceReader):
+class TrafficTable(DataSourceReader):
     """All seconds at once."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: TrafficOptions) -> None:
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -105,10 +105,10 @@ class Table(DataSourceReader):
         return _played(self._options, partition)
 
 
-class Stream(DataSourceStreamReader):
+class TrafficStream(DataSourceStreamReader):
     """So many seconds in each batch; an offset is the first second that was not read."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: TrafficOptions) -> None:
         self._options = options
 
     def initialOffset(self) -> dict[str, int]:
@@ -124,8 +124,8 @@ class Stream(DataSourceStreamReader):
         return _played(self._options, partition)
 
 
-def _played(options: Options, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    assert isinstance(partition, Part)
+def _played(options: TrafficOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    assert isinstance(partition, TrafficPartition)
     recording = _recording(options.settings)
     for first in range(partition.first, partition.end, _SECONDS):
         played = recording.play(first, min(first + _SECONDS, partition.end), range(*partition.xways))
@@ -133,6 +133,6 @@ def _played(options: Options, partition: InputPartition) -> Iterator[pa.RecordBa
 
 
 @cache
-def _recording(settings: Settings) -> Recording:
+def _recording(settings: TrafficSettings) -> Recording:
     """Made once in each of Spark's Python processes, which serve one batch after another."""
     return Recording.of(settings)

@@ -24,7 +24,7 @@ _ALL = SlotSet.full(8)
 _KNOWN = ("vehicles", "accounts", "totals")
 
 
-class Chain:
+class LocalChain:
     """The operators between the source and the sink; it knows what CPU time each of them has used."""
 
     def __init__(self) -> None:

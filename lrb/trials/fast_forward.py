@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lrb.generator import Settings, gathered, traffic
-from lrb.query.beginning import Beginning
+from lrb.generator import TrafficSettings, gathered, traffic
+from lrb.query.beginning import InitialState
 from lrb.schema import INPUT
-from lrb.trials.chain import Chain
+from lrb.trials.chain import LocalChain
 
 #: Tuples of an epoch: many, as each epoch costs something by itself.
 _ROWS = 1 << 16
@@ -25,14 +25,14 @@ class Rest(NamedTuple):
     path: Path
     vehicles: int  #: a limit of their ids, in the part before too
 
-    def beginning(self, xways: int) -> Beginning:
+    def beginning(self, xways: int) -> InitialState:
         """What so many expressways know by then."""
-        return Beginning(self.path.parent, xways, self.vehicles)
+        return InitialState(self.path.parent, xways, self.vehicles)
 
 
-def fast_forward(settings: Settings, until: int, folder: Path) -> Rest:
+def fast_forward(settings: TrafficSettings, until: int, folder: Path) -> Rest:
     """Takes one expressway to a second of its traffic: writes what operators know then, and all tuples from it on."""
-    chain, vehicles, path = Chain(), 0, folder / _TRAFFIC
+    chain, vehicles, path = LocalChain(), 0, folder / _TRAFFIC
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, INPUT) as writer:
         for batch in gathered(traffic(settings), _ROWS):
             vehicles = max(vehicles, 1 + int(pc.max(batch["vid"]).as_py()))
@@ -45,6 +45,6 @@ def fast_forward(settings: Settings, until: int, folder: Path) -> Rest:
     return rest
 
 
-def _work(chain: Chain, tuples: pa.RecordBatch) -> None:
+def _work(chain: LocalChain, tuples: pa.RecordBatch) -> None:
     if len(tuples):
         chain.process(tuples, tuples["time"][-1].as_py() - 1)

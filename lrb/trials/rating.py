@@ -9,7 +9,7 @@ from functools import partial
 from math import sqrt
 from pathlib import Path
 
-from lrb.generator import Settings as Traffic
+from lrb.generator import TrafficSettings as Traffic
 from lrb.trials.fast_forward import Rest, fast_forward
 from lrb.trials.trial import Course, Trial, attempt
 from policies.backup import BackupSection, BackupSettings, BackupStrategy
@@ -29,7 +29,7 @@ _STEP, _TRIALS, _ROUND = 1.15, 6, 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class RatingGoal:
     """What is to be found out."""
 
     xways: int | None = None  #: only whether so many can be sustained
@@ -55,7 +55,7 @@ class Rating:
         return max((each for each in self.trials if each.is_sustained), key=lambda each: each.xways, default=None)
 
 
-def rate(wanted: Wanted, settings: CommandSettings, say: Say, done: Callable[[Trial], None]) -> Rating:
+def rate(wanted: RatingGoal, settings: CommandSettings, say: Say, done: Callable[[Trial], None]) -> Rating:
     """Builds up the state of one expressway, then tries how many of them there can be; `done` is told of each trial."""
     if wanted.course(0).begin < 0:
         raise UserError(f"{wanted.minutes} minutes of traffic are fewer than {wanted.warm_up + wanted.seconds} seconds")
@@ -76,12 +76,12 @@ def unprotected(settings: CommandSettings) -> CommandSettings:
     return replace(settings, options=replace(settings.options, checkpoint=None, backup=backup))
 
 
-def _attempt(rest: Rest, wanted: Wanted, settings: CommandSettings, say: Say, xways: int, seconds: int) -> Trial:
+def _attempt(rest: Rest, wanted: RatingGoal, settings: CommandSettings, say: Say, xways: int, seconds: int) -> Trial:
     say(f"{xways} expressways for {seconds} s")
     return attempt(xways, rest, wanted.course(seconds), settings)
 
 
-def _trials(wanted: Wanted, attempt: Attempt) -> Iterator[Trial]:
+def _trials(wanted: RatingGoal, attempt: Attempt) -> Iterator[Trial]:
     """Up as long as it is well, down as long as it is not; ends between the two."""
     if wanted.xways is not None:
         yield attempt(wanted.xways, wanted.seconds)

@@ -19,7 +19,7 @@ from lrb.data.history import history_of
 from lrb.data.writing import OUTPUTS, Output
 from lrb.generator import Recording
 from lrb.query.answers import outputs
-from lrb.schema import Kind
+from lrb.schema import TupleKind
 from lrb.validation import reference
 from lrb.validation.reference import Tuple
 
@@ -63,7 +63,7 @@ def _spread(output: Output, answers: Sequence[tuple[int, ...]], recording: Recor
 
 def _spent(played: pa.Table, recording: Recording, xways: int, history: Path | None) -> Lines:
     """What expenditure queries are to be told."""
-    queries = played.filter(pc.equal(played["type"], int(Kind.EXPENDITURE)))
+    queries = played.filter(pc.equal(played["type"], int(TupleKind.EXPENDITURE)))
     vid, day, asked, qid, time = (
         queries[name].to_numpy().astype(np.int64) for name in ("vid", "day", "xway", "qid", "time")
     )

@@ -74,16 +74,16 @@ class Expenditure(NamedTuple):
     balance: int
 
 
-class Place(NamedTuple):
+class RoadPlace(NamedTuple):
     """A segment of one direction of an expressway."""
 
     xway: int
     direction: int
     segment: int
 
-    def ahead(self, segments: int) -> Place:
+    def ahead(self, segments: int) -> RoadPlace:
         """Downstream is where the traffic goes (1)."""
-        return Place(self.xway, self.direction, self.segment + (segments if self.direction == 0 else -segments))
+        return RoadPlace(self.xway, self.direction, self.segment + (segments if self.direction == 0 else -segments))
 
 
 class Spot(NamedTuple):
@@ -120,7 +120,7 @@ class Trip:
         return self.equal_reports >= 4 and self.last.lane in TRAVEL_LANES
 
 
-class State(NamedTuple):
+class AccountState(NamedTuple):
     """What an account says from a second on: when it was updated, the sum of all charges (7.2)."""
 
     updated: int = 0
@@ -136,7 +136,7 @@ class Answers:
     balances: list[Balance] = field(default_factory=list)
     expenditures: list[Expenditure] = field(default_factory=list)
     #: By query, all states that a live run may answer a balance query with (7.3).
-    tolerated: dict[int, list[State]] = field(default_factory=dict)
+    tolerated: dict[int, list[AccountState]] = field(default_factory=dict)
 
 
 def minute(time: int) -> int:
@@ -148,8 +148,8 @@ def minute(time: int) -> int:
     return time // 60 + 1
 
 
-def place(report: Tuple) -> Place:
-    return Place(report.xway, report.direction, report.segment)
+def place(report: Tuple) -> RoadPlace:
+    return RoadPlace(report.xway, report.direction, report.segment)
 
 
 def spot(report: Tuple) -> Spot:
@@ -167,26 +167,30 @@ def answers(tuples: Iterable[Tuple], history: History = default_history) -> Answ
     >>> answers([Tuple(0, 30, 7, 40, 0, 0, 0, 3, 15_900)]).tolls
     [Toll(vid=7, time=30, emit=30, lav=-1, toll=0)]
     """
-    reference = Reference(history)
+    reference = LinearRoadReference(history)
     for time, together in groupby(tuples, key=attrgetter("time")):
         reference.second(time, list(together))
     return reference.answers
 
 
-class Reference:
+class LinearRoadReference:
     """The whole benchmark, fed with one second after another."""
 
     def __init__(self, history: History = default_history) -> None:
         self.answers = Answers()
         self._history = history
         self._trips: dict[int, Trip] = {}
-        self._accounts: dict[int, list[State]] = defaultdict(lambda: [State()])  # one state after the other
+        self._accounts: dict[int, list[AccountState]] = defaultdict(
+            lambda: [AccountState()]
+        )  # one state after the other
         self._now = 0  # the minute
-        self._speeds: dict[Place, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))  # of now, by vehicle
-        self._minutes: dict[int, dict[Place, Statistics]] = {}  # the five before
-        self._lavs: dict[Place, int] = {}  # of now, once asked for
+        self._speeds: dict[RoadPlace, dict[int, list[int]]] = defaultdict(
+            lambda: defaultdict(list)
+        )  # of now, by vehicle
+        self._minutes: dict[int, dict[RoadPlace, Statistics]] = {}  # the five before
+        self._lavs: dict[RoadPlace, int] = {}  # of now, once asked for
         self._stopped: dict[Spot, set[int]] = defaultdict(set)
-        self._accidents: set[tuple[Place, int]] = set()  # with the minute
+        self._accidents: set[tuple[RoadPlace, int]] = set()  # with the minute
 
     def second(self, time: int, tuples: list[Tuple]) -> None:
         """All tuples of one second: reports, then accidents, then queries (4.3)."""
@@ -237,7 +241,7 @@ class Reference:
     def _enter(self, report: Tuple, trip: Trip) -> None:
         """A report in a segment in which its trip was not before: a charge (7.1) and a notification (5.5)."""
         states = self._accounts[report.vid]
-        states.append(State(report.time, states[-1].balance + trip.pending))
+        states.append(AccountState(report.time, states[-1].balance + trip.pending))
         trip.pending = 0
         if report.lane == EXIT:
             return
@@ -252,14 +256,14 @@ class Reference:
 
     # --- statistics ---------------------------------------------------------------------------------------------------
 
-    def _lav(self, here: Place) -> int:
+    def _lav(self, here: RoadPlace) -> int:
         """5.3: over the last five minutes, those left out in which nobody was here."""
         if here not in self._lavs:
             averages = [known[here].average for known in self._minutes.values() if here in known]
             self._lavs[here] = floor(sum(averages, Fraction()) / len(averages)) if averages else -1
         return self._lavs[here]
 
-    def _toll(self, here: Place, lav: int) -> int:
+    def _toll(self, here: RoadPlace, lav: int) -> int:
         """5.4, where there is no accident."""
         before = self._minutes.get(self._now - 1, {}).get(here)
         return 2 * (before.cars - 50) ** 2 if before is not None and before.cars > 50 and lav < 40 else 0
@@ -280,7 +284,7 @@ class Reference:
         if any(self._trips[each].last.time >= report.time - 30 for each in others):
             self._accidents.add((place(report), self._now))
 
-    def _accident_ahead(self, here: Place) -> int | None:
+    def _accident_ahead(self, here: RoadPlace) -> int | None:
         """6.4: the nearest segment, up to four ahead, that had an accident in the minute before."""
         for segments in range(5):
             there = here.ahead(segments)
@@ -295,10 +299,10 @@ class Reference:
         return self._history(query.vid, query.day, query.xway) if 1 <= query.day <= 69 else 0
 
 
-def recent(states: Sequence[State], time: int) -> list[State]:
+def recent(states: Sequence[AccountState], time: int) -> list[AccountState]:
     """Those that held at some second of the last 60 (7.3); the states are by time.
 
-    >>> recent([State(), State(10, 0), State(40, 7), State(70, 9)], 100)
+    >>> recent([AccountState(), AccountState(10, 0), AccountState(40, 7), AccountState(70, 9)], 100)
     [State(updated=40, balance=7), State(updated=70, balance=9)]
     """
     before = [state for state in states if state.updated <= time - 60]

@@ -14,7 +14,7 @@ from lrb.data.history import read_history
 from lrb.data.lines import WELL, parse
 from lrb.data.reading import DeadLetters, read
 from lrb.data.writing import OUTPUTS, Output
-from lrb.schema import HISTORY, INPUT, Kind
+from lrb.schema import HISTORY, INPUT, TupleKind
 from lrb.validation import reference
 from lrb.validation.reference import Answers, Tuple
 from primitives.errors import UserError
@@ -24,7 +24,7 @@ Line = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class OutputComparison:
     """What is right and wrong with one output; lines are shown without their Emit."""
 
     output: Output
@@ -49,7 +49,7 @@ def validate(
     lateness: int = 0,
     live: bool = False,
     dead_letters: DeadLetters | None = None,
-) -> list[Finding]:
+) -> list[OutputComparison]:
     """A finding for each of the four outputs. What a run had to leave out of its input is left out here as well.
 
     In a live run a balance may be up to 60 s old.
@@ -57,7 +57,7 @@ def validate(
     return compared(expected(input, history, lateness, dead_letters), out, live=live)
 
 
-def compared(expected: Answers, out: Path, *, live: bool = False) -> list[Finding]:
+def compared(expected: Answers, out: Path, *, live: bool = False) -> list[OutputComparison]:
     """A finding for each of the four outputs, given what should be there."""
     answers: list[Sequence[Line]] = [expected.tolls, expected.alerts, expected.balances, expected.expenditures]
     found = [_found(out / output.file, output) for output in OUTPUTS]
@@ -89,7 +89,7 @@ def _tuples(table: pa.Table) -> Iterator[Tuple]:
 
 
 def _stored(history: Path, table: pa.Table) -> reference.History:
-    queries = table.filter(pc.equal(table["type"], Kind.EXPENDITURE)).select(["vid", "day", "xway"])
+    queries = table.filter(pc.equal(table["type"], TupleKind.EXPENDITURE)).select(["vid", "day", "xway"])
     asked = set(zip(*(column.to_pylist() for column in queries.columns), strict=True))
     return reference.history_of(_rows(read_history(history).select(HISTORY.names)), asked)
 
@@ -116,12 +116,12 @@ def _found(path: Path, output: Output) -> _Lines:
     return _Lines(list(zip(*(column[well].tolist() for column in numbers[1:]), strict=True)), int((~well).sum()))
 
 
-def _compared(output: Output, right: Sequence[Line], found: _Lines, live: Answers | None) -> Finding:
+def _compared(output: Output, right: Sequence[Line], found: _Lines, live: Answers | None) -> OutputComparison:
     time, emit = output.printed.index("time"), output.printed.index("emit")
     taken = [line[emit] - line[time] for line in found.well]
-    lines = found.well if live is None or output.kind != Kind.BALANCE else _fresh(found.well, live)
+    lines = found.well if live is None or output.kind != TupleKind.BALANCE else _fresh(found.well, live)
     expected, there = Counter(_without(emit, right)), Counter(_without(emit, lines))
-    return Finding(
+    return OutputComparison(
         output,
         expected=len(right),
         found=len(found.well),

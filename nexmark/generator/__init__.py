@@ -1,7 +1,7 @@
 """The reference model of NEXMark: persons, auctions and bids, any range of which is a function of its numbers."""
 
-from nexmark.generator.events import Events, Kind
-from nexmark.generator.settings import Settings
-from nexmark.generator.skew import Pattern, Skew
+from nexmark.generator.events import EventGenerator, EventKind
+from nexmark.generator.settings import EventSettings
+from nexmark.generator.skew import BidSkew, Pattern
 
-__all__ = ["Events", "Kind", "Pattern", "Settings", "Skew"]
+__all__ = ["BidSkew", "EventGenerator", "EventKind", "EventSettings", "Pattern"]

@@ -15,14 +15,14 @@ from nexmark.generator import model as columns
 from nexmark.generator import text
 from nexmark.generator.chance import Draw
 from nexmark.generator.model import CATEGORIES, FIRST_CATEGORY, Ints, Model
-from nexmark.generator.settings import STEP, Settings
+from nexmark.generator.settings import STEP, EventSettings
 from nexmark.schema import AUCTION, BID, PERSON
 
 #: Bytes of a record beside its strings.
 _FIXED = {"person": 8, "auction": 48, "bid": 32}
 
 
-class Kind(IntEnum):
+class EventKind(IntEnum):
     """As in the column of this name."""
 
     PERSON = 0
@@ -30,24 +30,24 @@ class Kind(IntEnum):
     BID = 2
 
 
-class Events:
+class EventGenerator:
     """The events of some settings.
 
     An event has a number, from which all of it follows, and a position, at which it arrives; these are the same unless
     events are out of order.
 
-    >>> events = Events(Settings(rate=1_000))
-    >>> bids = events.numbers(np.arange(100), [Kind.BID])
+    >>> events = EventGenerator(EventSettings(rate=1_000))
+    >>> bids = events.numbers(np.arange(100), [EventKind.BID])
     >>> bids[:3].tolist(), events.times(bids[:3]).tolist()
     ([4, 5, 6], [1436918400004, 1436918400005, 1436918400006])
-    >>> events.columns(Kind.BID, bids, ["auction", "price"])["auction"].type
+    >>> events.columns(EventKind.BID, bids, ["auction", "price"])["auction"].type
     DataType(int64)
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: EventSettings) -> None:
         self.settings = settings
         self._pace = settings.pace
-        self._wanted: dict[tuple[Kind, ...], NDArray[np.bool_]] = {}
+        self._wanted: dict[tuple[EventKind, ...], NDArray[np.bool_]] = {}
         self.model = Model(
             seed=np.uint64(settings.seed * 0x9E3779B97F4A7C15 & (1 << 64) - 1),
             persons=settings.persons,
@@ -76,20 +76,20 @@ class Events:
         people = self.settings.persons
         return (places >= people).astype(np.int8) + (places >= people + self.settings.auctions)
 
-    def where(self, numbers: Ints, kinds: Sequence[Kind]) -> Ints:
+    def where(self, numbers: Ints, kinds: Sequence[EventKind]) -> Ints:
         """Which of some events are of the given kinds."""
         return columns.of_kinds(numbers, self._of(tuple(kinds)))  # type: ignore[no-any-return]
 
-    def numbers(self, positions: Ints, kinds: Sequence[Kind]) -> Ints:
+    def numbers(self, positions: Ints, kinds: Sequence[EventKind]) -> Ints:
         """The numbers of the events of some kinds at these positions."""
         numbers = self.at(positions)
         return numbers[self.where(numbers, kinds)]
 
-    def share(self, kinds: Sequence[Kind]) -> float:
+    def share(self, kinds: Sequence[EventKind]) -> float:
         """The part of all events that these kinds are."""
         return float(self._of(tuple(kinds)).mean())
 
-    def _of(self, kinds: tuple[Kind, ...]) -> NDArray[np.bool_]:
+    def _of(self, kinds: tuple[EventKind, ...]) -> NDArray[np.bool_]:
         if kinds not in self._wanted:
             self._wanted[kinds] = np.isin(self.kinds(np.arange(self.settings.cycle)), kinds)
         return self._wanted[kinds]
@@ -124,9 +124,9 @@ class Events:
 
     # --- contents -----------------------------------------------------------------------------------------------------
 
-    def columns(self, kind: Kind, numbers: Ints, names: Sequence[str]) -> dict[str, pa.Array]:
+    def columns(self, kind: EventKind, numbers: Ints, names: Sequence[str]) -> dict[str, pa.Array]:
         """Some columns of events, all of which are of one kind."""
-        makers = {Kind.PERSON: self._person, Kind.AUCTION: self._auction, Kind.BID: self._bid}
+        makers = {EventKind.PERSON: self._person, EventKind.AUCTION: self._auction, EventKind.BID: self._bid}
         made = makers[kind](numbers, frozenset(names))
         return {name: made[name] if isinstance(made[name], pa.Array) else pa.array(made[name]) for name in names}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nexmark.generator.skew import Skew
+from nexmark.generator.skew import BidSkew
 from primitives.errors import UserError
 from seep.rows.rate import Profile, Rate
 
@@ -18,7 +18,7 @@ _MOST_IN_FLIGHT = 1 << 31
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class EventSettings:
     """The reference model, by the section on the generator in the specification; sizes are in bytes."""
 
     seed: int = 1
@@ -37,7 +37,7 @@ class Settings:
     hot_bidders: int = 4
     group: int = 1  #: events are out of order within groups of so many
     held_back: float = 0.0  #: part of the events that come up to 3 s late; in logs only
-    skew: Skew | None = None
+    skew: BidSkew | None = None
     text: bool = True  #: whether strings are made
     filler: bool = True  #: whether records are filled up to their sizes
     person_bytes: int = 200

@@ -31,7 +31,7 @@ class Pattern(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Skew:
+class BidSkew:
     """A part of the bids goes to `keys`; or each to the nearest auction, by number at or below its own, that is chosen.
 
     Chosen are those whose number modulo `modulus` is in `residues`; or those whose slots belong to the first `hot` of

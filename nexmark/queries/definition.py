@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nexmark.generator import Kind
+from nexmark.generator import EventKind
 from nexmark.schema import KINDS
-from nexmark.source import ARRIVAL, TIME, EventSource, Wanted, kinds_in_words
+from nexmark.source import ARRIVAL, TIME, EventSource, WantedColumns, kinds_in_words
 from seep.query.query import Query
 from seep.query.stream import Stream
 from seep.rows.rate import Rate
@@ -28,13 +28,13 @@ class Nexmark:
     """A query that can be put between a source and a sink."""
 
     name: str
-    wanted: Wanted
+    wanted: WantedColumns
     build: Build  #: of the streams of people, auctions and bids, those of them that it reads, in this order
     whole: bool  #: it reads one stream of all kinds
 
     def between(
         self,
-        source: Callable[[Wanted], EventSource],
+        source: Callable[[WantedColumns], EventSource],
         sink: SinkDefinition,
         *,
         rate: Rate | None = None,
@@ -79,13 +79,13 @@ def reads(
 
     The event time is `date_time`, or `arrival_time` where that is read instead.
     """
-    columns = {kind: names for kind, names in zip(Kind, (people, auctions, bids), strict=True) if names}
+    columns = {kind: names for kind, names in zip(EventKind, (people, auctions, bids), strict=True) if names}
     if whole:
-        columns = {kind: tuple(KINDS[kind].names) for kind in Kind}
+        columns = {kind: tuple(KINDS[kind].names) for kind in EventKind}
     times = [time for time in (ARRIVAL, TIME) if all(time in names for names in columns.values())]
 
     def define(build: Build) -> Build:
-        QUERIES[name] = Nexmark(name, Wanted(columns, times[0] if times else None), build, whole)
+        QUERIES[name] = Nexmark(name, WantedColumns(columns, times[0] if times else None), build, whole)
         return build
 
     return define

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from formats.settings import Section
 from policies.balance.hot_slots import newly_hot
-from policies.balance.levelling import Layout, levelled
+from policies.balance.levelling import SlotLayout, levelled
 from policies.balance.loads import Numbers, Rebalance, SlotLoads, work_of
 from primitives.slots import SlotSet
 
@@ -43,7 +43,7 @@ class Hotspot:
         work = work_of(windows)
         hot = newly_hot(windows, work, self.settings.factor, self.settings.consecutive)
         indices, owners = np.unique(windows[-1].assignment.owners, return_inverse=True)
-        before = Layout.of(work, self._weights(len(windows)), owners)
+        before = SlotLayout.of(work, self._weights(len(windows)), owners)
         if not self._is_uneven(before):
             return Rebalance(hot=hot)
         after = levelled(before, self._movable(windows), self._enough, self.settings.max_moves or len(owners))
@@ -57,7 +57,7 @@ class Hotspot:
         weights: Numbers = powers / powers.sum()
         return weights
 
-    def _is_uneven(self, layout: Layout) -> bool:
+    def _is_uneven(self, layout: SlotLayout) -> bool:
         """In enough of the windows, as they would have been had slots been where they are now."""
         uneven = layout.loads.max(axis=1) > self.settings.factor * layout.means
         return int(np.count_nonzero(uneven)) >= self.settings.consecutive
@@ -76,7 +76,7 @@ class Hotspot:
         return movable
 
 
-def _gains(indices: NDArray[np.int32], before: Layout, after: Layout) -> dict[int, SlotSet]:
+def _gains(indices: NDArray[np.int32], before: SlotLayout, after: SlotLayout) -> dict[int, SlotSet]:
     moved = before.owners != after.owners
     return {
         int(indices[owner]): SlotSet(np.flatnonzero(moved & (after.owners == owner)))
@@ -84,7 +84,7 @@ def _gains(indices: NDArray[np.int32], before: Layout, after: Layout) -> dict[in
     }
 
 
-def _why(windows: Sequence[SlotLoads], before: Layout, after: Layout) -> str:
+def _why(windows: Sequence[SlotLoads], before: SlotLayout, after: SlotLayout) -> str:
     mean, moved = float(before.weights @ before.means), int((before.owners != after.owners).sum())
     unit = "rows" if any(window.cpu is None for window in windows) else "CPU time"
     return (

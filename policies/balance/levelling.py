@@ -20,7 +20,7 @@ from policies.balance.loads import Numbers, by_instance
 _RECEIVERS = 4
 
 
-class Transfer(NamedTuple):
+class SlotTransfer(NamedTuple):
     """Slots that go from one instance to another."""
 
     giver: int
@@ -29,7 +29,7 @@ class Transfer(NamedTuple):
 
 
 @dataclass(slots=True)
-class Layout:
+class SlotLayout:
     """Who owns which slot, and what that would have meant in each window. Instances count from 0 here."""
 
     work: Numbers  #: of each slot in each window
@@ -38,7 +38,7 @@ class Layout:
     loads: Numbers  #: of each instance in each window
 
     @classmethod
-    def of(cls, work: Numbers, weights: Numbers, owners: NDArray[np.int64]) -> Layout:
+    def of(cls, work: Numbers, weights: Numbers, owners: NDArray[np.int64]) -> SlotLayout:
         return cls(work, weights, owners.copy(), by_instance(work, owners, int(owners.max()) + 1))
 
     @property
@@ -57,16 +57,16 @@ class Layout:
         """The sum of the squares: unlike `fullest`, it also falls when one of several that are full gets less."""
         return float(self.weights @ (self.loads**2).sum(axis=1))
 
-    def after(self, transfer: Transfer) -> Layout:
+    def after(self, transfer: SlotTransfer) -> SlotLayout:
         owners, loads = self.owners.copy(), self.loads.copy()
         owners[transfer.slots] = transfer.receiver
         moved = self.work[:, transfer.slots].sum(axis=1)
         loads[:, transfer.giver] -= moved
         loads[:, transfer.receiver] += moved
-        return Layout(self.work, self.weights, owners, loads)
+        return SlotLayout(self.work, self.weights, owners, loads)
 
 
-def levelled(layout: Layout, movable: NDArray[np.bool_], enough: float, most: int) -> Layout:
+def levelled(layout: SlotLayout, movable: NDArray[np.bool_], enough: float, most: int) -> SlotLayout:
     """The layout after transfers of at most `most` of the slots that are movable.
 
     Each lowers the unevenness, so none only moves the problem. Nobody gives that has at most `enough` times the mean.
@@ -81,8 +81,8 @@ def levelled(layout: Layout, movable: NDArray[np.bool_], enough: float, most: in
 
 
 def _improvements(
-    layout: Layout, movable: NDArray[np.bool_], enough: float, most: int
-) -> Iterator[tuple[Transfer, Layout]]:
+    layout: SlotLayout, movable: NDArray[np.bool_], enough: float, most: int
+) -> Iterator[tuple[SlotTransfer, SlotLayout]]:
     for transfer in _transfers(layout, movable, enough):
         transfer = transfer._replace(slots=transfer.slots[:most])
         after = layout.after(transfer)
@@ -90,7 +90,7 @@ def _improvements(
             yield transfer, after
 
 
-def _transfers(layout: Layout, movable: NDArray[np.bool_], enough: float) -> Iterator[Transfer]:
+def _transfers(layout: SlotLayout, movable: NDArray[np.bool_], enough: float) -> Iterator[SlotTransfer]:
     """What may be worth a trial, from those that have most too much to those that have least.
 
     Both are looked at in the windows in which the giver has too much.
@@ -105,11 +105,11 @@ def _transfers(layout: Layout, movable: NDArray[np.bool_], enough: float) -> Ite
         for receiver in np.argsort(focus @ layout.loads, kind="stable")[:_RECEIVERS]:
             order = own[_most_gained_first(layout, giver, receiver, own)]
             for chosen in _choices(layout, giver, receiver, order, focus):
-                yield Transfer(int(giver), int(receiver), chosen)
+                yield SlotTransfer(int(giver), int(receiver), chosen)
 
 
 def _choices(
-    layout: Layout, giver: int, receiver: int, slots: NDArray[np.int64], focus: Numbers
+    layout: SlotLayout, giver: int, receiver: int, slots: NDArray[np.int64], focus: Numbers
 ) -> Iterator[NDArray[np.int64]]:
     """As much as lets neither of the two pass the mean; then half the gap; then the slot by which most is gained."""
     loads, mean = focus @ layout.loads, float(focus @ layout.means)
@@ -128,7 +128,7 @@ def _are_worth_it(sizes: Numbers, room: float) -> NDArray[np.bool_]:
     return fit & (sizes >= mean / 2)
 
 
-def _most_gained_first(layout: Layout, giver: int, receiver: int, slots: NDArray[np.int64]) -> NDArray[np.int64]:
+def _most_gained_first(layout: SlotLayout, giver: int, receiver: int, slots: NDArray[np.int64]) -> NDArray[np.int64]:
     """An order of the slots, by how much the unevenness falls if one of them moves."""
     work = layout.work[:, slots]
     gaps = layout.weights * (layout.loads[:, giver] - layout.loads[:, receiver])

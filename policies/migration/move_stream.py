@@ -15,7 +15,7 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from policies.migration.steps import Move, Steps
+from policies.migration.steps import MigrationSteps, Move
 from primitives.errors import UserError
 from primitives.slots import check_slot_bits
 
@@ -36,7 +36,7 @@ class MoveStream:
 
     clock: Clock
     moments: tuple[float, ...]  #: one for each step; whole numbers if they are epochs
-    steps: Steps
+    steps: MigrationSteps
 
     def __iter__(self) -> Iterator[tuple[float, Move]]:
         return zip(self.moments, self.steps, strict=True)
@@ -65,7 +65,7 @@ def move_stream(rows: Rows, slot_bits: int, name: str = "moves") -> MoveStream:
     slots = _integers(columns["slot"], f"{name}: slot", 1 << check_slot_bits(slot_bits), "slots")
     instances = _integers(columns["instance"], f"{name}: instance", _MOST_INSTANCES, "instances")
     _check_once(moments, slots, clock, name)
-    return MoveStream(clock, tuple(np.unique(moments).tolist()), Steps.of(slots, instances, moments))
+    return MoveStream(clock, tuple(np.unique(moments).tolist()), MigrationSteps.of(slots, instances, moments))
 
 
 # -- columns -------------------------------------------------------------------------------------------------------

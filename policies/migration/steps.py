@@ -16,10 +16,10 @@ Move = dict[int, SlotSet]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Steps:
+class MigrationSteps:
     """Moves in order. Each is made when it is asked for, so that a million of them take no more room than their slots.
 
-    >>> steps = Steps.of(np.array([4, 5, 6]), np.array([1, 2, 1]), np.array([0, 0, 7]))
+    >>> steps = MigrationSteps.of(np.array([4, 5, 6]), np.array([1, 2, 1]), np.array([0, 0, 7]))
     >>> len(steps), list(steps)
     (2, [{1: SlotSet(4), 2: SlotSet(5)}, {1: SlotSet(6)}])
     """
@@ -31,7 +31,7 @@ class Steps:
     @classmethod
     def of(
         cls, slots: NDArray[np.integer[Any]], targets: NDArray[np.integer[Any]], numbers: NDArray[np.number[Any]]
-    ) -> Steps:
+    ) -> MigrationSteps:
         """Slots of the same number move together, those of lower numbers earlier."""
         order = np.lexsort((slots, targets, numbers))
         firsts = np.unique(numbers[order], return_index=True)[1]

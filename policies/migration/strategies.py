@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from policies.migration.matchings import Pair, matchings
 from policies.migration.settings import MigrationSettings, Strategy
-from policies.migration.steps import Steps
+from policies.migration.steps import MigrationSteps
 from primitives.errors import UserError
 from primitives.slots import SlotSet
 from primitives.topology import Assignment
@@ -26,7 +26,7 @@ class Moving(NamedTuple):
     targets: NDArray[np.int32]
 
 
-def cut(assignment: Assignment, change: Mapping[int, SlotSet], settings: MigrationSettings) -> Steps:
+def cut(assignment: Assignment, change: Mapping[int, SlotSet], settings: MigrationSettings) -> MigrationSteps:
     """The steps that come to `change`, which says what each gaining instance is to get.
 
     Every slot that changes hands is in one step. An instance that is to own something in the end never owns nothing in
@@ -39,9 +39,9 @@ def cut(assignment: Assignment, change: Mapping[int, SlotSet], settings: Migrati
     """
     moving = _moving(assignment, change)
     if not len(moving.slots):
-        return Steps.of(*moving[::2], np.zeros(0))
+        return MigrationSteps.of(*moving[::2], np.zeros(0))
     numbers = STRATEGIES[settings.strategy](moving, settings.batch)
-    return Steps.of(moving.slots, moving.targets, _put_off(assignment, moving, numbers))
+    return MigrationSteps.of(moving.slots, moving.targets, _put_off(assignment, moving, numbers))
 
 
 def _moving(assignment: Assignment, change: Mapping[int, SlotSet]) -> Moving:

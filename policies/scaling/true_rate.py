@@ -33,7 +33,7 @@ class TrueRateSettings(Section):
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class InstanceRange:
     """The numbers of instances that are right for what one report says; within it nothing changes."""
 
     least: int
@@ -43,7 +43,7 @@ class Range:
 
 
 #: For each of some observations, the ranges of the operators that it tells of.
-Ranges = list[dict[str, Range]]
+Ranges = list[dict[str, InstanceRange]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,21 +79,21 @@ class TrueRate:
         steady = [operator for operator in history.graph.order if steady_reports(recent, operator)]
         return [self._ranges_of(history.graph, each, steady) for each in recent]
 
-    def _ranges_of(self, graph: QueryGraph, observation: Observation, operators: list[str]) -> dict[str, Range]:
+    def _ranges_of(self, graph: QueryGraph, observation: Observation, operators: list[str]) -> dict[str, InstanceRange]:
         due = rates_due(graph, observation, self.settings.catch_up)
         found = {each: self._range(observation.of(each), graph.kind(each), due[each]) for each in operators}
         return {operator: each for operator, each in found.items() if each}
 
-    def _range(self, reports: tuple[InstanceReport, ...], kind: Kind, due: float) -> Range | None:
+    def _range(self, reports: tuple[InstanceReport, ...], kind: Kind, due: float) -> InstanceRange | None:
         rate = true_rate(reports, kind)
         if rate is None and (due > 0 or any(report.waiting for report in reports)):
             return None  # it stands still
         work = due / rate if rate else 0.0
         needed = work * self.settings.headroom
         most = max(needed * (1 + self.settings.margin), instances_for_memory(reports, self.detector.memory))
-        return Range(max(1, math.ceil(needed)), max(1, math.ceil(most)), due, work)
+        return InstanceRange(max(1, math.ceil(needed)), max(1, math.ceil(most)), due, work)
 
-    def _decision(self, operator: str, present: int, wanted: int, told: list[Range]) -> Decision:
+    def _decision(self, operator: str, present: int, wanted: int, told: list[InstanceRange]) -> Decision:
         last = told[-1]
         why = (
             f"{operator}: {last.due:,.0f} rows/s are due, which take all the time of {last.work:.2f} instances: "
@@ -103,7 +103,7 @@ class TrueRate:
         return Decision(operator, wanted, why)
 
 
-def _all_of(ranges: Ranges, operator: str) -> list[Range]:
+def _all_of(ranges: Ranges, operator: str) -> list[InstanceRange]:
     """An operator's range in each observation; none if one does not tell."""
     found = [each[operator] for each in ranges if operator in each]
     return found if len(found) == len(ranges) else []

@@ -18,7 +18,7 @@ _SLACK = 0.1
 _TOLERANCE = 1.2
 
 
-class Held(NamedTuple):
+class MemoryUse(NamedTuple):
     """What a container has in memory, slot by slot."""
 
     sizes: NDArray[np.int64]  #: bytes of each slot
@@ -33,7 +33,7 @@ class Spillable(Protocol):
     @property
     def name(self) -> str: ...
 
-    def held(self) -> Held:
+    def held(self) -> MemoryUse:
         """What is in memory."""
         ...
 
@@ -115,7 +115,7 @@ class MemoryBudget:
         return int(sizes[chosen].sum())
 
 
-def _candidates(owner: int, held: Held, kept: SlotSet) -> tuple[NDArray[np.int64], ...]:
+def _candidates(owner: int, held: MemoryUse, kept: SlotSet) -> tuple[NDArray[np.int64], ...]:
     """Owner, slot, size and last use of each slot of a container that may leave."""
     free = held.free & (held.sizes > 0)
     free[kept.array] = False

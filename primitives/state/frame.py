@@ -24,7 +24,7 @@ from primitives.state.columnar.folds import Overflow
 from primitives.state.columnar.index import Index, Located
 from primitives.state.columnar.probe import Probe
 from primitives.state.columnar.row_slots import RowSlots
-from primitives.state.columnar.table import Table
+from primitives.state.columnar.table import RowTable
 from primitives.state.container import check_fits
 
 Rows = NDArray[np.int64]
@@ -408,8 +408,8 @@ class Frame(Tracked[_Log]):
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
-    def _new_table(self, values: Sequence[pa.DataType] = (), defaults: Sequence[pa.Scalar] = ()) -> Table:
-        return Table(self._declared.keys.types, values, defaults, slot_keys=len(self._slot_keys))
+    def _new_table(self, values: Sequence[pa.DataType] = (), defaults: Sequence[pa.Scalar] = ()) -> RowTable:
+        return RowTable(self._declared.keys.types, values, defaults, slot_keys=len(self._slot_keys))
 
     def _located(self, columns: Sequence[pa.Array]) -> Located:
         """Where keys are; they all get rows."""

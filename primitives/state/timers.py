@@ -18,7 +18,7 @@ from primitives.slots import DEFAULT_SLOT_BITS, SlotSet, slots_of
 from primitives.state.changes import Changes, Tracked
 from primitives.state.chunk import Chunk
 from primitives.state.codec import Decode, Encode, ValueCodec
-from primitives.state.columnar.runs import Run, Runs, signatures
+from primitives.state.columnar.runs import Runs, SortedRun, signatures
 from primitives.state.container import check_fits
 from primitives.state.keys import CONVERSION_ERRORS, Column, Key, KeyColumns, same_rows, to_array
 
@@ -197,7 +197,7 @@ class Timers(Tracked[list[_Gone]]):
                 same &= rows.column("seq").to_numpy() < ends[which]
             self._remove(run, np.unique(positions[same]))
 
-    def _remove(self, run: Run, positions: NDArray[np.intp]) -> None:
+    def _remove(self, run: SortedRun, positions: NDArray[np.intp]) -> None:
         """Removes rows of a run, and logs those that were there at the last mark."""
         interval = self._changes.current
         if interval is not None:
@@ -273,7 +273,7 @@ class Timers(Tracked[list[_Gone]]):
             deleted=_concat([] if since is None else self._gone(slots - replaced, since), self._identity),
         )
 
-    def _written(self, run: Run, slots: SlotSet, replaced: SlotSet, since: int | None) -> NDArray[np.intp]:
+    def _written(self, run: SortedRun, slots: SlotSet, replaced: SlotSet, since: int | None) -> NDArray[np.intp]:
         """Positions of the rows of a run in some slots: those written since a mark, and all in replaced slots."""
         written = np.zeros(len(run.alive), np.bool_) if since is None else run.born >= since
         if replaced:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 import vmpool.events as pool_events
 from policies.scaling.detector import Cause
-from primitives.backup import Stored
+from primitives.backup import StoreOutcome
 from primitives.checkpoint import Checkpoint
 from primitives.emission import Emission
 from primitives.event import Event, event_kinds
@@ -222,7 +222,7 @@ TYPES: list[WireType] = [
     WireType(tuple, lambda value: value, tuple),
     WireType(frozenset, list, frozenset),
     WireType(SlotSet, _slots_fields, _slots_made),
-    WireType(Stored, lambda stored: [stored.value], lambda items: Stored(*items)),
+    WireType(StoreOutcome, lambda stored: [stored.value], lambda items: StoreOutcome(*items)),
     WireType(Assignment, _assignment_fields, _assignment_made),
     WireType(Version, _version_fields, _version_made),
     WireType(QueryGraph, lambda graph: [graph.to_json()], lambda items: QueryGraph.from_json(*items)),

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from policies.migration.settings import MigrationSettings
-from policies.migration.steps import Steps
+from policies.migration.steps import MigrationSteps
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
 from seep.control.pacing import Now, StepPace
@@ -80,7 +80,7 @@ class Migration:
     opened: float
     goal: Goal | None = None  #: what is to be cut into steps when it begins; None: the steps are there
     settings: MigrationSettings = field(default_factory=MigrationSettings)  #: by which it is cut
-    steps: Steps | None = None
+    steps: MigrationSteps | None = None
     why: str = "asked for"
     is_told: bool = True  #: has events of its own; else it is a part of something that has
     is_urgent: bool = False  #: waits neither for other migrations nor for VMs

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from policies.migration.steps import Steps
+from policies.migration.steps import MigrationSteps
 from policies.migration.strategies import cut
 from policies.observation import Change
 from primitives.errors import InternalError, UserError
@@ -223,12 +223,12 @@ class Migrations:
         migration.asks = None
         if migration.state is not MigrationState.WAITING:
             return
-        if isinstance(answer, Steps):
+        if isinstance(answer, MigrationSteps):
             self._begin(facts, migration, answer)
         else:
             self._refuse(facts, migration, _in_words(answer))
 
-    def _begin(self, facts: Facts, migration: Migration, steps: Steps) -> None:
+    def _begin(self, facts: Facts, migration: Migration, steps: MigrationSteps) -> None:
         migration.state, migration.steps, migration.begun = MigrationState.MOVING, steps, facts.at
         migration.usual = facts.query.ticked - facts.query.committed
         migration.before = migration.after = facts.query.instances(migration.operator)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from formats.compact import compact_state, stored_bytes
-from formats.manifest import Component, Manifest, Part, component_of
+from formats.manifest import Component, Manifest, ManifestPart, component_of
 from primitives.errors import EnvironmentFault, InternalError, SeepError, UserError
 from primitives.slots import SlotSet
 from seep.driver.driver import ManagerProcess
@@ -419,7 +419,7 @@ class Archivist(RunListener):
         )
 
     def _manifest(self, id: int, complete: CutComplete, savepoint: bool) -> Manifest:
-        parts = [Part.model_validate_json(part.reference) for part in complete.parts.values()]
+        parts = [ManifestPart.model_validate_json(part.reference) for part in complete.parts.values()]
         operators = dict.fromkeys(part.operator for part in parts)
         return Manifest(
             query=self._process.program.name,
@@ -436,7 +436,7 @@ class Archivist(RunListener):
             notes=self._notes,
         )
 
-    def _component(self, parts: list[Part]) -> Component:
+    def _component(self, parts: list[ManifestPart]) -> Component:
         before = self._previous.components.get(parts[0].operator) if self._previous else None
         return component_of(parts, before)
 

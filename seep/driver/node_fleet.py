@@ -17,7 +17,7 @@ from seep.spark.fleet import Fleet, OrderEnded
 from seep.spark.order import NodeOrder
 from seep.spark.session import Host
 from vmpool.events import PoolEvent
-from vmpool.keeper import Keeper
+from vmpool.keeper import PoolKeeper
 from vmpool.pool import Pool
 from vmpool.registry import make_provider
 
@@ -42,7 +42,7 @@ class NodeFleet(RunListener):
         pool = options.whole_pool
         provider = make_provider(pool, master=str(host.context.master), run=run)
         self._fleet = Fleet(host.context, main, task, query=process.program.name, on_ended=self._ended)
-        self.pool = Keeper(
+        self.pool = PoolKeeper(
             Pool(pool),
             provider,
             order=self._fleet.start,

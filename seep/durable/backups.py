@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from primitives.backup import Stored
+from primitives.backup import StoreOutcome
 from primitives.checkpoint import Checkpoint, chain_checkpoints
 from primitives.errors import EnvironmentFault, InternalError
 from primitives.graph import InstanceId
@@ -63,7 +63,7 @@ class StoredBackups:
     def _keep(self, asker: str, checkpoint: Checkpoint) -> tuple[str, Any]:
         owner = Incarnation(checkpoint.owner, checkpoint.incarnation)
         if self._successor(checkpoint.owner) > checkpoint.incarnation:
-            return asker, BackupRefused(owner, checkpoint.epoch, Stored.FENCED)
+            return asker, BackupRefused(owner, checkpoint.epoch, StoreOutcome.FENCED)
         chain = self._chain(checkpoint.owner)
         fits = checkpoint.base is None or (chain and chain[-1].epoch == checkpoint.base and len(chain) <= _LONGEST)
         if not fits:

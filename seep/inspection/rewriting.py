@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from formats.avro_file import Codec
+from formats.avro_file import Compression
 from formats.manifest import Component, ContainerState, Manifest
 from formats.persist import persist_state
 from primitives.checkpoint import Checkpoint
@@ -33,7 +33,7 @@ def rewrite(
     checkpoint: int | str = LATEST,
     *,
     operators: Collection[str] | None = None,
-    codec: Codec = Codec.NONE,
+    codec: Compression = Compression.NONE,
 ) -> int:
     """Makes a savepoint of a checkpoint, whose state goes through a function; returns its number.
 
@@ -73,7 +73,7 @@ def _manifest(source: Manifest, id: int, components: dict[str, Component], gener
 
 
 def _component(
-    stored: Stored, operator: str, function: Function, attempt: Attempt[Manifest], codec: Codec
+    stored: Stored, operator: str, function: Function, attempt: Attempt[Manifest], codec: Compression
 ) -> Component:
     component = stored.component(operator)
     containers = {name: _container(stored, operator, name, function, attempt, codec) for name in component.containers}
@@ -81,7 +81,7 @@ def _component(
 
 
 def _container(
-    stored: Stored, operator: str, name: str, function: Function, attempt: Attempt[Manifest], codec: Codec
+    stored: Stored, operator: str, name: str, function: Function, attempt: Attempt[Manifest], codec: Compression
 ) -> ContainerState:
     container, component = stored.container(operator, name), stored.component(operator)
     whole = container.chunk()
@@ -161,7 +161,7 @@ def _check_distinct(rows: pa.RecordBatch, container: StoredContainer) -> None:
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def _written(chunk: Chunk, operator: str, epoch: int, attempt: Attempt[Manifest], codec: Codec) -> ContainerState:
+def _written(chunk: Chunk, operator: str, epoch: int, attempt: Attempt[Manifest], codec: Compression) -> ContainerState:
     """All slots in one blob, as if one instance had them."""
     owner, slots = InstanceId(operator, 0), SlotSet.full(chunk.slot_bits)
     if chunk.replaced != slots:

@@ -21,7 +21,7 @@ from primitives.emission_codec import EMISSIONS
 from primitives.errors import InternalError
 from primitives.event import Event
 from primitives.graph import Kind
-from primitives.mapped import Shelf
+from primitives.mapped import MappedFiles
 from primitives.outbox import Outbox
 from primitives.slots import SlotSet
 from primitives.spill import SpillStore
@@ -131,7 +131,7 @@ class NodeProcess:
         self._room = StateBudget(settings.state_budget, directory / "state")
         self._counted: frozenset[str] = frozenset()  #: operators whose rows are counted by slot
         self._archive = Archive(settings.storage, program.name, settings.begins_from, program.aliases)
-        self._shelf = Shelf(directory / "shelf", above=SHELVED)
+        self._shelf = MappedFiles(directory / "shelf", above=SHELVED)
         self._intake = Intake(program.name, settings.storage, settings.security, directory)
         for source in spark_sources(program).values():
             source.settle(self._intake)

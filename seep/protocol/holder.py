@@ -8,7 +8,7 @@ from typing import assert_never
 
 from primitives.backup import (
     BackupStore,
-    Stored,
+    StoreOutcome,
     adopt_backup,
     delete_backup,
     retrieve_backup,
@@ -104,11 +104,11 @@ class Holder:
         owner = Incarnation(checkpoint.owner, checkpoint.incarnation)
         stands = checkpoint.owner not in self._hosted and self._standing.serves(checkpoint.owner)
         outcome = store_backup(self.store, checkpoint, merges=not stands)
-        if outcome is Stored.KEPT:
+        if outcome is StoreOutcome.KEPT:
             stored = BackupStored(owner, checkpoint.epoch, checkpoint.order, message.chain)
             then = [Post(self.name, StandBy(checkpoint.owner))] if stands else []
             return [Post(MANAGER, stored), *self._passed_on(message), *then]
-        if outcome is Stored.NEEDS_FULL and sender in message.chain:
+        if outcome is StoreOutcome.NEEDS_FULL and sender in message.chain:
             return [Post(sender, NeedsBackup(checkpoint.owner, message.chain))]
         return [Post(sender, BackupRefused(owner, checkpoint.epoch, outcome, self.store.epoch(checkpoint.owner)))]
 

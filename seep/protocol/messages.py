@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from primitives.backup import Stored
+from primitives.backup import StoreOutcome
 from primitives.checkpoint import Checkpoint
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
@@ -92,7 +92,7 @@ class NeedsBackup(NamedTuple):
 class BackupRefused(NamedTuple):
     owner: Incarnation
     epoch: int
-    why: Stored
+    why: StoreOutcome
     has: int | None = None  #: the epoch of what the holder has
 
     @property

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from formats.renaming import check_aliases
 from primitives.errors import UserError
-from primitives.graph import Edge, Kind, Operator, QueryGraph
+from primitives.graph import Edge, Kind, OperatorSpec, QueryGraph
 from seep.operators.definition import Definition, OperatorSetting
 from seep.operators.errors import DEAD_LETTERS
 from seep.query.checks import can_be_key, check_travels
@@ -104,11 +104,11 @@ class Compiler:
     @cached_property
     def _graph(self) -> QueryGraph:
         operators = [
-            Operator(v.name, _kind(v), self._slot_bits(v), getattr(v.definition, "keeps_extra", False))
+            OperatorSpec(v.name, _kind(v), self._slot_bits(v), getattr(v.definition, "keeps_extra", False))
             for v in self._query.vertices.values()
         ]
         if self._failing:
-            operators.append(Operator(DEAD_LETTERS_SINK, Kind.SINK, self._query.slot_bits))
+            operators.append(OperatorSpec(DEAD_LETTERS_SINK, Kind.SINK, self._query.slot_bits))
         return QueryGraph(operators, [*self._streams, *self._letter_edges.values()])
 
     def _slot_bits(self, vertex: Vertex) -> int:

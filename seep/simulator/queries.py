@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any, Protocol
 
 from primitives.emission import Batches
-from primitives.graph import Edge, Kind, Operator, QueryGraph
+from primitives.graph import Edge, Kind, OperatorSpec, QueryGraph
 from primitives.outbox import Outbox
 from seep.protocol.logic import Logic, SourceLogic
 from seep.protocol.view import Incarnation
@@ -26,7 +26,7 @@ class QueryShape:
 
     def graph(self, rng: random.Random) -> QueryGraph:
         operators = [
-            Operator(name, _kind(logic), rng.choice((1, 2, 2, 3)), keeps_extra=logic is RowMap)
+            OperatorSpec(name, _kind(logic), rng.choice((1, 2, 2, 3)), keeps_extra=logic is RowMap)
             for name, logic in self.logic.items()
         ]
         return QueryGraph(operators, self.edges)

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from pydantic import ByteSize, Field, model_validator
 
-from formats.avro_file import Codec
+from formats.avro_file import Compression
 from formats.settings import Seconds, Section
 
 
@@ -56,7 +56,7 @@ class StorageSettings(Section):
     )
     every: int = Field(10, ge=1, description="Every so many rounds of checkpoints, one goes to storage.")
     keep: int = Field(3, ge=1, description="Complete checkpoints that stay; savepoints stay besides.")
-    codec: Codec = Field(Codec.NONE, description="Compression of blobs: none, zstd, deflate.")
+    codec: Compression = Field(Compression.NONE, description="Compression of blobs: none, zstd, deflate.")
     chain: int = Field(
         8, ge=0, description="Most deltas that build on a full checkpoint before the next full one; 0: all are full."
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks import nexmark
 from benchmarks.nexmark_chain import Chain
-from nexmark.generator import Settings
+from nexmark.generator import EventSettings
 from nexmark.queries import QUERIES
 
 
@@ -16,7 +16,7 @@ def test_generator_and_chains_are_measured() -> None:
 
 
 def test_a_chain_runs_every_operator_and_puts_out_rows() -> None:
-    chain = Chain("Q4", Settings(text=False, filler=False))
+    chain = Chain("Q4", EventSettings(text=False, filler=False))
     spent = chain.measure(20_000, 20_000, 5_000)
     assert spent.keys() == {"events", "auctions", "bids", "winning-bids", "average", "out"}
     assert chain.rows_out > 0

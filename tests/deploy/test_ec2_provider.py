@@ -14,7 +14,7 @@ from tests.deploy.ec2_kit import REGION, client, instances, running, tags_of
 from tests.deploy.scripted_server import refusal, serving
 from vmpool.aws.client import Aws
 from vmpool.aws.errors import AwsFault
-from vmpool.aws.instances import Instance, await_running
+from vmpool.aws.instances import Ec2Instance, await_running
 from vmpool.aws.provider import Ec2Provider, from_settings
 from vmpool.aws.settings import AwsAccess
 from vmpool.provider import Machine, ProviderError
@@ -160,7 +160,7 @@ def test_an_instance_that_ends_instead_of_running_is_told(cluster: str) -> None:
     vms.stop(machine)
     aws = Aws(AwsAccess(region=REGION, endpoint_url=cluster, poll=0.001, patience=0.1))
     with pytest.raises(AwsFault, match="run7-vm1: waited for instance running"):
-        await_running(aws, [Instance(machine.id, "run7-vm1", "worker", "pending", None)])
+        await_running(aws, [Ec2Instance(machine.id, "run7-vm1", "worker", "pending", None)])
 
 
 def test_settings_are_checked_field_by_field() -> None:

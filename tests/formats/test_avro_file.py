@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formats.avro_file import (
-    Codec,
+    Compression,
     Cursor,
     encode_bytes,
     encode_long,
@@ -27,10 +27,10 @@ SCHEMA = {"type": "record", "name": "Word", "fields": [{"name": "word", "type": 
 
 longs = st.integers(-(2**63), 2**63 - 1)
 words = st.lists(st.binary(max_size=200), max_size=5)
-codecs = st.sampled_from(Codec)
+codecs = st.sampled_from(Compression)
 
 
-def file_of(codec: Codec, blocks: list[list[bytes]]) -> bytes:
+def file_of(codec: Compression, blocks: list[list[bytes]]) -> bytes:
     header = new_header(SCHEMA, codec)
     framed = [part for block in blocks for part in frame_block(header, len(block), [*map(encode_bytes, block)])]
     return b"".join([write_header(header), *framed])
@@ -58,8 +58,8 @@ def test_an_array_whose_blocks_tell_their_size_is_read() -> None:
     assert Cursor(encode_long(-2) + encode_long(len(block)) + block + encode_long(0)).longs() == [5, 6]
 
 
-@given(st.sampled_from([Codec.NONE, Codec.DEFLATE]), st.lists(words, max_size=3))
-def test_files_are_read_by_fastavro(codec: Codec, blocks: list[list[bytes]]) -> None:
+@given(st.sampled_from([Compression.NONE, Compression.DEFLATE]), st.lists(words, max_size=3))
+def test_files_are_read_by_fastavro(codec: Compression, blocks: list[list[bytes]]) -> None:
     read = fastavro.reader(BytesIO(file_of(codec, blocks)))
     assert [record["word"] for record in read] == [word for block in blocks for word in block]
 
@@ -72,7 +72,7 @@ def test_files_of_fastavro_are_read(codec: str, content: list[bytes]) -> None:
 
 
 @given(codecs, st.lists(words, max_size=3))
-def test_files_are_read_back(codec: Codec, blocks: list[list[bytes]]) -> None:
+def test_files_are_read_back(codec: Compression, blocks: list[list[bytes]]) -> None:
     assert list(_words_in(file_of(codec, blocks))) == [word for block in blocks for word in block]
 
 
@@ -87,18 +87,18 @@ def _words_in(data: bytes) -> Any:
 
 
 @given(codecs, st.binary(max_size=300))
-def test_a_codec_takes_back_what_it_did(codec: Codec, data: bytes) -> None:
+def test_a_codec_takes_back_what_it_did(codec: Compression, data: bytes) -> None:
     assert bytes(codec.decompress(codec.compress(data))) == data
 
 
-@pytest.mark.parametrize("codec", [Codec.DEFLATE, Codec.ZSTD])
-def test_what_is_not_compressed_data_is_refused(codec: Codec) -> None:
+@pytest.mark.parametrize("codec", [Compression.DEFLATE, Compression.ZSTD])
+def test_what_is_not_compressed_data_is_refused(codec: Compression) -> None:
     with pytest.raises(Damaged, match=f"no {codec} data"):
         codec.decompress(b"\xffplain text")
 
 
-@pytest.mark.parametrize("codec", Codec)
-def test_a_file_that_ends_within_a_block_is_refused(codec: Codec) -> None:
+@pytest.mark.parametrize("codec", Compression)
+def test_a_file_that_ends_within_a_block_is_refused(codec: Compression) -> None:
     whole = file_of(codec, [[b"to"], [b"be"]])
     complete = {len(file_of(codec, [])), len(file_of(codec, [[b"to"]]))}
     for end in set(range(len(whole))) - complete:

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formats.avro_file import Codec
+from formats.avro_file import Compression
 from formats.blob import Blob, avro_name, blob_schema, empty_chunk, read_blob, scan_blob, write_blob
-from formats.blob_index import BlobIndex, Block
+from formats.blob_index import BlobBlock, BlobIndex
 from primitives.errors import Damaged, EnvironmentFault, InternalError
 from primitives.slots import SlotSet
 from primitives.state.chunk import Chunk
@@ -33,7 +33,7 @@ Row = dict[str, Any]
 
 identities = st.tuples(st.none() | st.sampled_from("abcdefghijkl"), st.integers(0, 2))
 values = st.tuples(st.none() | st.integers(0, 9), st.none() | st.lists(st.integers(0, 3), max_size=2))
-codecs = st.sampled_from(Codec)
+codecs = st.sampled_from(Compression)
 
 
 def make_chunk(replaced: SlotSet, upserts: dict[Any, Any], deleted: set[Any], slot_bits: int = SLOT_BITS) -> Chunk:
@@ -86,13 +86,15 @@ def numbers(rows: int, slot_bits: int = 8) -> Chunk:
 
 
 @given(chunks, codecs, st.sampled_from([1, 200, 1 << 20]))
-def test_a_chunk_comes_back_whole(chunk: Chunk, codec: Codec, group_bytes: int) -> None:
+def test_a_chunk_comes_back_whole(chunk: Chunk, codec: Compression, group_bytes: int) -> None:
     blob = write_blob(chunk, codec, group_bytes=group_bytes)
     assert content(read(data_of(blob), blob.index)) == content(chunk)
 
 
 @given(chunks, codecs, slot_sets(SLOT_BITS), st.sampled_from([1, 200]))
-def test_some_slots_are_read_as_if_they_were_selected(chunk: Chunk, codec: Codec, slots: SlotSet, group: int) -> None:
+def test_some_slots_are_read_as_if_they_were_selected(
+    chunk: Chunk, codec: Compression, slots: SlotSet, group: int
+) -> None:
     blob = write_blob(chunk, codec, group_bytes=group)
     assert content(read(data_of(blob), blob.index, slots)) == content(chunk.select(slots))
 
@@ -151,7 +153,7 @@ def test_blocks_next_to_each_other_are_read_at_once() -> None:
 
 
 def test_blocks_near_each_other_are_read_at_once() -> None:
-    near = BlobIndex(header=10, header_crc=0, blocks=tuple(Block(slot, slot, 100, 0, 1) for slot in range(5)))
+    near = BlobIndex(header=10, header_crc=0, blocks=tuple(BlobBlock(slot, slot, 100, 0, 1) for slot in range(5)))
     assert [tuple(place) for place in near.ranges(SlotSet([2, 4]))] == [(0, 510)]
 
 
@@ -164,8 +166,8 @@ def test_small_slots_share_a_block_and_large_ones_do_not() -> None:
 # --- other Avro programs ----------------------------------------------------------------------------------------------
 
 
-@given(chunks, st.sampled_from([Codec.NONE, Codec.DEFLATE]))
-def test_fastavro_reads_a_blob(chunk: Chunk, codec: Codec) -> None:
+@given(chunks, st.sampled_from([Compression.NONE, Compression.DEFLATE]))
+def test_fastavro_reads_a_blob(chunk: Chunk, codec: Compression) -> None:
     records: Any = list(fastavro.reader(BytesIO(data_of(write_blob(chunk, codec, group_bytes=1)))))
     assert sum(record["row_count"] for record in records) == len(chunk.rows)
     assert sum(record["deleted_count"] for record in records) == len(chunk.deleted)
@@ -214,11 +216,11 @@ def test_a_schema_tells_all_of_a_chunk_but_its_content(chunk: Chunk) -> None:
 # --- damage -----------------------------------------------------------------------------------------------------------
 
 WHOLE = make_chunk(FULL - SlotSet([2]), {(str(n), n % 3): (n, [n % 5]) for n in range(20)}, {("x", 0), ("y", 1)})
-STORED = {codec: write_blob(WHOLE, codec, group_bytes=200) for codec in Codec}
+STORED = {codec: write_blob(WHOLE, codec, group_bytes=200) for codec in Compression}
 
 
 def test_every_flipped_bit_is_found_and_the_blob_is_named() -> None:
-    blob = STORED[Codec.NONE]
+    blob = STORED[Compression.NONE]
     data = bytearray(data_of(blob))
     for place in range(len(data)):
         data[place] ^= 1 << place % 8
@@ -228,7 +230,7 @@ def test_every_flipped_bit_is_found_and_the_blob_is_named() -> None:
 
 
 @given(codecs, st.data())
-def test_what_is_read_of_a_damaged_blob_is_right_or_an_error(codec: Codec, draw: st.DataObject) -> None:
+def test_what_is_read_of_a_damaged_blob_is_right_or_an_error(codec: Compression, draw: st.DataObject) -> None:
     blob = STORED[codec]
     data, slots = bytearray(data_of(blob)), draw.draw(slot_sets(SLOT_BITS))
     data[draw.draw(st.integers(0, len(data) - 1))] ^= draw.draw(st.integers(1, 255))
@@ -240,7 +242,7 @@ def test_what_is_read_of_a_damaged_blob_is_right_or_an_error(codec: Codec, draw:
 
 
 @given(codecs, st.data())
-def test_a_blob_that_was_cut_is_found(codec: Codec, draw: st.DataObject) -> None:
+def test_a_blob_that_was_cut_is_found(codec: Compression, draw: st.DataObject) -> None:
     blob = STORED[codec]
     data = data_of(blob)
     end = draw.draw(st.integers(0, len(data) - 1))
@@ -249,23 +251,23 @@ def test_a_blob_that_was_cut_is_found(codec: Codec, draw: st.DataObject) -> None
 
 
 @given(codecs, st.data())
-def test_a_blob_in_place_of_another_is_found(codec: Codec, draw: st.DataObject) -> None:
+def test_a_blob_in_place_of_another_is_found(codec: Compression, draw: st.DataObject) -> None:
     other = data_of(write_blob(draw.draw(chunks), codec, group_bytes=200))
     blob = STORED[codec]
     with pytest.raises(EnvironmentFault, match="0-counts is damaged"):
         read(other.ljust(blob.index.size, b"\0"), blob.index)
 
 
-@given(st.binary(max_size=60) | st.binary(max_size=60).map(lambda junk: data_of(STORED[Codec.NONE]) + junk))
+@given(st.binary(max_size=60) | st.binary(max_size=60).map(lambda junk: data_of(STORED[Compression.NONE]) + junk))
 def test_bytes_that_are_no_blob_are_refused_when_they_are_scanned(data: bytes) -> None:
-    if data != data_of(STORED[Codec.NONE]):
+    if data != data_of(STORED[Compression.NONE]):
         with pytest.raises(EnvironmentFault, match="foreign is damaged"):
             scan_blob(data, "foreign")
 
 
 @given(st.data())
 def test_without_checksums_bytes_are_at_least_well_formed_or_refused(draw: st.DataObject) -> None:
-    data = bytearray(data_of(STORED[Codec.NONE]))
+    data = bytearray(data_of(STORED[Compression.NONE]))
     for _ in range(draw.draw(st.integers(1, 3))):
         data[draw.draw(st.integers(0, len(data) - 1))] = draw.draw(st.integers(0, 255))
     try:
@@ -303,4 +305,4 @@ def test_an_avro_file_of_something_else_is_refused() -> None:
 
 def test_pieces_that_were_not_asked_for_are_refused() -> None:
     with pytest.raises(InternalError, match="2 pieces were read, and 1 ranges are needed"):
-        read_blob(STORED[Codec.NONE].index, FULL, [b"", b""], "counts")
+        read_blob(STORED[Compression.NONE].index, FULL, [b"", b""], "counts")

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from formats.blob import blob_schema, empty_chunk
 from formats.evolution import (
-    Column,
     Evolution,
     Hint,
+    HintedColumn,
     Migrate,
     check_containers,
     column,
@@ -37,7 +37,7 @@ FULL = SlotSet.full(8)
 KEYS = {"word": pa.string()}
 OLD = {"n": pa.int32(), "note": pa.string()}
 
-Columns = Mapping[str, pa.DataType | Column]
+Columns = Mapping[str, pa.DataType | HintedColumn]
 
 
 def frame(values: Columns, keys: Columns = KEYS, version: int = 0, **others: Any) -> Frame:

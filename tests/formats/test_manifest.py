@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formats.blob import read_blob, write_blob
-from formats.blob_index import BlobIndex, Block
+from formats.blob_index import BlobBlock, BlobIndex
 from formats.manifest import (
     BlobRef,
     Component,
     ContainerState,
     Extra,
     Manifest,
-    Part,
+    ManifestPart,
     chain_of,
     component_of,
     live_blobs,
@@ -84,7 +84,7 @@ class Query:
         self.component = component_of(parts, self.component)
         return self.component
 
-    def _part(self, instance: int, since: int | None, group_bytes: int) -> Part:
+    def _part(self, instance: int, since: int | None, group_bytes: int) -> ManifestPart:
         state, slots = self.instances[instance], self.owned(instance)
         base = since if since in state.marks else None
         chunk = state.snapshot(slots, base)
@@ -95,7 +95,7 @@ class Query:
         self.store[key] = b"".join(blob.parts)
         ref = BlobRef(key=key, epoch=self.epoch, slots=slots, replaced=chunk.replaced & slots, index=blob.index)
         container = ContainerState(avro_schema=blob.schema, blobs=(ref,))
-        return Part(
+        return ManifestPart(
             operator="counter",
             instance=instance,
             epoch=self.epoch,
@@ -185,7 +185,7 @@ def test_a_delta_without_any_change_is_not_referred_to() -> None:
 
 
 def ref(key: str, slots: SlotSet, replaced: SlotSet, length: int) -> BlobRef:
-    blocks = tuple(Block(slot, slot, length, 0, 1) for slot in slots)
+    blocks = tuple(BlobBlock(slot, slot, length, 0, 1) for slot in slots)
     return BlobRef(
         key=key, epoch=1, slots=slots, replaced=replaced, index=BlobIndex(header=0, header_crc=0, blocks=blocks)
     )
@@ -226,10 +226,12 @@ def test_an_operator_needs_a_full_checkpoint_where_one_of_its_containers_has_a_l
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
-def part(instance: int, slots: SlotSet, **others: Any) -> Part:
+def part(instance: int, slots: SlotSet, **others: Any) -> ManifestPart:
     container = ContainerState(avro_schema={"of": "counts"}, blobs=(ref(f"blob {instance}", slots, slots, 1),))
     given: dict[str, Any] = {"operator": "counter", "epoch": 7, "base": None, "slot_bits": SLOT_BITS}
-    return Part(**{**given, "instance": instance, "slots": slots, "containers": {"counts": container}, **others})
+    return ManifestPart(
+        **{**given, "instance": instance, "slots": slots, "containers": {"counts": container}, **others}
+    )
 
 
 @pytest.mark.parametrize(
@@ -252,7 +254,7 @@ def part(instance: int, slots: SlotSet, **others: Any) -> Part:
         ),
     ],
 )
-def test_parts_that_do_not_make_a_whole_are_refused(other: Part, problem: str) -> None:
+def test_parts_that_do_not_make_a_whole_are_refused(other: ManifestPart, problem: str) -> None:
     with pytest.raises(InternalError, match=problem):
         component_of([part(0, LOW), other])
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formats.avro_file import Codec, Piece
+from formats.avro_file import Compression, Piece
 from formats.compact import compact_state
-from formats.manifest import Component, Part, component_of
+from formats.manifest import Component, ManifestPart, component_of
 from formats.persist import persist_state, retrieve_extras, retrieve_state
 from primitives.checkpoint import Checkpoint, chain_checkpoints, checkpoint_state
 from primitives.errors import EnvironmentFault
@@ -78,7 +78,7 @@ class Counter:
         )
 
 
-def persisted(storage: Storage, checkpoint: Checkpoint, codec: Codec = Codec.NONE) -> Part:
+def persisted(storage: Storage, checkpoint: Checkpoint, codec: Compression = Compression.NONE) -> ManifestPart:
     return persist_state(checkpoint, storage.put, codec, slot_bits=SLOT_BITS)
 
 
@@ -92,8 +92,10 @@ WORDS = [f"word {n}" for n in range(40)]
 
 
 @few
-@given(st.lists(st.sampled_from(WORDS)), st.sampled_from(Codec), st.integers(1, 8))
-def test_what_was_persisted_is_shared_by_any_number_of_instances(words: list[str], codec: Codec, parts: int) -> None:
+@given(st.lists(st.sampled_from(WORDS)), st.sampled_from(Compression), st.integers(1, 8))
+def test_what_was_persisted_is_shared_by_any_number_of_instances(
+    words: list[str], codec: Compression, parts: int
+) -> None:
     storage, counter = Storage(), Counter().see(*words)
     component = component_of([persisted(storage, counter.checkpoint(17), codec)])
     found: dict[str, tuple[int, object]] = {}
@@ -128,9 +130,9 @@ def test_deltas_are_read_after_what_they_build_on(rounds: list[list[str]]) -> No
 
 
 @few
-@given(ROUNDS, st.integers(1, 2000), st.sampled_from(Codec))
+@given(ROUNDS, st.integers(1, 2000), st.sampled_from(Compression))
 def test_a_chain_that_is_compacted_has_the_same_state_and_builds_on_nothing(
-    rounds: list[list[str]], group_bytes: int, codec: Codec
+    rounds: list[list[str]], group_bytes: int, codec: Compression
 ) -> None:
     storage, counter = Storage(), Counter()
     component = chained(storage, counter, rounds)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from formats.avro_file import Codec
-from formats.manifest import Component, Manifest, Part, component_of, read_manifest
+from formats.avro_file import Compression
+from formats.manifest import Component, Manifest, ManifestPart, component_of, read_manifest
 from formats.persist import persist_state
 from primitives.checkpoint import checkpoint_state
 from primitives.graph import InstanceId
@@ -65,7 +65,7 @@ class Counter:
 class Stage:
     """A run of the query that writes checkpoints when told to."""
 
-    def __init__(self, root: Path, codec: Codec = Codec.NONE) -> None:
+    def __init__(self, root: Path, codec: Compression = Compression.NONE) -> None:
         self.location = str(root)
         self.store = open_store(self.location)
         self.catalogue = Catalogue(self.store, QUERY, read_manifest)
@@ -87,7 +87,9 @@ class Stage:
             self._previous = attempt.commit(self._manifest(attempt.id, component, savepoint).to_json())
         return self._previous
 
-    def _parts(self, counter: Counter, attempt: Attempt[Manifest], parts: int, base: int | None) -> Iterable[Part]:
+    def _parts(
+        self, counter: Counter, attempt: Attempt[Manifest], parts: int, base: int | None
+    ) -> Iterable[ManifestPart]:
         for index, slots in enumerate(split_evenly(ALL, parts)):
             checkpoint = checkpoint_state(
                 counter.state,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formats.avro_file import Codec
+from formats.avro_file import Compression
 from primitives.errors import EnvironmentFault, UserError
 from primitives.hashing import hash_key
 from primitives.slots import SlotSet, slot_of
@@ -27,11 +27,11 @@ def opened(stage: Stage, checkpoint: int | str = "latest") -> Stored:
 @few
 @given(
     st.lists(st.tuples(st.lists(st.sampled_from(WORDS)), st.integers(1, 3)), min_size=1, max_size=3),
-    st.sampled_from(Codec),
+    st.sampled_from(Compression),
     slot_sets(SLOT_BITS),
 )
 def test_every_container_is_read_as_it_was_whoever_wrote_it(
-    rounds: list[tuple[list[str], int]], codec: Codec, slots: SlotSet
+    rounds: list[tuple[list[str], int]], codec: Compression, slots: SlotSet
 ) -> None:
     counter = Counter()
     with TemporaryDirectory() as root:

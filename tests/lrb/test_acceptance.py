@@ -13,7 +13,7 @@ import pytest
 
 from lrb.data.history import read_history, write_history
 from lrb.data.tables import written
-from lrb.generator import Settings, gathered, traffic
+from lrb.generator import TrafficSettings, gathered, traffic
 from lrb.schema import INPUT
 from lrb.validation.reference import Answers, answers, history_of, tuples_of
 from lrb.validation.validator import compared
@@ -21,7 +21,7 @@ from tests.cli.test_wordcount import seep
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(1_200)]
 
-HOUR = Settings(xways=2, seconds=3_600, seed=8)
+HOUR = TrafficSettings(xways=2, seconds=3_600, seed=8)
 OPERATORS = ("feeder", "forwarder", "toll_calculator", "toll_assessment", "toll_collector", "balance_account", "sink")
 KEYED = ("toll_calculator", "toll_assessment")
 #: Tuples per second, so that a run takes about 80 seconds: a busy machine needs some for what happens meanwhile.

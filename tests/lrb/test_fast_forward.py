@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lrb.data.writing import OUTPUTS
-from lrb.generator import Settings
+from lrb.generator import TrafficSettings
 from lrb.query.answers import outputs
 from lrb.query.linear_road import linear_road
 from lrb.sources.live import LiveFeeder, paced, record, recorded
@@ -20,7 +20,7 @@ from seep.testing import InProcess
 
 #: Seconds of all the traffic, and when the rest begins; there are jams, tolls and accidents on both sides of it.
 SECONDS, CUT, XWAYS = 420, 330, 2
-BUSY = Settings(
+BUSY = TrafficSettings(
     seconds=SECONDS,
     rate=1.5,
     balances=0.1,

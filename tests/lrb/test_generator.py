@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from lrb.generator import Recording, Settings, traffic
+from lrb.generator import Recording, TrafficSettings, traffic
 from lrb.schema import INPUT
 from lrb.validation.reference import FEET_PER_SEGMENT, Answers, Tuple, answers, continues
 from primitives.errors import UserError
 
 #: A quarter of an hour in which more happens than on an ordinary day.
-BUSY = Settings(
+BUSY = TrafficSettings(
     xways=2,
     seconds=900,
     rate=0.4,
@@ -34,7 +34,7 @@ BUSY = Settings(
 )
 
 
-def tuples_of(settings: Settings) -> list[Tuple]:
+def tuples_of(settings: TrafficSettings) -> list[Tuple]:
     table = pa.Table.from_batches(traffic(settings), INPUT)
     return [Tuple(**row) for row in table.to_pylist()]
 
@@ -162,19 +162,20 @@ def test_there_are_stops_of_many_kinds_that_are_no_accidents(trips: list[list[Tu
 @hypothesis_settings(max_examples=10)
 def test_equal_settings_make_equal_traffic(seed: int, xways: int, seconds: int) -> None:
     one, other = (
-        pa.Table.from_batches(traffic(Settings(seed=seed, xways=xways, seconds=seconds)), INPUT) for _ in range(2)
+        pa.Table.from_batches(traffic(TrafficSettings(seed=seed, xways=xways, seconds=seconds)), INPUT)
+        for _ in range(2)
     )
     assert one.equals(other)
 
 
 def test_other_seeds_make_other_traffic() -> None:
-    one, other = (tuples_of(Settings(seed=seed, seconds=5)) for seed in (1, 2))
+    one, other = (tuples_of(TrafficSettings(seed=seed, seconds=5)) for seed in (1, 2))
     assert one != other
 
 
 def test_the_rate_follows_the_ramp() -> None:
-    counts = Counter(each.time for each in tuples_of(Settings(xways=3, seconds=300)))
-    wanted = 3 * Settings(seconds=300).tuples_per_second()
+    counts = Counter(each.time for each in tuples_of(TrafficSettings(xways=3, seconds=300)))
+    wanted = 3 * TrafficSettings(seconds=300).tuples_per_second()
     assert sum(counts.values()) == pytest.approx(wanted.sum(), rel=0.01)
     for second in range(0, 300, 30):
         there = sum(counts[each] for each in range(second, second + 30))
@@ -186,12 +187,12 @@ def test_the_rate_follows_the_ramp() -> None:
 )
 def test_impossible_settings_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(UserError):
-        Settings(**wrong)  # type: ignore[arg-type]
+        TrafficSettings(**wrong)  # type: ignore[arg-type]
 
 
 # --- recordings -------------------------------------------------------------------------------------------------------
 
-QUERIES = Settings(seconds=40, balances=0.1, expenditures=0.1, travel_times=0.1)
+QUERIES = TrafficSettings(seconds=40, balances=0.1, expenditures=0.1, travel_times=0.1)
 
 
 @given(st.integers(0, 45), st.integers(0, 45), st.integers(0, 3), st.integers(0, 3))

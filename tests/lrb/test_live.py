@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lrb.generator import Recording, Settings
+from lrb.generator import Recording, TrafficSettings
 from lrb.query.columns import BALANCE, EXPENDITURE, TOLL
 from lrb.responses import Responses
 from lrb.schema import INPUT
@@ -19,7 +19,7 @@ from lrb.validation.reference import Tuple, answers
 from tests.lrb.in_process import query, result
 from tests.lrb.traffic import rows, table, traffic
 
-SETTINGS = Settings(seconds=40, balances=0.2, expenditures=0.1)
+SETTINGS = TrafficSettings(seconds=40, balances=0.2, expenditures=0.1)
 
 
 def recording(seconds: int = 20) -> Recording:

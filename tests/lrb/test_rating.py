@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from lrb.rate_command import rating_json, trial_line
 from lrb.responses import Figures
 from lrb.trials import rating
-from lrb.trials.rating import Rating, Wanted
+from lrb.trials.rating import Rating, RatingGoal
 from lrb.trials.trial import Course, Trial
 from seep.cli.app import app
 from tests.cli.test_wordcount import seep
@@ -28,7 +28,7 @@ def trial(xways: int, *, limit: int = 10**6, **changes: Figures) -> Trial:
 
 def tried(limit: int, monkeypatch: pytest.MonkeyPatch, *, memory: int = 64 << 30) -> Rating:
     monkeypatch.setattr(rating, "_free_memory", lambda: memory)
-    return Rating(list(rating._trials(Wanted(), lambda xways, _: trial(xways, limit=limit))))
+    return Rating(list(rating._trials(RatingGoal(), lambda xways, _: trial(xways, limit=limit))))
 
 
 def test_the_search_goes_up_until_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +61,7 @@ def test_answers_that_come_later_and_later_are_not_sustained() -> None:
 
 
 def test_a_trial_of_few_seconds_ends_before_the_traffic_does() -> None:
-    wanted = Wanted(seconds=60, warm_up=10, minutes=180)
+    wanted = RatingGoal(seconds=60, warm_up=10, minutes=180)
     assert wanted.course(60) == Course(10_730, 10_740, 10_800)
     assert wanted.course(5) == Course(10_730, 10_740, 10_745)
 

@@ -16,7 +16,7 @@ from lrb.data import reading
 from lrb.data.checking import Problem
 from lrb.data.lines import NO_NUMBER, WELL, WRONG_COUNT, parse
 from lrb.data.reading import DeadLetters, read
-from lrb.generator import Settings, traffic
+from lrb.generator import TrafficSettings, traffic
 from lrb.schema import INPUT
 from primitives.errors import EnvironmentFault, UserError
 
@@ -152,7 +152,7 @@ def test_the_last_line_needs_no_end(tmp_path: Path) -> None:
 
 
 def test_parquet_says_the_same_as_csv(tmp_path: Path) -> None:
-    rows = pa.Table.from_batches(traffic(Settings(seconds=20, balances=0.2, expenditures=0.1, travel_times=0.1)))
+    rows = pa.Table.from_batches(traffic(TrafficSettings(seconds=20, balances=0.2, expenditures=0.1, travel_times=0.1)))
     bad = rows.slice(7, 1).set_column(0, "type", pa.array([9], pa.int32()))
     rows = pa.concat_tables([rows.slice(0, 7), bad.cast(INPUT), rows.slice(7)])
     pq.write_table(rows, tmp_path / "in.parquet")

@@ -9,8 +9,8 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from lrb.generator import Recording, Settings
-from lrb.sources.spark_source import Options, register
+from lrb.generator import Recording, TrafficSettings
+from lrb.sources.spark_source import TrafficOptions, register
 from primitives.errors import UserError
 from seep.spark.session import open_session
 
@@ -27,7 +27,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module")
 def expected() -> list[tuple[int, ...]]:
-    recording = Recording.of(Settings(seconds=15, seed=5))
+    recording = Recording.of(TrafficSettings(seconds=15, seed=5))
     return sorted(tuple(row.values()) for row in recording.play(0, 15, range(3)).to_pylist())
 
 
@@ -54,4 +54,4 @@ def test_a_stream_brings_all_of_it_and_goes_on_where_it_stopped(
 )
 def test_options_that_make_no_sense_are_refused(wrong: dict[str, str], words: str) -> None:
     with pytest.raises(UserError, match=words):
-        Options.of(wrong)
+        TrafficOptions.of(wrong)

@@ -15,15 +15,15 @@ from typer.testing import CliRunner
 from lrb.data.history import DAYS, DefaultHistory, StoredHistory, history_of, read_history, write_history
 from lrb.data.reading import DeadLetters, read
 from lrb.data.writing import OUTPUTS, write_outputs
-from lrb.generator import Settings, traffic
+from lrb.generator import TrafficSettings, traffic
 from lrb.schema import ALERTS, BALANCES, EXPENDITURES, HISTORY, INPUT, TOLLS
 from lrb.validation.reference import Answers, Tuple, answers, default_history
 from lrb.validation.reference import history_of as reference_history
-from lrb.validation.validator import Finding, validate
+from lrb.validation.validator import OutputComparison, validate
 from primitives.errors import UserError
 from seep.cli.app import app
 
-SETTINGS = Settings(xways=2, seconds=120, rate=0.5, balances=0.1, expenditures=0.05, accidents_every=60)
+SETTINGS = TrafficSettings(xways=2, seconds=120, rate=0.5, balances=0.1, expenditures=0.05, accidents_every=60)
 NAMES = ["tolls", "accidents", "balances", "expenditures"]
 
 runner = CliRunner()
@@ -61,7 +61,7 @@ def run(tmp_path: Path, tuples: list[Tuple]) -> Path:
     return tmp_path
 
 
-def findings(run: Path, **more: bool) -> dict[str, Finding]:
+def findings(run: Path, **more: bool) -> dict[str, OutputComparison]:
     found = validate(run / "in.csv", run / "out", **more)  # type: ignore[arg-type]
     return {each.output.name: each for each in found}
 
@@ -238,7 +238,9 @@ def test_generated_files_hold_the_traffic_and_its_history_and_are_validated(tmp_
     answer = runner.invoke(app, ["lrb", "generate", "--out", str(traffic_file), *made])
     assert answer.exit_code == 0, answer.output
     table = pa.Table.from_batches(read(traffic_file, DeadLetters()), INPUT)
-    assert table.equals(pa.Table.from_batches(traffic(Settings(xways=2, seconds=60, seed=4, expenditures=0.1)), INPUT))
+    assert table.equals(
+        pa.Table.from_batches(traffic(TrafficSettings(xways=2, seconds=60, seed=4, expenditures=0.1)), INPUT)
+    )
     found = [Tuple(**row) for row in table.to_pylist()]
     asked = {(each.vid, each.day, each.xway) for each in found if each.type == 3}
     stored = reference_history(zip(*read_history(history).to_pydict().values(), strict=True), asked)

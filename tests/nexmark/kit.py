@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nexmark.generator import Settings
+from nexmark.generator import EventSettings
 from nexmark.log import log
 from nexmark.queries import QUERIES
 from nexmark.results import in_order
 from nexmark.schema import LOG
-from nexmark.source import Logged, Wanted
+from nexmark.source import LoggedEvents, WantedColumns
 from primitives.graph import Kind
 from seep import sinks
 from seep.query.query import Query
@@ -50,15 +50,15 @@ class Logs(NamedTuple):
 def write_logs(folder: Path, events: int = EVENTS, rate: int = RATE) -> Logs:
     logs = Logs(folder / "ordered.parquet", folder / "disordered.parquet")
     for path, group in zip(logs, (1, GROUP), strict=True):
-        settings = Settings(rate=rate, group=group, seed=4)
+        settings = EventSettings(rate=rate, group=group, seed=4)
         pq.write_table(pa.Table.from_batches(log(settings, events), LOG), path, row_group_size=5_000)
     return logs
 
 
-class Gated(Logged):
+class Gated(LoggedEvents):
     """A log of which the last part is only there when a file is."""
 
-    def __init__(self, wanted: Wanted, path: Path, gate: Path) -> None:
+    def __init__(self, wanted: WantedColumns, path: Path, gate: Path) -> None:
         super().__init__(wanted, path)
         self._gate = gate
 
@@ -81,8 +81,8 @@ def query_on(name: str, log: Path, sink: SinkDefinition | None = None, gate: Pat
     """A query on a log, with windows as in `SIZES`; with a gate, its input does not end before that is opened."""
     sizes = SIZES.get(name.removesuffix("C"), {})
 
-    def source(wanted: Wanted) -> Logged:
-        return Logged(wanted, log) if gate is None else Gated(wanted, log, gate)
+    def source(wanted: WantedColumns) -> LoggedEvents:
+        return LoggedEvents(wanted, log) if gate is None else Gated(wanted, log, gate)
 
     return QUERIES[name].between(source, sink or sinks.collect(), **sizes)
 
@@ -103,7 +103,7 @@ def calmly(name: str, log: Path) -> pa.Table:
 
 def roughly(name: str, log: Path, seed: int) -> pa.Table:
     """The result of a query whose operators grow, are lost, shrink and are lost again while rows come."""
-    query, share = query_on(name, log), Logged(QUERIES[name].wanted, log).share()
+    query, share = query_on(name, log), LoggedEvents(QUERIES[name].wanted, log).share()
     operators = query.compile().graph.order
     with InProcess(
         query, nodes=4, checkpoint_every=3, rows_per_epoch=int(EVENTS * share / 20) + 1, seed=seed

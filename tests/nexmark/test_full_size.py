@@ -13,13 +13,13 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from nexmark.generator import Events, Kind, Settings
+from nexmark.generator import EventGenerator, EventKind, EventSettings
 from nexmark.generator.model import FIRST_ID
 from nexmark.log import log
 from nexmark.queries import QUERIES
 from nexmark.results import in_order
 from nexmark.schema import LOG
-from nexmark.source import Logged, Made
+from nexmark.source import GeneratedEvents, LoggedEvents
 from seep import sinks, testing
 from seep.spark.session import Host, open_session
 from tests.nexmark.oracle import Oracle
@@ -28,8 +28,8 @@ pytestmark = pytest.mark.acceptance
 
 #: The two reference logs of the specification: 10,000 events a second, and 10 with as many auctions in flight as in
 #: Megaphone's preset.
-A = Settings(rate=10_000, filler=False)
-B = Settings(rate=10, in_flight=25_920, filler=False)
+A = EventSettings(rate=10_000, filler=False)
+B = EventSettings(rate=10, in_flight=25_920, filler=False)
 MILLION = 1_000_000
 
 
@@ -54,14 +54,14 @@ def full(request: pytest.FixtureRequest, host: Host, tmp_path_factory: pytest.Te
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_query_gives_what_spark_gives(name: str, full: Full) -> None:
-    query = QUERIES[name].between(lambda wanted: Logged(wanted, full.path), sinks.collect())
+    query = QUERIES[name].between(lambda wanted: LoggedEvents(wanted, full.path), sinks.collect())
     found = in_order(testing.run(query, rows_per_epoch=30_000)["out"])
     expected = in_order(full.oracle.result(name))
     assert found.equals(expected.cast(found.schema))
 
 
-def rows(name: str, settings: Settings) -> pa.Table:
-    query = QUERIES[name].between(lambda wanted: Made(wanted, settings, MILLION), sinks.collect())
+def rows(name: str, settings: EventSettings) -> pa.Table:
+    query = QUERIES[name].between(lambda wanted: GeneratedEvents(wanted, settings, MILLION), sinks.collect())
     return testing.run(query, rows_per_epoch=100_000)["out"]
 
 
@@ -69,16 +69,16 @@ def rows(name: str, settings: Settings) -> pa.Table:
     ("name", "settings", "reference"),
     [("Q8", A, 60_000), ("Q9", B, 37_436), ("Q11", A, 19_922), ("Q11", B, 224_710), ("Q7", A, 10)],
 )
-def test_there_are_as_many_rows_as_on_the_reference_logs(name: str, settings: Settings, reference: int) -> None:
+def test_there_are_as_many_rows_as_on_the_reference_logs(name: str, settings: EventSettings, reference: int) -> None:
     """But for what depends on neighbouring events being alike, as Java's generator makes those of log A."""
     assert len(rows(name, settings)) == pytest.approx(reference, rel=0.02)
 
 
 def test_bids_come_before_and_after_their_auction_as_often_as_on_the_reference_log() -> None:
-    events, numbers = Events(A), np.arange(MILLION)
-    opened = events.numbers(numbers, [Kind.AUCTION])
-    auctions = events.columns(Kind.AUCTION, opened, ["id", "date_time", "expires"])
-    bids = events.columns(Kind.BID, events.numbers(numbers, [Kind.BID]), ["auction", "date_time"])
+    events, numbers = EventGenerator(A), np.arange(MILLION)
+    opened = events.numbers(numbers, [EventKind.AUCTION])
+    auctions = events.columns(EventKind.AUCTION, opened, ["id", "date_time", "expires"])
+    bids = events.columns(EventKind.BID, events.numbers(numbers, [EventKind.BID]), ["auction", "date_time"])
     which, times = bids["auction"].to_numpy() - FIRST_ID, bids["date_time"].to_numpy()
     there = which < len(opened)
     which, times = which[there], times[there]

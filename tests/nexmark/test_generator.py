@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nexmark.generator import Events, Kind, Pattern, Settings, Skew
+from nexmark.generator import BidSkew, EventGenerator, EventKind, EventSettings, Pattern
 from nexmark.log import log
 from nexmark.rhino import BLOCK, LAYOUTS, read_records, write_records
 from nexmark.schema import LOG
@@ -26,7 +26,7 @@ KINDS = {0: "p_id", 1: "a_id", 2: "b_auction"}
 
 
 def table(count: int, **options: object) -> pa.Table:
-    return pa.Table.from_batches(log(Settings(**{**PLAIN, **options}), count), LOG)  # type: ignore[arg-type]
+    return pa.Table.from_batches(log(EventSettings(**{**PLAIN, **options}), count), LOG)  # type: ignore[arg-type]
 
 
 def newest(number: int) -> tuple[int, int]:
@@ -83,11 +83,11 @@ def test_prices_reserves_and_ends_of_auctions_are_in_range() -> None:
 @settings(max_examples=20)
 @given(first=st.integers(0, 10**9), count=st.integers(1, 300), cut=st.integers(0, 300), seed=st.integers(0, 2**40))
 def test_an_event_is_the_same_whatever_it_is_made_with(first: int, count: int, cut: int, seed: int) -> None:
-    events, cut = Events(Settings(seed=seed)), min(cut, count)
+    events, cut = EventGenerator(EventSettings(seed=seed)), min(cut, count)
     numbers = np.arange(first, first + count)
     for kind, names in (
-        (Kind.PERSON, ["id", "name", "email", "card", "city", "extra"]),
-        (Kind.BID, ["price", "extra"]),
+        (EventKind.PERSON, ["id", "name", "email", "card", "city", "extra"]),
+        (EventKind.BID, ["price", "extra"]),
     ):
         mine = events.numbers(numbers, [kind])
         whole = events.columns(kind, mine, names)
@@ -140,7 +140,7 @@ def owner(auction: int, instances: int) -> int:
 
 
 def test_skewed_bids_go_to_the_auctions_of_the_hot_instances_and_all_else_stays() -> None:
-    plain, skewed = table(20_000), table(20_000, skew=Skew(share=0.6, hot=1, instances=8))
+    plain, skewed = table(20_000), table(20_000, skew=BidSkew(share=0.6, hot=1, instances=8))
     others = [name for name in LOG.names if name != "b_auction"]
     assert skewed.select(others).equals(plain.select(others))
     pairs = list(zip(plain["b_auction"].to_pylist(), skewed["b_auction"].to_pylist(), strict=True))
@@ -151,18 +151,18 @@ def test_skewed_bids_go_to_the_auctions_of_the_hot_instances_and_all_else_stays(
 
 
 def test_skew_goes_to_keys_or_residues_too() -> None:
-    keys = table(10_000, skew=Skew(share=0.5, keys=(7, 8)))["b_auction"].drop_null().to_pylist()
+    keys = table(10_000, skew=BidSkew(share=0.5, keys=(7, 8)))["b_auction"].drop_null().to_pylist()
     assert [keys.count(key) / len(keys) for key in (7, 8)] == pytest.approx([0.25, 0.25], abs=0.02)
-    even = table(10_000, skew=Skew(share=1.0, modulus=10, residues=(3,)))["b_auction"].drop_null().to_numpy()
+    even = table(10_000, skew=BidSkew(share=1.0, modulus=10, residues=(3,)))["b_auction"].drop_null().to_numpy()
     assert set(even[even > 1_010] % 10) == {3}
 
 
 def test_skew_spikes_and_rotates_with_event_time() -> None:
-    spiking = Skew(share=1.0, keys=(7,), pattern=Pattern.SPIKING, period=1.0)
+    spiking = BidSkew(share=1.0, keys=(7,), pattern=Pattern.SPIKING, period=1.0)
     rows = table(20_000, skew=spiking).filter(pc.field("kind") == 2)
     since = rows["date_time"].to_numpy() - 1_436_918_400_000
     assert ((rows["b_auction"].to_numpy() == 7) == (since % 1_000 < 500)).all()
-    rotating = Skew(share=1.0, hot=1, instances=4, pattern=Pattern.ROTATING, period=0.5)
+    rotating = BidSkew(share=1.0, hot=1, instances=4, pattern=Pattern.ROTATING, period=0.5)
     rows = table(20_000, skew=rotating).filter((pc.field("kind") == 2) & (pc.field("event_id") > 2_000))
     turns = (rows["date_time"].to_numpy() - 1_436_918_400_000) // 500
     assert {owner(b, 4) == t % 4 for b, t in zip(rows["b_auction"].to_pylist(), turns.tolist(), strict=True)} == {True}
@@ -174,7 +174,7 @@ def test_skew_spikes_and_rotates_with_event_time() -> None:
 )
 def test_settings_that_make_no_sense_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(UserError):
-        Settings(**wrong)  # type: ignore[arg-type]
+        EventSettings(**wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -183,25 +183,25 @@ def test_settings_that_make_no_sense_are_refused(wrong: dict[str, int]) -> None:
 )
 def test_skew_that_makes_no_sense_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(UserError):
-        Skew(share=0.5, **{**wrong, **({"pattern": Pattern.ROTATING} if "pattern" in wrong else {})})  # type: ignore[arg-type]
+        BidSkew(share=0.5, **{**wrong, **({"pattern": Pattern.ROTATING} if "pattern" in wrong else {})})  # type: ignore[arg-type]
 
 
 # --- Rhino's records --------------------------------------------------------------------------------------------------
 
 
 def test_records_are_of_their_sizes_in_blocks_that_tell_what_is_to_come(tmp_path: Path) -> None:
-    write_records(Settings(), 20_000, tmp_path)
+    write_records(EventSettings(), 20_000, tmp_path)
     assert {kind: (layout.record.itemsize, layout.of_block) for kind, layout in LAYOUTS.items()} == {
-        Kind.PERSON: (206, 39),
-        Kind.AUCTION: (269, 30),
-        Kind.BID: (32, 255),
+        EventKind.PERSON: (206, 39),
+        EventKind.AUCTION: (269, 30),
+        EventKind.BID: (32, 255),
     }
     rows = table(20_000, text=True)
-    bids = read_records(Kind.BID, tmp_path / "bids.bin")
+    bids = read_records(EventKind.BID, tmp_path / "bids.bin")
     assert bids["auction"].tolist() == rows["b_auction"].drop_null().to_pylist()
     assert bids["created"].tolist() == rows.filter(pc.field("kind") == 2)["date_time"].to_pylist()
     assert 0 <= bids["price"].min() < bids["price"].max() < 1
-    people = read_records(Kind.PERSON, tmp_path / "persons.bin")
+    people = read_records(EventKind.PERSON, tmp_path / "persons.bin")
     names = [f"{one.decode()} {other.decode()}" for one, other in people[["first_name", "last_name"]].tolist()]
     assert names == rows["p_name"].drop_null().to_pylist()
     data = (tmp_path / "auctions.bin").read_bytes()

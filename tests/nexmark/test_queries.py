@@ -14,13 +14,13 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 import seep
-from nexmark.generator import Settings
+from nexmark.generator import EventSettings
 from nexmark.log import log
 from nexmark.queries import QUERIES
 from nexmark.results import in_order
 from nexmark.schema import LOG
-from nexmark.source import Logged
-from nexmark.spark_source import Options, register
+from nexmark.source import LoggedEvents
+from nexmark.spark_source import EventOptions, register
 from primitives.errors import UserError
 from seep import sinks, testing
 from seep.runs.run import Run
@@ -71,7 +71,7 @@ def test_disorder_losses_and_moves_change_nothing(name: str, logs: Logs, expecte
 
 def test_it_is_the_same_on_disk(logs: Logs, expected: Expected) -> None:
     query = QUERIES["NBQ8"].between(
-        lambda wanted: Logged(wanted, logs.disordered), sinks.collect(), **SIZES["NBQ8"], on_disk=True
+        lambda wanted: LoggedEvents(wanted, logs.disordered), sinks.collect(), **SIZES["NBQ8"], on_disk=True
     )
     assert_same(in_order(testing.run(query, parallelism={"new-sellers": 2})["out"]), expected("NBQ8"))
 
@@ -88,7 +88,7 @@ def test_spark_reads_the_events_as_a_table_and_as_a_stream(host: Host, tmp_path:
     spark = SparkSession(host.context)
     register(spark)
     options = {"events": 3_000, "rate": 500, "partitions": 2, "outOfOrder": 100, "eventsPerBatch": 1_700, "seed": 9}
-    expected = pa.Table.from_batches(log(Settings(rate=500, group=100, seed=9), 3_000), LOG)
+    expected = pa.Table.from_batches(log(EventSettings(rate=500, group=100, seed=9), 3_000), LOG)
     assert in_order(spark.read.format("nexmark").options(**options).load().toArrow()).equals(in_order(expected))
     stream = spark.readStream.format("nexmark").options(**options).load()
     out, checkpoint = str(tmp_path / "out"), str(tmp_path / "checkpoint")
@@ -101,7 +101,7 @@ def test_spark_reads_the_events_as_a_table_and_as_a_stream(host: Host, tmp_path:
 @pytest.mark.parametrize("wrong", [{"events": "many"}, {"partitions": "0"}, {"rate": "-1"}])
 def test_options_that_make_no_sense_are_refused(wrong: dict[str, str]) -> None:
     with pytest.raises(UserError):
-        Options.of(wrong)
+        EventOptions.of(wrong)
 
 
 # --- on real processes ------------------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ def test_nothing_that_befalls_real_processes_changes_anything(
 
 def options(name: str, log: Path) -> dict[str, Any]:
     """Of runs that read most of the log in some three seconds."""
-    share = Logged(QUERIES[name].wanted, log).share()
+    share = LoggedEvents(QUERIES[name].wanted, log).share()
     return {"rate": seep.Rate(share * EVENTS / 4), "nodes": 3, "spare": 1, "checkpoint": 0.5}
 
 

@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from policies.observation import Change, History, InstanceReport, Observation
-from primitives.graph import Edge, InstanceId, Kind, Operator, QueryGraph
+from primitives.graph import Edge, InstanceId, Kind, OperatorSpec, QueryGraph
 
 #: words -> splitter -> counter -> out
 WORDS = QueryGraph(
     [
-        Operator("words", Kind.SOURCE),
-        Operator("splitter", Kind.STATELESS),
-        Operator("counter", Kind.STATEFUL),
-        Operator("out", Kind.SINK),
+        OperatorSpec("words", Kind.SOURCE),
+        OperatorSpec("splitter", Kind.STATELESS),
+        OperatorSpec("counter", Kind.STATEFUL),
+        OperatorSpec("out", Kind.SINK),
     ],
     [Edge("words", "splitter"), Edge("splitter", "counter"), Edge("counter", "out")],
 )

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from formats.settings import WrongSettings, checked
 from policies.migration.matchings import matchings
 from policies.migration.settings import MigrationSettings, Strategy
-from policies.migration.steps import Steps
+from policies.migration.steps import MigrationSteps
 from policies.migration.strategies import cut, places_in_turn
 from policies.scaling.assignment import rescaled
 from primitives.errors import UserError
@@ -200,7 +200,7 @@ def test_a_million_slots_are_cut_without_making_all_steps(strategy: Strategy) ->
 
 
 def test_a_step_that_is_not_there_is_an_error_of_index() -> None:
-    steps = Steps.of(np.array([4, 5]), np.array([1, 1]), np.array([0, 1]))
+    steps = MigrationSteps.of(np.array([4, 5]), np.array([1, 1]), np.array([0, 1]))
     assert steps[-1] == steps[1] == {1: SlotSet([5])}
     with pytest.raises(IndexError):
         steps[2]

@@ -70,5 +70,7 @@ def _means(text: str, default: Any, required: bool) -> bool:
 
 def test_the_page_names_all_policies_causes_and_modules() -> None:
     firsts = {each.strip(" `") for cells in (*rows(2), *rows(3)) for each in cells[0].split(",")}
-    modules = {path.name for path in (ROOT / "policies").glob("*.py")} - {"__init__.py"}
+    home = ROOT / "policies"
+    paths = [path for path in (*home.glob("*.py"), *home.glob("scaling/*.py")) if path.name != "__init__.py"]
+    modules = {path.relative_to(home).as_posix() for path in paths}
     assert firsts >= {*POLICIES, *(cause.value for cause in Cause), *modules}

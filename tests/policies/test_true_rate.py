@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from policies.observation import History, Observation
 from policies.scaling.settings import ScaleInSettings
 from policies.scaling.true_rate import TrueRate, TrueRateSettings, rates_due, true_rate
-from primitives.graph import Edge, Kind, Operator, QueryGraph
+from primitives.graph import Edge, Kind, OperatorSpec, QueryGraph
 from tests.policies.scenes import WORDS, changed, history, observation, repeated, report
 
 POLICY = TrueRate(TrueRateSettings(headroom=1.25, catch_up=60.0, margin=0.15))
@@ -124,11 +124,11 @@ def test_the_true_rate_of_a_sink_counts_the_time_that_it_waits_for_its_store() -
 def test_rates_are_carried_along_all_paths_of_the_graph() -> None:
     graph = QueryGraph(
         [
-            Operator("a", Kind.SOURCE),
-            Operator("b", Kind.SOURCE),
-            Operator("map", Kind.STATELESS),
-            Operator("join", Kind.STATEFUL),
-            Operator("out", Kind.SINK),
+            OperatorSpec("a", Kind.SOURCE),
+            OperatorSpec("b", Kind.SOURCE),
+            OperatorSpec("map", Kind.STATELESS),
+            OperatorSpec("join", Kind.STATEFUL),
+            OperatorSpec("out", Kind.SINK),
         ],
         [Edge("a", "map"), Edge("map", "join", 0), Edge("b", "join", 1), Edge("join", "out")],
     )

@@ -16,7 +16,7 @@ from primitives.arrow_batches import ArrowBatches
 from primitives.emission import Batches, Emission
 from primitives.emission_codec import EMISSIONS
 from primitives.errors import UserError
-from primitives.graph import Edge, Kind, Operator, QueryGraph
+from primitives.graph import Edge, Kind, OperatorSpec, QueryGraph
 from primitives.hashing import hash_key
 from primitives.outbox import Outbox
 from primitives.slots import SlotSet, slot_of
@@ -28,7 +28,7 @@ FULL = SlotSet.full(SLOT_BITS)
 
 KEYED, BY_TWO, WHOLE_ROWS = Edge("src", "out", 0), Edge("src", "out", 1), Edge("src", "out", 2)
 GRAPH = QueryGraph(
-    [Operator("src", Kind.SOURCE), Operator("out", Kind.SINK, SLOT_BITS)],
+    [OperatorSpec("src", Kind.SOURCE), OperatorSpec("out", Kind.SINK, SLOT_BITS)],
     [KEYED, BY_TWO, WHOLE_ROWS],
 )
 KEYS = {KEYED: ["key"], BY_TWO: ["key", "word"], WHOLE_ROWS: []}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from primitives.backup import (
     BackupStore,
-    Stored,
+    StoreOutcome,
     adopt_backup,
     choose_backup_holder,
     delete_backup,
@@ -38,7 +38,7 @@ def checkpoint(epoch: int, base: int | None = None, incarnation: int = 0, owner:
 
 def filled(*checkpoints: Checkpoint) -> BackupStore:
     store = BackupStore()
-    assert [store_backup(store, each) for each in checkpoints] == [Stored.KEPT] * len(checkpoints)
+    assert [store_backup(store, each) for each in checkpoints] == [StoreOutcome.KEPT] * len(checkpoints)
     return store
 
 
@@ -93,7 +93,7 @@ def test_what_is_retrieved_is_the_state_of_the_newest_checkpoint(
         taken = checkpoint_state(
             state, Outbox(), owner=SUM, incarnation=0, serial=epoch, epoch=epoch, slots=ALL, base=base
         )
-        assert store_backup(store, taken) is Stored.KEPT
+        assert store_backup(store, taken) is StoreOutcome.KEPT
     backup = retrieve_backup(store, SUM)
     assert backup is not None
     restored = make(BITS)
@@ -109,7 +109,7 @@ def test_a_delta_that_says_all_leaves_nothing_of_those_before_but_output_that_is
     first = replace(checkpoint(1), state=tuple(chunks), buffer=(entries[0],))
     second = replace(checkpoint(2, base=1), state=(), buffer=(entries[1],), trimmed=1)
     third = replace(checkpoint(3, base=2), state=tuple(chunks), buffer=(entries[2],), trimmed=1)
-    assert [store_backup(store, each) for each in (first, second, third)] == [Stored.KEPT] * 3
+    assert [store_backup(store, each) for each in (first, second, third)] == [StoreOutcome.KEPT] * 3
     backup = retrieve_backup(store, SUM)
     assert backup == replace(third, base=None, buffer=tuple(entries[1:]))
 
@@ -132,13 +132,13 @@ def test_however_many_deltas_come_a_restore_reads_one_base_and_few_of_them(max_d
 def test_a_full_checkpoint_begins_a_new_chain() -> None:
     store = filled(checkpoint(1), checkpoint(2, base=1), checkpoint(5))
     assert store.epoch(SUM) == 5
-    assert store_backup(store, checkpoint(6, base=2)) is Stored.NEEDS_FULL
+    assert store_backup(store, checkpoint(6, base=2)) is StoreOutcome.NEEDS_FULL
 
 
 @pytest.mark.parametrize("there", [[], [checkpoint(1)], [checkpoint(3, owner=SUM1)]])
 def test_a_delta_whose_base_is_not_here_is_not_kept(there: list[Checkpoint]) -> None:
     store = filled(*there)
-    assert store_backup(store, checkpoint(4, base=3)) is Stored.NEEDS_FULL
+    assert store_backup(store, checkpoint(4, base=3)) is StoreOutcome.NEEDS_FULL
     assert store.epoch(SUM) == (1 if there == [checkpoint(1)] else None)
 
 
@@ -162,7 +162,9 @@ def test_an_incarnation_below_the_highest_fence_stores_nothing(fences: list[int]
     for fence in fences:
         store.fence(SUM, fence)
     fenced = incarnation < max(fences)
-    assert store_backup(store, checkpoint(1, incarnation=incarnation)) is (Stored.FENCED if fenced else Stored.KEPT)
+    assert store_backup(store, checkpoint(1, incarnation=incarnation)) is (
+        StoreOutcome.FENCED if fenced else StoreOutcome.KEPT
+    )
     assert store.epoch(SUM) == (None if fenced else 1)
 
 
@@ -170,7 +172,7 @@ def test_a_fence_is_for_one_owner_and_leaves_what_is_stored() -> None:
     store = filled(checkpoint(1))
     store.fence(SUM, 1)
     assert store.epoch(SUM) == 1
-    assert store_backup(store, checkpoint(1, owner=SUM1)) is Stored.KEPT
+    assert store_backup(store, checkpoint(1, owner=SUM1)) is StoreOutcome.KEPT
 
 
 # -- deleting and adopting --------------------------------------------------------------------------------------------
@@ -202,4 +204,4 @@ def test_an_adopted_part_is_its_owners_backup_whatever_was_there_before() -> Non
     store = filled(checkpoint(5), checkpoint(6, base=5))
     adopt_backup(store, replace(checkpoint(5), serial=-1))
     assert (store.epoch(SUM), store.order(SUM)) == (5, (0, -1))
-    assert store_backup(store, checkpoint(7, base=5, incarnation=1)) is Stored.KEPT
+    assert store_backup(store, checkpoint(7, base=5, incarnation=1)) is StoreOutcome.KEPT

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from formats.manifest import Component, component_of
 from formats.persist import persist_state, retrieve_state
-from primitives.backup import BackupStore, Stored, retrieve_backup, store_backup
+from primitives.backup import BackupStore, StoreOutcome, retrieve_backup, store_backup
 from primitives.checkpoint import Checkpoint, checkpoint_state
 from primitives.errors import EnvironmentFault
 from primitives.graph import InstanceId
-from primitives.mapped import Shelf
+from primitives.mapped import MappedFiles
 from primitives.merge import merge_state
 from primitives.outbox import Outbox
 from primitives.partition import partition_processing_state
@@ -88,10 +88,10 @@ def checkpoint_of(disk: Disk, epoch: int, base: int | None = None) -> Checkpoint
 @few
 def test_what_a_holder_has_after_each_checkpoint_is_what_was_there(rounds: list[Any], max_deltas: int) -> None:
     with directory() as place, closing(disk_in(place, "disk")) as disk:
-        store, expected = BackupStore(max_deltas, Shelf(place / "shelf", above=100)), frame()
+        store, expected = BackupStore(max_deltas, MappedFiles(place / "shelf", above=100)), frame()
         for epoch, turn in enumerate(rounds, 1):
             take(turn, disk, expected)
-            assert store_backup(store, checkpoint_of(disk, epoch, epoch - 1 or None)) is Stored.KEPT
+            assert store_backup(store, checkpoint_of(disk, epoch, epoch - 1 or None)) is StoreOutcome.KEPT
             disk.release(epoch)
             backup = retrieve_backup(store, ME)
             assert backup is not None

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primitives.errors import UserError
-from primitives.graph import Edge, InstanceId, Kind, Operator, QueryGraph
+from primitives.graph import Edge, InstanceId, Kind, OperatorSpec, QueryGraph
 from tests.strategies import graphs
 
-SOURCE, MAP, SINK = Operator("in", Kind.SOURCE), Operator("map", Kind.STATELESS), Operator("out", Kind.SINK)
-READ, END = Operator("read", Kind.SOURCE), Operator("end", Kind.SINK)
+SOURCE, MAP, SINK = OperatorSpec("in", Kind.SOURCE), OperatorSpec("map", Kind.STATELESS), OperatorSpec("out", Kind.SINK)
+READ, END = OperatorSpec("read", Kind.SOURCE), OperatorSpec("end", Kind.SINK)
 
 
 def test_operators_are_ordered_from_sources_to_sinks_however_they_are_given() -> None:
@@ -63,7 +63,7 @@ def test_a_graph_survives_a_round_trip_through_json(graph: QueryGraph) -> None:
 
 def test_graphs_differ_in_their_operators_and_in_their_edges() -> None:
     graph = QueryGraph([SOURCE, SINK], [Edge("in", "out")])
-    assert graph != QueryGraph([SOURCE, Operator("out", Kind.SINK, slot_bits=1)], [Edge("in", "out")])
+    assert graph != QueryGraph([SOURCE, OperatorSpec("out", Kind.SINK, slot_bits=1)], [Edge("in", "out")])
     assert graph != QueryGraph([SOURCE, SINK], [Edge("in", "out", 1)])
 
 
@@ -81,7 +81,7 @@ def test_instances_and_edges_are_written_as_in_messages() -> None:
 @pytest.mark.parametrize(
     ("operators", "edges", "complaint"),
     [
-        ([SOURCE, SINK, Operator("in", Kind.SINK)], [Edge("in", "out")], "used twice: in"),
+        ([SOURCE, SINK, OperatorSpec("in", Kind.SINK)], [Edge("in", "out")], "used twice: in"),
         ([SOURCE, SINK], [Edge("in", "outt")], "in->outt:0 names the operator 'outt', which the query does not have"),
         ([SOURCE, SINK], [Edge("in", "out"), Edge("in", "out")], "the same edge is given twice"),
         ([SOURCE, SINK], [Edge("in", "out"), Edge("out", "in")], "has a cycle"),
@@ -92,14 +92,14 @@ def test_instances_and_edges_are_written_as_in_messages() -> None:
         ([SOURCE, SINK], [], "source 'in' has no output"),
     ],
 )  # fmt: skip
-def test_a_wrong_graph_is_refused_by_name(operators: list[Operator], edges: list[Edge], complaint: str) -> None:
+def test_a_wrong_graph_is_refused_by_name(operators: list[OperatorSpec], edges: list[Edge], complaint: str) -> None:
     with pytest.raises(UserError) as refusal:
         QueryGraph(operators, edges)
     assert complaint in str(refusal.value)
 
 
 def test_a_cycle_is_told_by_the_operators_on_it() -> None:
-    a, b = Operator("a", Kind.STATEFUL), Operator("b", Kind.STATEFUL)
+    a, b = OperatorSpec("a", Kind.STATEFUL), OperatorSpec("b", Kind.STATEFUL)
     edges = [Edge("in", "a"), Edge("a", "b"), Edge("b", "a"), Edge("b", "out")]
     with pytest.raises(UserError, match=r"\((a -> b|b -> a)\)"):
         QueryGraph([SOURCE, a, b, SINK], edges)
@@ -108,11 +108,11 @@ def test_a_cycle_is_told_by_the_operators_on_it() -> None:
 @given(st.integers(-5, 30).filter(lambda bits: not 0 <= bits <= 20))
 def test_an_operator_has_2_to_the_power_of_0_to_20_slots(slot_bits: int) -> None:
     with pytest.raises(UserError, match=f"'sum': slot_bits is {slot_bits}"):
-        Operator("sum", Kind.STATEFUL, slot_bits)
+        OperatorSpec("sum", Kind.STATEFUL, slot_bits)
 
 
 def test_a_graph_that_was_sent_comes_in_order_and_needs_nobody_to_sort_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    backwards = QueryGraph([Operator("out", Kind.SINK), Operator("words", Kind.SOURCE)], [Edge("words", "out")])
+    backwards = QueryGraph([OperatorSpec("out", Kind.SINK), OperatorSpec("words", Kind.SOURCE)], [Edge("words", "out")])
     assert backwards.order == ("words", "out")
     monkeypatch.setitem(sys.modules, "networkx", None)
     assert QueryGraph.from_json(backwards.to_json()).order == backwards.order

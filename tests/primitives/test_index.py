@@ -18,13 +18,13 @@ from primitives.state.columnar.bitmap import Bitmap, common_rows
 from primitives.state.columnar.fixed import row_numbers
 from primitives.state.columnar.index import Index
 from primitives.state.columnar.memory import Region
-from primitives.state.columnar.table import Table
+from primitives.state.columnar.table import RowTable
 
 numbers = st.lists(st.integers(0, 500))
 
 
 def new_index() -> Index:
-    return Index(Table([pa.int64()]))
+    return Index(RowTable([pa.int64()]))
 
 
 def locate(index: Index, keys: NDArray[np.int64], *, create: bool) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from primitives.checkpoint import Checkpoint, checkpoint_state
 from primitives.emission import Emission
 from primitives.errors import InternalError
-from primitives.graph import Edge, InstanceId, Kind, Operator, QueryGraph
+from primitives.graph import Edge, InstanceId, Kind, OperatorSpec, QueryGraph
 from primitives.merge import merge_state
 from primitives.outbox import Outbox
 from primitives.partition import partition_buffer_state, partition_processing_state, partition_routing_state
@@ -154,7 +154,11 @@ def test_parts_that_do_not_fit_together_are_refused(second: Checkpoint, complain
 # -- routing state ----------------------------------------------------------------------------------------------------
 
 GRAPH = QueryGraph(
-    [Operator("in", Kind.SOURCE, BITS), Operator("sum", Kind.STATEFUL, BITS), Operator("out", Kind.SINK, BITS)],
+    [
+        OperatorSpec("in", Kind.SOURCE, BITS),
+        OperatorSpec("sum", Kind.STATEFUL, BITS),
+        OperatorSpec("out", Kind.SINK, BITS),
+    ],
     [Edge("in", "sum", 0), Edge("in", "sum", 1), Edge("sum", "out")],
 )
 

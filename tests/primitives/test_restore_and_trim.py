@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from primitives.checkpoint import Checkpoint
 from primitives.errors import InternalError
-from primitives.graph import Edge, InstanceId, Kind, Operator, QueryGraph
+from primitives.graph import Edge, InstanceId, Kind, OperatorSpec, QueryGraph
 from primitives.outbox import Outbox
 from primitives.restore import replay_buffer_state, restore_state
 from primitives.slots import SlotSet
@@ -120,7 +120,7 @@ def test_nothing_is_trimmed_above_the_safe_epoch_of_a_receiver_and_everything_up
 
 
 GRAPH = QueryGraph(
-    [Operator("in", Kind.SOURCE, 1), Operator("sum", Kind.STATEFUL, 1), Operator("out", Kind.SINK, 1)],
+    [OperatorSpec("in", Kind.SOURCE, 1), OperatorSpec("sum", Kind.STATEFUL, 1), OperatorSpec("out", Kind.SINK, 1)],
     [Edge("in", "sum"), Edge("sum", "out")],
 )
 

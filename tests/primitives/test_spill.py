@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from primitives.errors import EnvironmentFault, InternalError
 from primitives.outbox import Outbox
-from primitives.spill import BATCHES, Batches, Codec, SpillStore, batches_nbytes, pack_batches, unpack_batches
+from primitives.spill import BATCHES, Batches, SpillCodec, SpillStore, batches_nbytes, pack_batches, unpack_batches
 from tests.waiting import eventually
 
 MEGABYTE = 1 << 20
@@ -97,7 +97,7 @@ def test_any_payload_can_be_spilled_through_a_codec_of_its_own(tmp_path: Path) -
         batch: pa.RecordBatch
         weight: float
 
-    codec = Codec[Weighed](
+    codec = SpillCodec[Weighed](
         to_batches=lambda payload: ({"only": payload.batch}, {"weight": payload.weight}),
         from_batches=lambda batches, metadata: Weighed(batches["only"], float(str(metadata["weight"]))),
     )

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primitives.errors import InternalError, UserError
-from primitives.graph import Edge, InstanceId, Kind, Operator, QueryGraph
+from primitives.graph import Edge, InstanceId, Kind, OperatorSpec, QueryGraph
 from primitives.slots import SlotSet, owner_of_slot
 from primitives.topology import Arrival, Assignment, Topology, Version, edges_between
 from tests.strategies import LAST_EPOCH, assignments, disjoint_parts, epochs, few, topologies
 
 GRAPH = QueryGraph(
-    [Operator("in", Kind.SOURCE, 1), Operator("map", Kind.STATELESS, 2), Operator("sum", Kind.STATEFUL, 2),
-     Operator("out", Kind.SINK, 2)],
+    [OperatorSpec("in", Kind.SOURCE, 1), OperatorSpec("map", Kind.STATELESS, 2), OperatorSpec("sum", Kind.STATEFUL, 2),
+     OperatorSpec("out", Kind.SINK, 2)],
     [Edge("in", "map"), Edge("map", "sum"), Edge("sum", "out")],
 )  # fmt: skip
 SUM0, SUM1, SUM2 = (InstanceId("sum", i) for i in range(3))
@@ -236,7 +236,7 @@ def test_the_new_owner_of_slots_is_a_receiver_of_the_old_one_at_the_epoch_of_the
 
 
 def test_the_streams_between_two_operators_are_told_by_port() -> None:
-    operators = [Operator("in", Kind.SOURCE), Operator("map", Kind.STATELESS), Operator("out", Kind.SINK)]
+    operators = [OperatorSpec("in", Kind.SOURCE), OperatorSpec("map", Kind.STATELESS), OperatorSpec("out", Kind.SINK)]
     edges = [Edge("in", "out", 0), Edge("map", "out", 1), Edge("in", "out", 2), Edge("in", "map")]
     graph = QueryGraph(operators, edges)
     assert [edge.port for edge in edges_between(graph, "in", "out")] == [0, 2]

@@ -7,7 +7,7 @@ from itertools import count, islice
 from typing import Any, TypeVar
 
 from primitives.event import Event
-from primitives.graph import Edge, InstanceId, Kind, Operator, QueryGraph
+from primitives.graph import Edge, InstanceId, Kind, OperatorSpec, QueryGraph
 from primitives.slots import SlotSet
 from primitives.topology import Topology
 from seep.protocol.effects import Effect, Post
@@ -26,10 +26,10 @@ ALL = SlotSet.full(SLOT_BITS)
 #: Numbers come in, are passed on, summed up per key, and go out.
 GRAPH = QueryGraph(
     [
-        Operator("numbers", Kind.SOURCE, 1),
-        Operator("pass", Kind.STATELESS, SLOT_BITS),
-        Operator("sum", Kind.STATEFUL, SLOT_BITS),
-        Operator("out", Kind.SINK, SLOT_BITS),
+        OperatorSpec("numbers", Kind.SOURCE, 1),
+        OperatorSpec("pass", Kind.STATELESS, SLOT_BITS),
+        OperatorSpec("sum", Kind.STATEFUL, SLOT_BITS),
+        OperatorSpec("out", Kind.SINK, SLOT_BITS),
     ],
     [Edge("numbers", "pass"), Edge("pass", "sum"), Edge("sum", "out")],
 )

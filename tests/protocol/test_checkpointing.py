@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from primitives.backup import Stored
+from primitives.backup import StoreOutcome
 from primitives.topology import Topology
 from seep.protocol.instances.checkpointing import Checkpointing, CheckpointSettings, Copy
 from seep.protocol.view import Seat, View
@@ -116,12 +116,12 @@ def test_a_record_of_another_checkpoint_is_not_taken_for_the_one_under_way(other
 def test_a_holder_that_lacks_the_base_gets_a_full_checkpoint() -> None:
     machine = checkpointing(counted=Copy((HOME,), 5), epoch=5)
     machine.taken(8)
-    machine.on_refused(8, Stored.NEEDS_FULL)
+    machine.on_refused(8, StoreOutcome.NEEDS_FULL)
     assert (machine.base, machine.is_due(8, 0)) == (None, True)
 
 
-@pytest.mark.parametrize(("epoch", "why"), [(7, Stored.NEEDS_FULL), (8, Stored.FENCED)])
-def test_other_refusals_change_nothing(epoch: int, why: Stored) -> None:
+@pytest.mark.parametrize(("epoch", "why"), [(7, StoreOutcome.NEEDS_FULL), (8, StoreOutcome.FENCED)])
+def test_other_refusals_change_nothing(epoch: int, why: StoreOutcome) -> None:
     machine = checkpointing(counted=Copy((HOME,), 5), epoch=5)
     machine.taken(8)
     machine.on_refused(epoch, why)

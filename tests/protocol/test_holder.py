@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from primitives.backup import Stored
+from primitives.backup import StoreOutcome
 from primitives.checkpoint import Checkpoint
 from primitives.emission import Emission
 from primitives.graph import InstanceId
@@ -76,14 +76,14 @@ def test_the_manager_is_told_what_was_stored() -> None:
 
 def test_the_owner_is_told_that_the_base_is_missing() -> None:
     effects = Holder().on_store("owner's node", StoreBackup(checkpoint(8, base=5)))
-    assert only(effects, "owner's node", BackupRefused) == BackupRefused(life(SUM), 8, Stored.NEEDS_FULL)
+    assert only(effects, "owner's node", BackupRefused) == BackupRefused(life(SUM), 8, StoreOutcome.NEEDS_FULL)
 
 
 def test_an_incarnation_that_the_view_has_replaced_stores_nothing() -> None:
     holder = Holder()
     holder.on_view(view_of(Topology.initial(GRAPH), seats={SUM: Seat("elsewhere", 2)}))
     effects = holder.on_store("zombie", StoreBackup(checkpoint(number=1)))
-    assert only(effects, "zombie", BackupRefused).why is Stored.FENCED
+    assert only(effects, "zombie", BackupRefused).why is StoreOutcome.FENCED
     assert only(holder.on_store("elsewhere", StoreBackup(checkpoint(number=2))), MANAGER, BackupStored)
 
 
@@ -104,7 +104,9 @@ def test_a_successor_gets_the_whole_backup_and_its_predecessor_stores_nothing_mo
     assert (answer.asker, answer.owner, answer.warm_up) == (life(SUM, 1), SUM, None)
     assert answer.checkpoint is not None
     assert (answer.checkpoint.epoch, answer.checkpoint.base) == (8, None)
-    assert letter(holder.on_store("zombie", StoreBackup(checkpoint(9, base=8))), BackupRefused).why is Stored.FENCED
+    assert (
+        letter(holder.on_store("zombie", StoreBackup(checkpoint(9, base=8))), BackupRefused).why is StoreOutcome.FENCED
+    )
 
 
 def test_who_asks_for_a_backup_that_is_not_here_is_told_so() -> None:
@@ -190,7 +192,7 @@ def test_once_a_split_is_effective_the_origin_stores_nothing_more() -> None:
     split(holder)
     holder.on_adopt(AdoptParts(1, (life(SUM, 1), life(SUM1))))
     late = holder.on_store("origin's node", StoreBackup(checkpoint(8, base=5)))
-    assert letter(late, BackupRefused).why is Stored.FENCED
+    assert letter(late, BackupRefused).why is StoreOutcome.FENCED
     assert holder.store.epoch(SUM) == 5
 
 

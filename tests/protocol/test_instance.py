@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from primitives.backup import Stored
+from primitives.backup import StoreOutcome
 from primitives.checkpoint import Checkpoint
 from primitives.graph import InstanceId
 from primitives.outbox import Outbox
@@ -413,7 +413,7 @@ def test_a_holder_that_lacks_the_base_is_sent_the_whole() -> None:
     feed(instance, 1, row(0, 5))
     instance.handle(BackupCounted(life(SUM), 1, (HOLDER,)))
     assert letter(feed(instance, 2, row(1, 6)), StoreBackup).checkpoint.base == 1
-    whole = letter(instance.handle(BackupRefused(life(SUM), 2, Stored.NEEDS_FULL)), StoreBackup).checkpoint
+    whole = letter(instance.handle(BackupRefused(life(SUM), 2, StoreOutcome.NEEDS_FULL)), StoreBackup).checkpoint
     assert (whole.epoch, whole.base) == (2, None)
 
 

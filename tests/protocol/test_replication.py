@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primitives.backup import Stored, retrieve_backup
+from primitives.backup import StoreOutcome, retrieve_backup
 from primitives.slots import SlotSet
 from primitives.topology import Topology
 from seep.protocol.effects import Post
@@ -116,7 +116,7 @@ def test_when_the_head_is_lost_the_next_checkpoint_builds_on_what_was_recorded()
 def test_a_head_that_has_another_epoch_is_sent_what_changed_since_that_one() -> None:
     machine = checkpointing(counted=Copy(CHAIN, 4))
     machine.taken(8)
-    machine.on_refused(8, Stored.NEEDS_FULL, has=6)
+    machine.on_refused(8, StoreOutcome.NEEDS_FULL, has=6)
     assert (machine.base, machine.is_due(8, 0)) == (6, True)
 
 
@@ -218,7 +218,7 @@ def test_a_copy_that_a_newer_checkpoint_has_overtaken_does_not_undo_it() -> None
 def test_the_head_asks_the_owner_and_says_what_it_has() -> None:
     chain = Chain(*CHAIN)
     chain.store(StoreBackup(checkpoint(5), CHAIN), StoreBackup(checkpoint(8, base=7), CHAIN))
-    assert chain.refused == [BackupRefused(life(SUM), 8, Stored.NEEDS_FULL, 5)]
+    assert chain.refused == [BackupRefused(life(SUM), 8, StoreOutcome.NEEDS_FULL, 5)]
 
 
 def test_a_member_whose_predecessor_has_nothing_either_waits_for_the_next_checkpoint() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primitives.graph import Edge, InstanceId, Kind, Operator, QueryGraph
+from primitives.graph import Edge, InstanceId, Kind, OperatorSpec, QueryGraph
 from primitives.topology import Arrival, Assignment, Topology, Version
 from seep.protocol.manager.safety import SafeEpochs, Unneeded
 from tests.protocol.staging import GRAPH, NUMBERS, OUT, PASS, SUM, SUM1
@@ -88,7 +88,7 @@ def test_the_slowest_receiver_holds_the_outbox() -> None:
 
 
 def test_all_outputs_of_an_instance_are_waited_for() -> None:
-    operators = [Operator("in", Kind.SOURCE, 1), Operator("a", Kind.SINK, 1), Operator("b", Kind.SINK, 1)]
+    operators = [OperatorSpec("in", Kind.SOURCE, 1), OperatorSpec("a", Kind.SINK, 1), OperatorSpec("b", Kind.SINK, 1)]
     topology = Topology.initial(QueryGraph(operators, [Edge("in", "a"), Edge("in", "b")]))
     safe = started(topology)
     safe.kept(InstanceId("a", 0), 9)

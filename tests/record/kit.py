@@ -17,10 +17,10 @@ from seep.record.reports import InstanceFigures, NodeReport
 SLOT_BITS = 4
 GRAPH = QueryGraph(
     [
-        Operator("numbers", Kind.SOURCE, SLOT_BITS),
-        Operator("map", Kind.STATELESS, SLOT_BITS),
-        Operator("counter", Kind.STATEFUL, SLOT_BITS),
-        Operator("out", Kind.SINK, SLOT_BITS),
+        OperatorSpec("numbers", Kind.SOURCE, SLOT_BITS),
+        OperatorSpec("map", Kind.STATELESS, SLOT_BITS),
+        OperatorSpec("counter", Kind.STATEFUL, SLOT_BITS),
+        OperatorSpec("out", Kind.SINK, SLOT_BITS),
     ],
     [Edge("numbers", "map"), Edge("map", "counter"), Edge("counter", "out")],
 )

@@ -12,7 +12,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from policies.scaling.detector import Cause
-from primitives.backup import Stored
+from primitives.backup import StoreOutcome
 from primitives.emission import Emission
 from primitives.event import Event, event_kinds
 from primitives.graph import Edge, InstanceId
@@ -97,7 +97,7 @@ _BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     Any: anything,
     SlotSet: slot_sets(4),
     Topology: topologies,
-    Stored: st.sampled_from(Stored),
+    StoreOutcome: st.sampled_from(StoreOutcome),
     Cause: st.sampled_from(Cause),
     Chunk: chunks(),
     FileChunk: file_chunks(),

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primitives.checkpoint import Checkpoint, checkpoint_state, merge_checkpoints
-from primitives.graph import Edge, Kind, Operator, QueryGraph
+from primitives.graph import Edge, Kind, OperatorSpec, QueryGraph
 from primitives.slots import SlotSet
 from primitives.spill import SpillStore
 from primitives.state.chunk import Chunk
@@ -187,7 +187,11 @@ def graph_around(kind: type[Keyed]) -> QueryGraph:
     """An operator with two inputs and two outputs."""
     what = Kind.STATELESS if kind in (RowMap, Route) else Kind.STATEFUL
     return QueryGraph(
-        [Operator("src", Kind.SOURCE), Operator("op", what, SLOT_BITS), *(Operator(o, Kind.SINK) for o in "ab")],
+        [
+            OperatorSpec("src", Kind.SOURCE),
+            OperatorSpec("op", what, SLOT_BITS),
+            *(OperatorSpec(o, Kind.SINK) for o in "ab"),
+        ],
         [Edge("src", "op", 0), Edge("src", "op", 1), Edge("op", "a"), Edge("op", "b")],
     )
 
@@ -232,7 +236,7 @@ def put_out(outputs: Mapping[Edge, pa.RecordBatch]) -> dict[Edge, Counter[Row]]:
 
 
 def test_a_source_on_arrow_reads_on_where_its_positions_were_handed_over() -> None:
-    graph = QueryGraph([Operator("src", Kind.SOURCE, 1), Operator("out", Kind.SINK)], [Edge("src", "out")])
+    graph = QueryGraph([OperatorSpec("src", Kind.SOURCE, 1), OperatorSpec("out", Kind.SINK)], [Edge("src", "out")])
     data = {slot: tuple((slot, n, n) for n in range(6)) for slot in (0, 1)}
     here, there = (ArrowSource(operators.RowSource(graph, "src", data, bite=lambda: 2)) for _ in range(2))
     both, one = SlotSet([0, 1]), SlotSet([1])

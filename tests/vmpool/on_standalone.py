@@ -20,7 +20,7 @@ from seep.spark.standalone import LocalCluster
 from tests.spark.beacons import await_beacon, beacon
 from tests.waiting import eventually
 from vmpool.events import PoolEvent
-from vmpool.keeper import Keeper
+from vmpool.keeper import PoolKeeper
 from vmpool.pool import Pool
 from vmpool.settings import PoolSettings
 from vmpool.standalone import StandaloneProvider
@@ -29,7 +29,7 @@ from vmpool.standalone import StandaloneProvider
 class Registrar:
     """Tells the keeper of nodes when their files appear: what the manager does in a run."""
 
-    def __init__(self, keeper: Keeper, directory: Path) -> None:
+    def __init__(self, keeper: PoolKeeper, directory: Path) -> None:
         self._keeper, self._directory = keeper, directory
         self.hosts: dict[str, str] = {}  #: node -> where it is
         self.processes: dict[str, ProcessId] = {}
@@ -65,7 +65,7 @@ def main(directory: Path) -> dict[str, object]:
     with LocalCluster(workers=0) as cluster, open_session(master=cluster.master) as host:
         fleet = Fleet(host.context, beacon(), str(directory), query="test", on_ended=lambda _: None)
         provider = StandaloneProvider(cluster.master, cores=1)
-        keeper = Keeper(
+        keeper = PoolKeeper(
             Pool(PoolSettings(provider="standalone", size=2, reserve=0)),
             provider,
             order=fleet.start,
@@ -82,7 +82,7 @@ def main(directory: Path) -> dict[str, object]:
 
 
 def use(
-    keeper: Keeper,
+    keeper: PoolKeeper,
     provider: StandaloneProvider,
     registrar: Registrar,
     stop: Callable[[], object],

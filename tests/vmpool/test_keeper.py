@@ -12,11 +12,11 @@ import pytest
 from tests.waiting import eventually
 from vmpool.delayed import Delayed
 from vmpool.events import PoolEvent
-from vmpool.keeper import Keeper
+from vmpool.keeper import PoolKeeper
 from vmpool.pool import Pool
 from vmpool.provider import Machine, Provider, ProviderError
 from vmpool.settings import PoolSettings
-from vmpool.vm import State
+from vmpool.vm import VmState
 
 
 class Memory:
@@ -64,7 +64,7 @@ class Run:
         self.cancelled: list[str] = []
         self.used: set[str] = set()
         self.spark_fault: Exception | None = None
-        self.keeper = Keeper(
+        self.keeper = PoolKeeper(
             Pool(PoolSettings(**({"retry": 0.001} | settings))),
             provider,
             order=self._order,
@@ -112,7 +112,7 @@ def test_a_pool_fills_is_used_and_fills_again() -> None:
         run.used.add(node)
         assert eventually(lambda: len(run.keeper.available()) == 1)
         counts = run.keeper.counts()
-        assert (counts[State.USED], counts[State.WARM]) == (1, 2)
+        assert (counts[VmState.USED], counts[VmState.WARM]) == (1, 2)
         assert run.keeper.nodes_of(str(run.keeper.vm_of(node))) == (node,)
 
 
@@ -156,7 +156,7 @@ def test_a_start_that_hangs_holds_up_nobody() -> None:
     provider.hanging["vm-1"] = threading.Event()
     with running(provider, size=2) as run:
         assert eventually(lambda: len(run.keeper.warm()) == 1)
-        assert run.keeper.counts()[State.ORDERED] == 1
+        assert run.keeper.counts()[VmState.ORDERED] == 1
         provider.hanging["vm-1"].set()
         assert eventually(lambda: len(run.keeper.warm()) == 2)
 
@@ -246,7 +246,7 @@ def test_a_spark_that_takes_no_orders_is_asked_again() -> None:
 def test_a_simulated_delay_is_broken_off_when_the_pool_closes() -> None:
     provider = Memory()
     with running(Delayed(provider, 3600.0), size=2) as run:
-        assert eventually(lambda: run.keeper.counts()[State.ORDERED] == 2)
+        assert eventually(lambda: run.keeper.counts()[VmState.ORDERED] == 2)
         assert run.keeper.close(5.0)
     assert provider.is_closed
     assert provider.tries == 0

@@ -11,7 +11,7 @@ from vmpool.actions import CancelOrder, OrderNodes, Start, Stop
 from vmpool.pool import GRACE, Pool, total_seconds
 from vmpool.provider import Machine
 from vmpool.settings import PoolSettings, Sizing
-from vmpool.vm import State
+from vmpool.vm import VmState
 
 
 def world(*, hosted: bool = False, **settings: Any) -> World:
@@ -45,7 +45,7 @@ def test_an_empty_pool_orders_its_size_and_then_the_nodes_on_each_vm() -> None:
     it.start("vm-2")
     assert OrderNodes("vm-2", 3) in it.step()
     assert it.step() == []
-    assert it.count(State.ORDERED) == it.count(State.BOOTING) == 1
+    assert it.count(VmState.ORDERED) == it.count(VmState.BOOTING) == 1
 
 
 def test_a_vm_is_ready_when_its_last_node_has_joined_and_says_how_long_that_took() -> None:
@@ -358,7 +358,7 @@ def test_nodes_that_land_on_each_others_vms_make_both_ready() -> None:
     it.join("b", second, "vm-1")
     assert (it.pool.vm_of("a"), it.pool.vm_of("b")) == ("vm-2", "vm-1")
     assert it.step()[0].kind == "vm ready"  # type: ignore[union-attr]
-    assert it.count(State.WARM) == 2
+    assert it.count(VmState.WARM) == 2
 
 
 def test_a_node_on_a_machine_that_the_pool_did_not_start_serves_and_its_vm_is_never_stopped_or_paid() -> None:
@@ -438,9 +438,9 @@ def test_a_vm_that_is_not_needed_is_given_back_after_the_idle_time_and_not_befor
     it.step()
     it.step(59.0)
     assert it.stopping == []
-    assert it.count(State.WARM) == 2
+    assert it.count(VmState.WARM) == 2
     it.step(1.0)
-    assert it.count(State.WARM) == 1
+    assert it.count(VmState.WARM) == 1
     it.step(GRACE)
     assert len(it.stopping) == 1
     [note] = it.told("vm released")
@@ -456,7 +456,7 @@ def test_idle_time_begins_anew_when_the_vm_was_needed_in_between() -> None:
     it.pool.want(0)
     it.step(2.0)
     it.step(59.0)
-    assert it.count(State.WARM) == 2
+    assert it.count(VmState.WARM) == 2
 
 
 def test_a_node_that_is_taken_while_its_vm_is_being_given_back_keeps_it() -> None:
@@ -469,7 +469,7 @@ def test_a_node_that_is_taken_while_its_vm_is_being_given_back_keeps_it() -> Non
     it.use(taken)
     it.step(GRACE)
     assert it.stopping == []
-    assert it.count(State.USED) == 1
+    assert it.count(VmState.USED) == 1
 
 
 def test_an_interrupted_vm_is_replaced_at_once_and_stopped_when_nothing_is_on_it() -> None:
@@ -512,11 +512,11 @@ def test_an_adaptive_pool_grows_while_vms_are_taken_and_shrinks_after() -> None:
         it.step()
     assert it.pool.target == 2, "five in a minute, each of which takes 20 s, are 1.7 on their way"
     it.settle(25.0)
-    assert it.count(State.WARM) == 2
+    assert it.count(VmState.WARM) == 2
 
     it.settle(120.0)
     assert it.pool.target == 1
-    assert it.count(State.WARM) == 1
+    assert it.count(VmState.WARM) == 1
     details = [note.detail for note in it.told("pool resized")]
     assert details == ["2 warm VMs are kept, 1 were", "1 warm VMs are kept, 2 were"]
 

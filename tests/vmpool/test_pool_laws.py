@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.vmpool.world import World
 from vmpool.pool import total_seconds
 from vmpool.settings import PoolSettings, Sizing
-from vmpool.vm import State
+from vmpool.vm import VmState
 
 #: Longer than any back-off, idle time and horizon together.
 LONG, TICK = 120.0, 2.0
@@ -161,15 +161,15 @@ class AnyWorld(RuleBasedStateMachine):
         it.pool.want(0)
         it.settle(LONG, tick=TICK)
         if it.settings.max_vms is None or len(it.running) < it.settings.max_vms:
-            assert it.count(State.WARM) == it.pool.target
+            assert it.count(VmState.WARM) == it.pool.target
 
     def _check_is_calm(self) -> None:
         it = self.world
         assert it.expected == {}, "an order too many waits for ever"
         assert it.step(1.0) == []
-        assert len(it.nodes) == it.settings.nodes_per_vm * it.count(State.WARM, State.USED)
+        assert len(it.nodes) == it.settings.nodes_per_vm * it.count(VmState.WARM, VmState.USED)
         assert it.pool.target >= max(it.settings.size, it.settings.reserve)
-        assert math.ceil(len(it.used) / it.settings.nodes_per_vm) <= it.count(State.USED)
+        assert math.ceil(len(it.used) / it.settings.nodes_per_vm) <= it.count(VmState.USED)
 
     def _check_ends(self) -> None:
         it = self.world

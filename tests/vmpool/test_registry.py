@@ -115,5 +115,5 @@ def test_a_module_of_ours_that_is_missing_is_no_fault_of_the_user(monkeypatch: p
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
     monkeypatch.setattr(importlib, "import_module", fails)
-    with pytest.raises(ModuleNotFoundError, match=r"vmpool\.ec2"):
+    with pytest.raises(ModuleNotFoundError, match=r"vmpool\.aws\.provider"):
         made("ec2")

@@ -9,7 +9,7 @@ from vmpool.events import PoolEvent
 from vmpool.pool import Pool
 from vmpool.provider import Machine
 from vmpool.settings import PoolSettings
-from vmpool.vm import State
+from vmpool.vm import VmState
 
 
 @dataclass(slots=True)
@@ -180,7 +180,7 @@ class World:
     def available(self) -> list[str]:
         return self.pool.available(self.used)
 
-    def count(self, *states: State) -> int:
+    def count(self, *states: VmState) -> int:
         counts = self.pool.counts(self.used)
         return sum(counts[state] for state in states)
 

@@ -21,7 +21,7 @@ _TAGGED = ("instance", "volume", "network-interface")
 
 
 @dataclass(frozen=True, slots=True)
-class Instance:
+class Ec2Instance:
     """As EC2 last told of it."""
 
     id: str
@@ -33,7 +33,7 @@ class Instance:
 
 def find_instances(
     aws: Aws, cluster: str, with_tags: Mapping[str, str] = MappingProxyType({}), *, ids: Collection[str] = ()
-) -> list[Instance]:
+) -> list[Ec2Instance]:
     """Those of the cluster that EC2 knows of, in any state: ended ones for about an hour."""
     wanted = {CLUSTER: cluster, **with_tags}
     filters: list[dict[str, Any]] = [{"Name": f"tag:{key}", "Values": [value]} for key, value in wanted.items()]
@@ -44,7 +44,7 @@ def find_instances(
     return [_instance(each) for reservation in reservations for each in reservation["Instances"]]
 
 
-def launch(aws: Aws, cluster: str, role: str, name: str, more_tags: Mapping[str, str]) -> Instance:
+def launch(aws: Aws, cluster: str, role: str, name: str, more_tags: Mapping[str, str]) -> Ec2Instance:
     """The VM of this name, started from the role's launch template if it is not there yet.
 
     It is looked for by its tags first. The client token covers the moments in which EC2 does not show a new instance
@@ -79,14 +79,14 @@ def _run(aws: Aws, name: str, request: Mapping[str, Any], attempt: int) -> Any:
     )
 
 
-def await_running(aws: Aws, instances: Collection[Instance]) -> None:
+def await_running(aws: Aws, instances: Collection[Ec2Instance]) -> None:
     """Returns when all run; AwsFault if one has ended instead, or it takes too long."""
     if instances:
         about = ", ".join(each.name for each in instances)
         aws.wait("instance_running", about, InstanceIds=[each.id for each in instances])
 
 
-def terminate(aws: Aws, instances: Collection[Instance], *, wait: bool) -> None:
+def terminate(aws: Aws, instances: Collection[Ec2Instance], *, wait: bool) -> None:
     """Ends them all at once; those that have ended are no error."""
     if not instances:
         return
@@ -101,9 +101,9 @@ def _token(request: Mapping[str, Any], attempt: int) -> str:
     return hashlib.sha256(f"{request}{attempt}".encode()).hexdigest()
 
 
-def _instance(told: Mapping[str, Any]) -> Instance:
+def _instance(told: Mapping[str, Any]) -> Ec2Instance:
     known = tags_of(told)
-    return Instance(
+    return Ec2Instance(
         id=told["InstanceId"],
         name=known.get(VM, told["InstanceId"]),
         role=known.get(ROLE, ""),

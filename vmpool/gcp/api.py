@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from primitives.errors import UserError, install_command
-from vmpool.gcp.faults import Missing, Refusal, in_words, is_transient, refused
+from vmpool.gcp.faults import GcpRefusal, Missing, in_words, is_transient, refused
 from vmpool.gcp.names import CORES, STATE
 from vmpool.gcp.settings import GceAccess
 from vmpool.provider import ProviderError
@@ -22,7 +22,7 @@ _ANSWER_OF_WAIT = 150.0
 _FIRST_PAUSE = 0.1
 
 
-class Kind(NamedTuple):
+class ResourceKind(NamedTuple):
     """A kind of thing in the cloud, and what the client library calls it."""
 
     noun: str
@@ -32,9 +32,9 @@ class Kind(NamedTuple):
     is_zonal: bool = False
 
 
-INSTANCE = Kind("instance", "InstancesClient", "Instance", "instance", is_zonal=True)
-TEMPLATE = Kind("instance template", "InstanceTemplatesClient", "InstanceTemplate", "instance_template")
-FIREWALL = Kind("firewall rule", "FirewallsClient", "Firewall", "firewall")
+INSTANCE = ResourceKind("instance", "InstancesClient", "Instance", "instance", is_zonal=True)
+TEMPLATE = ResourceKind("instance template", "InstanceTemplatesClient", "InstanceTemplate", "instance_template")
+FIREWALL = ResourceKind("firewall rule", "FirewallsClient", "Firewall", "firewall")
 
 #: Of an instance that is there, but on which nothing runs, or soon nothing will.
 _STOPPED = {"STOPPED", "SUSPENDED", "TERMINATED"}
@@ -83,7 +83,7 @@ class Compute:
         except Missing as reason:
             raise UserError(f"project {project!r} has no zone {zone!r}, or is not there itself: {reason}") from reason
 
-    def find(self, kind: Kind, name: str) -> Any | None:
+    def find(self, kind: ResourceKind, name: str) -> Any | None:
         """A thing as it is now; None if there is none of that name."""
         try:
             return self._call(f"look up {kind.noun} {name}", kind.client, "get", self._place(kind, name))
@@ -98,16 +98,16 @@ class Compute:
                 self._call("list instances", INSTANCE.client, "list", self._place(INSTANCE) | {"filter": wanted})
             )
 
-    def insert(self, kind: Kind, body: Mapping[str, Any], **more: str) -> str:
+    def insert(self, kind: ResourceKind, body: Mapping[str, Any], **more: str) -> str:
         """Makes a thing from its JSON, as the API documents that, and returns its id."""
         request = self._place(kind) | {f"{kind.field}_resource": self.message(kind, body)} | more
         return str(self._change(f"create {kind.noun} {body['name']}", kind, "insert_unary", request).target_id)
 
-    def message(self, kind: Kind, body: Mapping[str, Any]) -> Any:
+    def message(self, kind: ResourceKind, body: Mapping[str, Any]) -> Any:
         """JSON as the object that `find` would return."""
         return getattr(self._library, kind.message).from_json(json.dumps(body))
 
-    def delete(self, kind: Kind, name: str, *, wait: bool = True) -> None:
+    def delete(self, kind: ResourceKind, name: str, *, wait: bool = True) -> None:
         """Removes a thing; one that is not there is no error. Without `wait` Google sees to it."""
         doing = f"delete {kind.noun} {name}"
         try:
@@ -130,14 +130,14 @@ class Compute:
             return None
         return next((str(item.value) for item in said.query_value.items), None)
 
-    def _change(self, doing: str, kind: Kind, method: str, request: dict[str, Any]) -> Any:
+    def _change(self, doing: str, kind: ResourceKind, method: str, request: dict[str, Any]) -> Any:
         """The operation that makes the change, when it is done."""
         return self._done(doing, self._begin(doing, kind, method, request), kind)
 
-    def _begin(self, doing: str, kind: Kind, method: str, request: dict[str, Any]) -> Any:
+    def _begin(self, doing: str, kind: ResourceKind, method: str, request: dict[str, Any]) -> Any:
         return self._call(doing, kind.client, method, request | {"request_id": str(uuid.uuid4())})
 
-    def _done(self, doing: str, operation: Any, kind: Kind) -> Any:
+    def _done(self, doing: str, operation: Any, kind: ResourceKind) -> Any:
         """Waits for an operation; the API answers when it is done, or after two minutes."""
         client = "ZoneOperationsClient" if kind.is_zonal else "GlobalOperationsClient"
         request = self._place(kind) | {"operation": operation.name}
@@ -147,7 +147,7 @@ class Compute:
                 raise ProviderError(f"{doing}: not done within {self._access.timeout:g} s; run the command again")
             operation = self._call(doing, client, "wait", request, _ANSWER_OF_WAIT)
         for error in operation.error.errors:
-            raise refused(doing, Refusal(operation.http_error_status_code, error.code, error.message))
+            raise refused(doing, GcpRefusal(operation.http_error_status_code, error.code, error.message))
         return operation
 
     def _call(self, doing: str, client: str, method: str, request: dict[str, Any], timeout: float = _ANSWER) -> Any:
@@ -167,7 +167,7 @@ class Compute:
             setattr(self._clients, name, made)
         return getattr(self._clients, name)
 
-    def _place(self, kind: Kind, name: str | None = None) -> dict[str, Any]:
+    def _place(self, kind: ResourceKind, name: str | None = None) -> dict[str, Any]:
         """The part of a request that says where, and which."""
         zone = {"zone": self._access.zone} if kind.is_zonal else {}
         return zone | ({kind.field: name} if name else {})

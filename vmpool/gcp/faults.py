@@ -17,7 +17,7 @@ class Missing(UserError):
     """What was asked about is not there."""
 
 
-class Refusal(NamedTuple):
+class GcpRefusal(NamedTuple):
     """What the API says when it does not do what it was asked."""
 
     status: int  #: of HTTP
@@ -79,7 +79,7 @@ def in_words(doing: str) -> Iterator[None]:
         raise found from reason
 
 
-def refused(doing: str, refusal: Refusal) -> SeepError:
+def refused(doing: str, refusal: GcpRefusal) -> SeepError:
     """UserError if what was asked for is wrong, Missing if it is not there, else ProviderError."""
     advice = _advice(refusal)
     message = f"{doing}: {refusal.said.rstrip('.')}; {advice.text}"
@@ -96,13 +96,13 @@ def is_transient(reason: Exception) -> bool:
     return refusal.status in _BUSY or _key(refusal).startswith(_BRIEF)
 
 
-def _advice(refusal: Refusal) -> Advice:
+def _advice(refusal: GcpRefusal) -> Advice:
     by_reason = (advice for start, advice in _BY_REASON.items() if _key(refusal).startswith(start))
     by_status = (advice for status, advice in _BY_STATUS.items() if status == refusal.status)
     return next(itertools.chain(by_reason, by_status), _LATER)
 
 
-def _key(refusal: Refusal) -> str:
+def _key(refusal: GcpRefusal) -> str:
     """Its reason as it stands in our tables: answers and operations write it differently."""
     return refusal.reason.replace("_", "").lower()
 
@@ -117,7 +117,7 @@ def _known(doing: str, reason: BaseException) -> SeepError | None:
     if _is_of_network(reason):
         return ProviderError(f"{doing}: cannot reach Google Cloud: {reason}; check the network and `endpoint`")
     if isinstance(reason, auth.GoogleAuthError):
-        return refused(doing, Refusal(HTTPStatus.UNAUTHORIZED, "", str(reason)))
+        return refused(doing, GcpRefusal(HTTPStatus.UNAUTHORIZED, "", str(reason)))
     return refused(doing, _refusal(reason)) if _is_refusal(reason) else None
 
 
@@ -132,7 +132,7 @@ def _is_refusal(reason: BaseException) -> bool:
     return isinstance(reason, call_error) and reason.code is not None
 
 
-def _refusal(reason: Any) -> Refusal:
+def _refusal(reason: Any) -> GcpRefusal:
     """Of an error of the client library; the first of what it lists says it best."""
     first = dict(reason.errors[0]) if reason.errors else {}
-    return Refusal(int(reason.code), first.get("reason", ""), first.get("message", reason.message))
+    return GcpRefusal(int(reason.code), first.get("reason", ""), first.get("message", reason.message))

@@ -31,7 +31,7 @@ from primitives.state.columnar.segments import (
     remove,
     spread,
 )
-from primitives.state.columnar.table import Table
+from primitives.state.columnar.table import RowTable
 
 _MAX_ROWS = 2**32 - 1
 
@@ -47,14 +47,14 @@ class Located(NamedTuple):
 class Index:
     """Numbers the rows of a table by key: 0, 1, 2 …, and again those of rows that were removed.
 
-    >>> index = Index(Table([pa.int64()]))
+    >>> index = Index(RowTable([pa.int64()]))
     >>> index.locate([pa.array([7, 9, 7])], create=True).rows.tolist()
     [0, 1, 0]
     >>> index.locate([pa.array([9, 8])], create=False).rows.tolist()
     [1, -1]
     """
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: RowTable) -> None:
         self._table = table
         self.live = Bitmap()  #: the rows that there are
         self._free: Region[np.int64] = Region(np.int64)

@@ -26,7 +26,7 @@ class Probe(NamedTuple):
     nullable: bool  #: as long as no key ever had a null it is false, and no nulls are looked at
 
 
-class Stored(NamedTuple):
+class TableArrays(NamedTuple):
     """The rows of a table, for compiled code; not to be kept, as it holds views of regions."""
 
     words: Words
@@ -46,14 +46,14 @@ def probe_pointers(p: Probe) -> Probe:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def stored_pointers(s: Stored) -> Stored:
+def stored_pointers(s: TableArrays) -> TableArrays:
     """The rows with pointers for arrays."""
     words, nulls, heap, counts = pointer(s.words), pointer(s.nulls), pointer(s.heap), pointer(s.heap_counts)
-    return Stored(words, nulls, heap, counts, s.width, s.key_width, s.plain, s.key_bits)
+    return TableArrays(words, nulls, heap, counts, s.width, s.key_width, s.plain, s.key_bits)
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def same_key(stored: Stored, row: Integer, probe: Probe, at: Integer) -> bool:
+def same_key(stored: TableArrays, row: Integer, probe: Probe, at: Integer) -> bool:
     """Whether the key of a row is the one at `at` in a batch."""
     mine, other = row * stored.width, at * stored.key_width
     for word in range(stored.plain):
@@ -68,7 +68,7 @@ def same_key(stored: Stored, row: Integer, probe: Probe, at: Integer) -> bool:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def store_key(stored: Stored, row: Integer, probe: Probe, at: Integer) -> None:
+def store_key(stored: TableArrays, row: Integer, probe: Probe, at: Integer) -> None:
     """Writes the key at `at` in a batch as that of a row."""
     mine, other = row * stored.width, at * stored.key_width
     for word in range(stored.plain):

@@ -15,7 +15,7 @@ _FAN_IN_BITS = 3
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
-class Run:
+class SortedRun:
     """Rows sorted by their first column, the time; they are removed one by one, or a prefix at once."""
 
     __slots__ = ("_index", "alive", "born", "hashes", "head", "live", "rows", "times")
@@ -79,9 +79,9 @@ class Runs:
     """Many rows in few runs; a row is moved as often as the number of rows has digits to the base of the fan-in."""
 
     def __init__(self) -> None:
-        self._runs: list[Run] = []
+        self._runs: list[SortedRun] = []
 
-    def __iter__(self) -> Iterator[Run]:
+    def __iter__(self) -> Iterator[SortedRun]:
         return iter(self._runs)
 
     def __len__(self) -> int:
@@ -90,7 +90,7 @@ class Runs:
     def add(self, rows: pa.RecordBatch, hashes: NDArray[np.uint64], born: NDArray[np.int64]) -> None:
         """Adds rows, given the hash of each row's key and the epoch after which it was written."""
         if len(rows):
-            self._runs.append(Run(rows, hashes, born))
+            self._runs.append(SortedRun(rows, hashes, born))
             self.tidy()
 
     def tidy(self) -> None:
@@ -102,17 +102,17 @@ class Runs:
         self._runs = runs
 
 
-def _crowd(runs: Sequence[Run]) -> list[Run]:
+def _crowd(runs: Sequence[SortedRun]) -> list[SortedRun]:
     """Runs of one level, if there are enough of them to be merged."""
-    levels: defaultdict[int, list[Run]] = defaultdict(list)
+    levels: defaultdict[int, list[SortedRun]] = defaultdict(list)
     for run in runs:
         levels[run.live.bit_length() // _FAN_IN_BITS].append(run)
     return next((level for level in levels.values() if len(level) >= 1 << _FAN_IN_BITS), [])
 
 
-def _merged(runs: Sequence[Run]) -> Run:
+def _merged(runs: Sequence[SortedRun]) -> SortedRun:
     alive = [np.flatnonzero(run.alive) for run in runs]
-    return Run(
+    return SortedRun(
         pa.concat_batches([run.take(positions) for run, positions in zip(runs, alive, strict=True)]),
         np.concatenate([run.hashes[positions] for run, positions in zip(runs, alive, strict=True)]),
         np.concatenate([run.born[positions] for run, positions in zip(runs, alive, strict=True)]),

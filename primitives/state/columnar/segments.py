@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from primitives.errors import InternalError
 from primitives.state.columnar.intrinsics import pointer, prefetch
-from primitives.state.columnar.probe import Probe, Stored, probe_pointers, same_key, store_key, stored_pointers
+from primitives.state.columnar.probe import Probe, TableArrays, probe_pointers, same_key, store_key, stored_pointers
 from primitives.state.columnar.spans import Integer
 
 Words = NDArray[np.uint64]
@@ -72,7 +72,7 @@ def _pointers(t: Segments) -> Segments:
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def locate(
-    table: Segments, stored: Stored, probe: Probe, rows: Ints, created: Ints, first: Integer, create: bool
+    table: Segments, stored: TableArrays, probe: Probe, rows: Ints, created: Ints, first: Integer, create: bool
 ) -> Integer:
     """Writes the rows of the keys from `first` on, -1 for none; returns how far it got before it ran out of segments.
 
@@ -90,7 +90,7 @@ def locate(
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _guess(table: Segments, stored: Stored, probe: Probe, rows: Ints, start: Integer, end: Integer) -> None:
+def _guess(table: Segments, stored: TableArrays, probe: Probe, rows: Ints, start: Integer, end: Integer) -> None:
     """Writes, for each key of a block, the first place with its tag or with none, and sends for the row there."""
     for at in range(start, end):
         prefetch(table.places, _home(table, probe.hashes[at]))
@@ -104,7 +104,7 @@ def _guess(table: Segments, stored: Stored, probe: Probe, rows: Ints, start: Int
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _confirm(table: Segments, stored: Stored, probe: Probe, rows: Ints, start: Integer, end: Integer) -> bool:
+def _confirm(table: Segments, stored: TableArrays, probe: Probe, rows: Ints, start: Integer, end: Integer) -> bool:
     """Writes the rows at guessed places, or if they are not those of the keys, ~place; returns whether all were."""
     confirmed = True
     for at in range(start, end):
@@ -118,7 +118,7 @@ def _confirm(table: Segments, stored: Stored, probe: Probe, rows: Ints, start: I
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _resolve(
     table: Segments,
-    stored: Stored,
+    stored: TableArrays,
     probe: Probe,
     rows: Ints,
     created: Ints,
@@ -144,7 +144,7 @@ def _resolve(
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _search(table: Segments, stored: Stored, probe: Probe, at: Integer, place: Integer) -> Integer:
+def _search(table: Segments, stored: TableArrays, probe: Probe, at: Integer, place: Integer) -> Integer:
     """The place of a key, looked for from a place on; or, if it has none, the empty one at which that is certain."""
     tag = probe.hashes[at] & _TAG
     while True:
@@ -197,7 +197,7 @@ def _content(key_hash: np.uint64, row: Integer) -> np.uint64:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _create(table: Segments, stored: Stored, probe: Probe, at: Integer, place: Integer) -> Integer:
+def _create(table: Segments, stored: TableArrays, probe: Probe, at: Integer, place: Integer) -> Integer:
     """The new row of a key, whose search ended at `place`; or -1 if another segment is needed first."""
     free = table.counts[FREE]
     row = table.free[free - 1] if free else table.counts[ROWS]
@@ -209,7 +209,7 @@ def _create(table: Segments, stored: Stored, probe: Probe, at: Integer, place: I
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def append(table: Segments, stored: Stored, probe: Probe, first: Integer) -> Integer:
+def append(table: Segments, stored: TableArrays, probe: Probe, first: Integer) -> Integer:
     """Inserts rows at the end, which hold the keys from `first` on already; returns how far it got.
 
     It stops where it runs out of segments, and at a key that has another row.
@@ -228,7 +228,7 @@ def append(table: Segments, stored: Stored, probe: Probe, first: Integer) -> Int
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _append_after_search(table: Segments, stored: Stored, probe: Probe, at: Integer) -> bool:
+def _append_after_search(table: Segments, stored: TableArrays, probe: Probe, at: Integer) -> bool:
     place = _search(table, stored, probe, at, _home(table, probe.hashes[at]))
     return not table.places[place] and _enter(table, probe.hashes[at], table.counts[ROWS], place)
 

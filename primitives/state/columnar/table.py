@@ -44,7 +44,7 @@ from primitives.state.columnar.fixed import (
 from primitives.state.columnar.folds import FOLDS
 from primitives.state.columnar.intrinsics import pointer, prefetch
 from primitives.state.columnar.memory import Region
-from primitives.state.columnar.probe import Probe, Stored
+from primitives.state.columnar.probe import Probe, TableArrays
 from primitives.state.columnar.spans import Heap, Spans, encode, release, spans_to_arrow, starts_and_bytes, store
 
 Words = NDArray[np.uint64]
@@ -59,7 +59,7 @@ _BLOCK = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """A column's type and its place in each row."""
 
     kind: pa.DataType
@@ -81,7 +81,7 @@ class Column:
         return [self.head, self.head + 1] if self.is_wide else [self.head]
 
 
-class Table:
+class RowTable:
     """Rows of key columns and value columns.
 
     In a row's words, the key comes first. A key that is a single column of up to 64 bits is one word. Any other key is
@@ -161,10 +161,10 @@ class Table:
         self._nulls.reserve(rows)
         self._heap.reserve(data)
 
-    def stored(self) -> Stored:
+    def stored(self) -> TableArrays:
         """What compiled code needs."""
         heap = self._heap
-        return Stored(
+        return TableArrays(
             self._words.array,
             self._nulls.array,
             heap.region.array,
@@ -221,7 +221,7 @@ class Table:
 
     # --- columns ------------------------------------------------------------------------------------------------------
 
-    def to_arrow(self, columns: Sequence[Column], rows: Selection) -> list[pa.Array]:
+    def to_arrow(self, columns: Sequence[TableColumn], rows: Selection) -> list[pa.Array]:
         """A copy of the given columns of rows."""
         words = iter(self._gather([word for column in columns if not column.is_span for word in column.words], rows))
         masks = self._nulls.array[rows] if self._nullable else None
@@ -235,7 +235,7 @@ class Table:
                 arrays.append(from_numbers(column.kind, numbers, valid))
         return arrays
 
-    def assign(self, column: Column, rows: Selection, values: pa.Array) -> None:
+    def assign(self, column: TableColumn, rows: Selection, values: pa.Array) -> None:
         """Writes values, in order, so the last one for a row stays."""
         if column.is_span:
             self._assign_spans(column, row_numbers(rows), values)
@@ -248,16 +248,16 @@ class Table:
             masks = self._nulls.array[rows]
             self._nulls.array[rows] = np.where(null_mask(values), masks | column.bit, masks & ~column.bit)
 
-    def _assign_spans(self, column: Column, rows: Ints, values: pa.Array) -> None:
+    def _assign_spans(self, column: TableColumn, rows: Ints, values: pa.Array) -> None:
         words = np.empty((len(rows), 2), np.uint64)
         data = _encode_spans(values, words, head=0, shift=0)
         self._heap.reserve(len(data))
         self._store_spans(column, rows, words, data)
 
-    def _store_spans(self, column: Column, rows: Ints, words: NDArray[np.uint64], data: Bytes) -> None:
+    def _store_spans(self, column: TableColumn, rows: Ints, words: NDArray[np.uint64], data: Bytes) -> None:
         store(self._spans(column), rows, words.reshape(-1), data, self._heap.region.array, self._heap.counts)
 
-    def fold(self, column: Column, name: str, rows: Ints, values: pa.Array) -> Ints:
+    def fold(self, column: TableColumn, name: str, rows: Ints, values: pa.Array) -> Ints:
         """Combines, in order, what is there with values, by one of FOLDS that accepts the type.
 
         A null among the values changes nothing; a null that is there gives way to any value. Returns positions in
@@ -272,7 +272,7 @@ class Table:
         positions = self._combine(column, name, rows, numbers)
         return positions if valid is None else valid[positions]
 
-    def _begin(self, column: Column, name: str, empty: Ints) -> None:
+    def _begin(self, column: TableColumn, name: str, empty: Ints) -> None:
         """Gives rows that are null what changes no value."""
         identity = FOLDS[name].identity(_storage(column.kind))
         if column.is_wide:
@@ -281,7 +281,7 @@ class Table:
             self._numbers(column)[empty] = identity
         self._nulls.array[empty] &= ~column.bit
 
-    def _combine(self, column: Column, name: str, rows: Ints, numbers: NDArray[Any]) -> Ints:
+    def _combine(self, column: TableColumn, name: str, rows: Ints, numbers: NDArray[Any]) -> Ints:
         if column.is_wide:
             return self._combine_wide(column, name, rows, as_words(numbers))
         if name == "add" and numbers.dtype.kind != "f":
@@ -293,7 +293,7 @@ class Table:
             self._fold_plainly(column, name, rows, numbers)
         return _NONE
 
-    def _fold_plainly(self, column: Column, name: str, rows: Ints, numbers: NDArray[Any]) -> None:
+    def _fold_plainly(self, column: TableColumn, name: str, rows: Ints, numbers: NDArray[Any]) -> None:
         there = self._numbers(column)
         if name == "min" and numbers.dtype in (np.float64, np.float32):
             lower_floats(there, rows, numbers)
@@ -303,14 +303,14 @@ class Table:
             with np.errstate(invalid="ignore"):  # NaN is a number like any other
                 FOLDS[name].combine.at(there, rows, numbers)
 
-    def _add(self, column: Column, rows: Ints, addends: NDArray[Any]) -> Ints:
+    def _add(self, column: TableColumn, rows: Ints, addends: NDArray[Any]) -> Ints:
         noted = np.empty(len(rows), np.int64)  # takes no memory before it is written
         unsigned = addends.dtype.kind == "u"
         words = self._words.array if unsigned else self._words.array.view(np.int64)
         count = (add_unsigned if unsigned else add_signed)(words, self._width, column.head, rows, addends, noted)
         return overflowed(rows, noted[:count]) if count else _NONE
 
-    def _combine_wide(self, column: Column, name: str, rows: Ints, words: Words) -> Ints:
+    def _combine_wide(self, column: TableColumn, name: str, rows: Ints, words: Words) -> Ints:
         place = self._words.array, self._width, column.head, rows
         if name != "add":
             extreme_wide(*place, words.reshape(-1), name == "max")
@@ -332,14 +332,14 @@ class Table:
         words = self._words.array
         return words[: len(words) // self._width * self._width].reshape(-1, self._width)
 
-    def _numbers(self, column: Column) -> NDArray[Any]:
+    def _numbers(self, column: TableColumn) -> NDArray[Any]:
         """A fixed-width column in place; of its words, narrow types are the low bytes."""
         kind = _storage(column.kind)
         numbers = self._words.array.view(kind)
         parts = 8 // kind.itemsize
         return numbers[column.head * parts :: self._width * parts]
 
-    def _spans(self, column: Column) -> Spans:
+    def _spans(self, column: TableColumn) -> Spans:
         return Spans(self._words.array, self._width, column.head)
 
     def _all_spans(self) -> list[Spans]:
@@ -363,7 +363,9 @@ _NONE = np.empty(0, np.int64)
 _NO_BYTES = read_only(np.empty(0, np.uint8))
 
 
-def _lay_out(keys: Sequence[pa.DataType], values: Sequence[pa.DataType], first: int) -> tuple[tuple[Column, ...], int]:
+def _lay_out(
+    keys: Sequence[pa.DataType], values: Sequence[pa.DataType], first: int
+) -> tuple[tuple[TableColumn, ...], int]:
     """Where columns are in a row, and how many words it has."""
     kinds = [*keys, *values]
     key_order = sorted(range(len(keys)), key=lambda at: is_span(kinds[at]))
@@ -371,7 +373,7 @@ def _lay_out(keys: Sequence[pa.DataType], values: Sequence[pa.DataType], first: 
     for at in [*key_order, *range(len(keys), len(kinds))]:
         heads[at] = first
         first += _words_of(kinds[at])
-    return tuple(Column(kind, heads[at], np.uint64(1 << at)) for at, kind in enumerate(kinds)), first
+    return tuple(TableColumn(kind, heads[at], np.uint64(1 << at)) for at, kind in enumerate(kinds)), first
 
 
 def _is_wide(kind: pa.DataType) -> bool:

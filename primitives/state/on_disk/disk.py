@@ -21,7 +21,7 @@ from primitives.state.chunk import Chunk
 from primitives.state.chunk_chain import settled
 from primitives.state.columnar.columns import DeclaredColumns
 from primitives.state.columnar.index import Index
-from primitives.state.columnar.table import Table
+from primitives.state.columnar.table import RowTable
 from primitives.state.container import check_fits
 from primitives.state.file_chunk import FileChunk, Links
 from primitives.state.files import disk_faults, fresh_directory, map_file, read_batch, write_batch
@@ -456,7 +456,7 @@ class Disk(Tracked[list[Path]]):
 def _first_of_each(keys: Columns) -> NDArray[np.int64]:
     """Positions of keys that are not the same as any before."""
     kinds = [column.type for column in keys]
-    return Index(Table(kinds)).locate(keys, create=True).created
+    return Index(RowTable(kinds)).locate(keys, create=True).created
 
 
 def _joined(keys: Columns, values: Columns, schema: pa.Schema) -> pa.RecordBatch:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from primitives.errors import UserError
 from primitives.hashing import hash_keys
 from primitives.slots import SlotSet, slots_of
-from primitives.state.budget import Held, MemoryBudget
+from primitives.state.budget import MemoryBudget, MemoryUse
 from primitives.state.chunk import Chunk
 from primitives.state.frame import Frame, Keys, Rows
 from primitives.state.on_disk.cold import ColdSlots, in_parts
@@ -158,10 +158,10 @@ class SpillingFrame(Frame):
 
     # --- to disk and back ---------------------------------------------------------------------------------------------
 
-    def held(self) -> Held:
+    def held(self) -> MemoryUse:
         """See `Spillable.held`."""
         counts = super().rows_per_slot()
-        return Held((counts * self._row_size()).astype(np.int64), self._used, counts > 0)
+        return MemoryUse((counts * self._row_size()).astype(np.int64), self._used, counts > 0)
 
     def spill(self, slots: SlotSet) -> None:
         """See `Spillable.spill`."""

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from primitives.slots import SlotSet
-from primitives.state.budget import Held, MemoryBudget
+from primitives.state.budget import MemoryBudget, MemoryUse
 from primitives.state.chunk import Chunk
 from primitives.state.keys import Key
 from primitives.state.on_disk.cold import ColdSlots, in_parts, slots_of_keys
@@ -164,13 +164,13 @@ class SpillingValues(Values):
 
     # --- to disk and back ---------------------------------------------------------------------------------------------
 
-    def held(self) -> Held:
+    def held(self) -> MemoryUse:
         """See `Spillable.held`."""
         sizes = np.zeros(1 << self.slot_bits, np.int64)
         row_size = self._row_size()
         for slot, cells in self._slots.items():
             sizes[slot] = len(cells) * row_size
-        return Held(sizes, self._used, ~self._out)
+        return MemoryUse(sizes, self._used, ~self._out)
 
     def spill(self, slots: SlotSet) -> None:
         """See `Spillable.spill`."""

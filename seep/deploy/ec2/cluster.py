@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from primitives.errors import UserError
 from seep.deploy.cluster import Tell
-from seep.deploy.ec2.identity import Profile, Role
+from seep.deploy.ec2.identity import InstanceProfile, Role
 from seep.deploy.ec2.machines import Master, Workers, is_numbered, worker_names
 from seep.deploy.ec2.network import SecurityGroup
 from seep.deploy.ec2.one_by_one import complete, remove
-from seep.deploy.ec2.part import Part, Site
+from seep.deploy.ec2.part import CloudPart, Site
 from seep.deploy.ec2.settings import Ec2Settings
 from seep.deploy.ec2.templates import LaunchTemplate, find_master
 from seep.deploy.startup import master_url
@@ -82,12 +82,12 @@ class Ec2Cluster:
         master = find_master(Master(self.site))
         return master_url(master.host) if master and master.host else None
 
-    def _parts(self) -> list[Part]:
+    def _parts(self) -> list[CloudPart]:
         return [
             Role(self.site, WORKER),
-            Profile(self.site, WORKER),
+            InstanceProfile(self.site, WORKER),
             Role(self.site, MASTER),
-            Profile(self.site, MASTER),
+            InstanceProfile(self.site, MASTER),
             SecurityGroup(self.site),
             LaunchTemplate(self.site, MASTER),
             Master(self.site),
@@ -105,7 +105,7 @@ class Ec2Cluster:
         return self.site.settings.hourly.get(machine + spot)
 
 
-def _verb(part: Part) -> str:
+def _verb(part: CloudPart) -> str:
     if part.find():
         return "keep"
     return "complete" if part.left() else "create"

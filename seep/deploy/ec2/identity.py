@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from seep.deploy.ec2.part import Part
+from seep.deploy.ec2.part import CloudPart
 from seep.deploy.forms import read_form
 from seep.shipped import shipped
 from vmpool.aws.names import MASTER, WORKER, tag_list, tags_of
@@ -29,7 +29,7 @@ def role_name(cluster: str, region: str, role: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity(Part):
+class Identity(CloudPart):
     """A part that has the name of a role."""
 
     role: str
@@ -103,7 +103,7 @@ class Role(Identity):
 
 
 @dataclass(frozen=True, slots=True)
-class Profile(Identity):
+class InstanceProfile(Identity):
     """What hands a role to instances."""
 
     @property

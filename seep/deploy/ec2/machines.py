@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from seep.deploy.ec2.part import Part
+from seep.deploy.ec2.part import CloudPart
 from seep.deploy.ec2.templates import find_master
-from vmpool.aws.instances import ALIVE, Instance, await_running, find_instances, launch, terminate
+from vmpool.aws.instances import ALIVE, Ec2Instance, await_running, find_instances, launch, terminate
 from vmpool.aws.names import MASTER, ROLE, WORKER
 
 
 @dataclass(frozen=True, slots=True)
-class Master(Part):
+class Master(CloudPart):
     """The instance with Spark's master."""
 
     @property
@@ -34,7 +34,7 @@ class Master(Part):
 
 
 @dataclass(frozen=True, slots=True)
-class Workers(Part):
+class Workers(CloudPart):
     """The first so many workers; started all at once, and ended all at once, the pool's too."""
 
     count: int
@@ -63,7 +63,7 @@ class Workers(Part):
     def delete(self) -> None:
         terminate(self.site.aws, list(self.by_name().values()), wait=True)
 
-    def by_name(self) -> dict[str, Instance]:
+    def by_name(self) -> dict[str, Ec2Instance]:
         """All workers that are there, by the names of their VMs."""
         found = find_instances(self.site.aws, self.site.cluster, {ROLE: WORKER})
         return {each.name: each for each in found if each.state in ALIVE}
@@ -87,5 +87,5 @@ def is_numbered(name: str) -> bool:
     return name.startswith("worker-") and name.removeprefix("worker-").isdecimal()
 
 
-def _ids(instances: Iterable[Instance]) -> str:
+def _ids(instances: Iterable[Ec2Instance]) -> str:
     return ", ".join(each.id for each in instances) or "none wanted"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from seep.deploy.ec2.part import Part
+from seep.deploy.ec2.part import CloudPart
 from vmpool.aws.names import tag_list, tags_of
 
 #: A rule: protocol, first and last port, and the group or address range that it lets in.
@@ -14,7 +14,7 @@ Rule = tuple[str, int | None, int | None, str]
 
 
 @dataclass(frozen=True, slots=True)
-class SecurityGroup(Part):
+class SecurityGroup(CloudPart):
     """The group, with exactly the rules that the settings call for."""
 
     @property

@@ -52,7 +52,7 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Part(ABC):
+class CloudPart(ABC):
     """One thing in the cloud, such as a role or a template; tells a half-made one from one that is as it should be."""
 
     site: Site

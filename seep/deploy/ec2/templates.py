@@ -11,9 +11,9 @@ from typing import Any
 from primitives.errors import UserError
 from seep.deploy.ec2.identity import role_name
 from seep.deploy.ec2.network import SecurityGroup
-from seep.deploy.ec2.part import Part
+from seep.deploy.ec2.part import CloudPart
 from seep.deploy.startup import master_script, worker_script
-from vmpool.aws.instances import ALIVE, Instance, find_instances
+from vmpool.aws.instances import ALIVE, Ec2Instance, find_instances
 from vmpool.aws.names import MASTER, ROLE, WORKER, tag_list, tags_of, template_name
 
 #: Bytes of a start-up script that EC2 takes.
@@ -24,14 +24,14 @@ _SPOT = {
 }
 
 
-def find_master(part: Part) -> Instance | None:
+def find_master(part: CloudPart) -> Ec2Instance | None:
     """The cluster's master, if it is there."""
     masters = find_instances(part.site.aws, part.site.cluster, {ROLE: MASTER})
     return next((each for each in masters if each.state in ALIVE), None)
 
 
 @dataclass(frozen=True, slots=True)
-class LaunchTemplate(Part):
+class LaunchTemplate(CloudPart):
     """A template whose default version is as the settings want it.
 
     A version is described by a digest of what it was made from. An image that the settings leave to the parameter is

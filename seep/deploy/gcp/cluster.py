@@ -13,7 +13,7 @@ from seep.deploy.gcp.owned import Owned
 from seep.deploy.gcp.settings import GcpSettings
 from seep.deploy.gcp.together import put_right, remove
 from seep.deploy.startup import master_url
-from vmpool.gcp.api import FIREWALL, INSTANCE, TEMPLATE, Compute, Kind
+from vmpool.gcp.api import FIREWALL, INSTANCE, TEMPLATE, Compute, ResourceKind
 from vmpool.gcp.names import CLUSTER, ROLE, named
 
 
@@ -133,7 +133,7 @@ class GcpCluster:
         body = partial(bodies.instance, self._settings, name, role)
         return self._owned(INSTANCE, name, body, source_instance_template=template)
 
-    def _owned(self, kind: Kind, name: str, body: Callable[[], bodies.Json], **options: str) -> Owned:
+    def _owned(self, kind: ResourceKind, name: str, body: Callable[[], bodies.Json], **options: str) -> Owned:
         return Owned(self._api, self.name, kind, name, body, options)
 
     def _price(self, role: str) -> float | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from primitives.errors import UserError
-from vmpool.gcp.api import INSTANCE, Compute, Kind, is_stopped
+from vmpool.gcp.api import INSTANCE, Compute, ResourceKind, is_stopped
 from vmpool.gcp.names import CLUSTER, SETTINGS, labels_of
 
 
@@ -17,7 +17,7 @@ class Owned:
 
     api: Compute
     cluster: str
-    kind: Kind
+    kind: ResourceKind
     name: str
     body: Callable[[], Mapping[str, Any]]  #: its JSON; made only when it is needed, as that reads files
     options: Mapping[str, str] = field(default_factory=dict)  #: of the call that makes it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from primitives.backup import Stored, choose_backup_holder
+from primitives.backup import StoreOutcome, choose_backup_holder
 from primitives.graph import InstanceId
 from seep.protocol.view import STORAGE, View
 
@@ -131,9 +131,9 @@ class Checkpointing:
                 return True
         return False
 
-    def on_refused(self, epoch: int, why: Stored, has: int | None = None) -> None:
+    def on_refused(self, epoch: int, why: StoreOutcome, has: int | None = None) -> None:
         """The head lacks the base: send what changed since what it `has`, or everything."""
-        if why is Stored.NEEDS_FULL and any(copy.epoch == epoch for copy in self.under_way):
+        if why is StoreOutcome.NEEDS_FULL and any(copy.epoch == epoch for copy in self.under_way):
             self.under_way = []
             self._sent = None if has is None else (self.holders[0], has)
             if has is None:

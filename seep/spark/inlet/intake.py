@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from primitives.errors import EnvironmentFault, InternalError, UserError
-from primitives.mapped import Shelf
+from primitives.mapped import MappedFiles
 from seep.channels.dial import FAILURES, client_of
 from seep.channels.peers import Peers
 from seep.channels.security import Security
@@ -41,7 +41,7 @@ class Intake:
 
     def __init__(self, query: str, storage: StorageSettings, security: Security, directory: Path) -> None:
         self._query, self._storage, self._security = query, storage, security
-        self._shelf = Shelf(directory / "pushed", above=_SHELVED)
+        self._shelf = MappedFiles(directory / "pushed", above=_SHELVED)
         self._lock = threading.Lock()
         #: token -> a piece
         self._held: dict[str, _Held] = {}

@@ -51,9 +51,9 @@ class MappedFiles:
             return pa.py_buffer(b"".join(parts))
         return self._put(size, lambda sink: [sink.write(part) for part in parts])
 
-    def filling(self, size: int) -> Filling:
+    def filling(self, size: int) -> MappedFile:
         """A buffer of that size, to be filled."""
-        return Filling(size, self if size > self._above else None)
+        return MappedFile(size, self if size > self._above else None)
 
     def batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch, on the shelf if it is large."""
@@ -115,7 +115,7 @@ class MappedFiles:
             return any(start <= buffer.address < start + len(mapped) for start, mapped in self._maps.items())
 
 
-class Filling:
+class MappedFile:
     """A buffer of a known size that is filled from its beginning, with a shelf in a file, as long as the disk takes it.
 
     >>> filling = Filling(5)
@@ -125,7 +125,7 @@ class Filling:
     b'hello'
     """
 
-    def __init__(self, size: int, shelf: Shelf | None = None) -> None:
+    def __init__(self, size: int, shelf: MappedFiles | None = None) -> None:
         self._size, self._shelf, self._at = size, shelf, 0
         self._path = shelf.fresh_path() if shelf is not None else None
         self._file: IO[bytes] | None = None

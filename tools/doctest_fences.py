@@ -1,4 +1,4 @@
-"""For the reference of the API: examples in docstrings become blocks of code; Markdown would take them for quotations."""
+"""Examples in docstrings become blocks of code in the API reference; Markdown would take them for quotations."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from primitives.mapped import Shelf
+from primitives.mapped import MappedFiles
 from seep.channels.bulk_bytes import Arriving
 from seep.channels.pieces import BYTES
 from seep.channels.wire import WireError, encode
@@ -25,7 +25,7 @@ ACKNOWLEDGED = struct.Struct("<QQ")
 class BulkArrivals:
     """The receiving end of one peer's bulk lane. Connections come and go, and may overlap: each byte counts once."""
 
-    def __init__(self, deliver: Callable[[int, Any], None], shelf: Shelf | None = None) -> None:
+    def __init__(self, deliver: Callable[[int, Any], None], shelf: MappedFiles | None = None) -> None:
         """`deliver` is told each message, with the version of its writer's view; not more than one at a time."""
         self._deliver, self._shelf = deliver, shelf
         self._inbox = BulkInbox()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from primitives.mapped import Filling, Shelf
+from primitives.mapped import MappedFile, MappedFiles
 from seep.channels.pieces import LIMIT
 from seep.channels.wire import WireError, aligned, collected, valued
 
@@ -67,15 +67,15 @@ class BulkBytes:
 class Arriving:
     """Such a message as it comes: each batch and buffer is put together by itself, large ones on a shelf."""
 
-    def __init__(self, size: int, shelf: Shelf | None = None) -> None:
+    def __init__(self, size: int, shelf: MappedFiles | None = None) -> None:
         if not _PREFIX.size <= size <= LIMIT:
             raise WireError(f"a message has {_PREFIX.size} to {LIMIT} bytes, not {size}")
         self._size, self._shelf = size, shelf
-        self._head = Filling(_PREFIX.size)
+        self._head = MappedFile(_PREFIX.size)
         self._count = -1  #: of the parts; unknown at first
-        self._parts: list[Filling] = []
+        self._parts: list[MappedFile] = []
         #: what is still to come, as far as that is known: how many bytes, and where they go, if anywhere
-        self._areas: deque[tuple[int, Filling | None]] = deque([(_PREFIX.size, self._head)])
+        self._areas: deque[tuple[int, MappedFile | None]] = deque([(_PREFIX.size, self._head)])
 
     def write(self, data: pa.Buffer) -> None:
         """The next bytes; WireError if they cannot be of such a message."""
@@ -110,7 +110,7 @@ class Arriving:
             magic, self._count, length = _PREFIX.unpack_from(self._head.whole())
             if magic != _MAGIC or _PREFIX.size + _SIZE.size * self._count + length > self._size:
                 raise WireError(f"what has come is no message: it begins with {self._head.whole().to_pybytes()[:8]!r}")
-            self._head = Filling(_SIZE.size * self._count + length)
+            self._head = MappedFile(_SIZE.size * self._count + length)
             self._areas.append((_SIZE.size * self._count + length, self._head))
         else:
             self._expect_parts(self._head.whole())
@@ -121,7 +121,7 @@ class Arriving:
         if sum(sizes) > self._size:
             raise WireError(f"a message of {self._size} bytes cannot have parts of {sum(sizes)}")
         for size in sizes:
-            part = Filling(size) if self._shelf is None else self._shelf.filling(size)
+            part = MappedFile(size) if self._shelf is None else self._shelf.filling(size)
             self._parts.append(part)
             self._areas += [area for area in ((aligned(at) - at, None), (size, part)) if area[0]]
             at = aligned(at) + size

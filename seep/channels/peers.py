@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from primitives.mapped import Shelf
+from primitives.mapped import MappedFiles
 from seep.channels.bulk import CREDIT, BulkLane
 from seep.channels.bulk_arrivals import BulkArrivals
 from seep.channels.dial import Direction
@@ -65,7 +65,7 @@ class Peers:
     """A courier, a link and a bulk lane for each peer. Also the `LinkEvents` of all its links."""
 
     def __init__(
-        self, me: str, security: Security, process: Process, *, credit: int = CREDIT, shelf: Shelf | None = None
+        self, me: str, security: Security, process: Process, *, credit: int = CREDIT, shelf: MappedFiles | None = None
     ) -> None:
         """Not more than `credit` bytes of state are under way to a peer; large buffers arrive on the `shelf`."""
         self.me = me

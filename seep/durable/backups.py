@@ -67,7 +67,7 @@ class StoredBackups:
         chain = self._chain(checkpoint.owner)
         fits = checkpoint.base is None or (chain and chain[-1].epoch == checkpoint.base and len(chain) <= _LONGEST)
         if not fits:
-            return asker, BackupRefused(owner, checkpoint.epoch, Stored.NEEDS_FULL)
+            return asker, BackupRefused(owner, checkpoint.epoch, StoreOutcome.NEEDS_FULL)
         self.store.put(str(self._key(checkpoint)), [memoryview(encode(checkpoint))])
         if checkpoint.base is None:
             self.store.delete(str(key) for key in self._keys(checkpoint.owner) if _is_before(key, checkpoint.order))

@@ -39,7 +39,7 @@ class _Field(NamedTuple):
         return text if self.digits is None else int(text)
 
 
-class Form:
+class KeyForm:
     """What keys of one kind look like: makes them of values, and reads these from them.
 
     >>> form = Form("{query}/runs/{generation:6}")

@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 
 from primitives.errors import InternalError
 from primitives.graph import InstanceId
-from seep.storage.keys import Form, checked_key
+from seep.storage.keys import KeyForm, checked_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class StoredKey:
 
     query: str
 
-    form: ClassVar[Form]
+    form: ClassVar[KeyForm]
 
     def __str__(self) -> str:
         """The text of the key; InternalError if it would be read as another key."""
@@ -52,7 +52,7 @@ class RunKey(StoredKey):
 
     generation: int
 
-    form = Form("{query}/runs/{generation:6}")
+    form = KeyForm("{query}/runs/{generation:6}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +64,12 @@ class OfCheckpoint(StoredKey):
 
 @dataclass(frozen=True, slots=True)
 class ClaimKey(OfCheckpoint):
-    form = Form("{query}/{id:12}.claim")
+    form = KeyForm("{query}/{id:12}.claim")
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestKey(OfCheckpoint):
-    form = Form("{query}/{id:12}.manifest")
+    form = KeyForm("{query}/{id:12}.manifest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class PinKey(OfCheckpoint):
 
     token: str
 
-    form = Form("{query}/{id:12}.pin-{token}")
+    form = KeyForm("{query}/{id:12}.pin-{token}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class RemovalKey(OfCheckpoint):
 
     token: str
 
-    form = Form("{query}/{id:12}.removal-{token}")
+    form = KeyForm("{query}/{id:12}.removal-{token}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class BlobKey(OfCheckpoint):
     operator: str
     name: str
 
-    form = Form("{query}/{id:12}/{operator}/{name}")
+    form = KeyForm("{query}/{id:12}/{operator}/{name}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class BackupKey(OfBackup):
     epoch: int
     base: int | None
 
-    form = Form("{query}/backups/{run}/{operator}/{index:1}/{number:6}-{serial:9}-{epoch:12}-{base:12|full}")
+    form = KeyForm("{query}/backups/{run}/{operator}/{index:1}/{number:6}-{serial:9}-{epoch:12}-{base:12|full}")
 
     @property
     def order(self) -> tuple[int, int]:
@@ -140,7 +140,7 @@ class SuccessionKey(OfBackup):
     epoch: int | None
     base: int | None
 
-    form = Form(
+    form = KeyForm(
         "{query}/backups/{run}/{operator}/{index:1}/"
         "{number:6}-begins-{after:6|none}-{serial:9|none}-{epoch:12|none}-{base:12|full}"
     )
@@ -162,7 +162,7 @@ class OfPushed(StoredKey):
 class PushedBatchKey(OfPushed):
     number: int
 
-    form = Form("{query}/pushed/{source}/{number:12}.batch")
+    form = KeyForm("{query}/pushed/{source}/{number:12}.batch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class PieceKey(OfPushed):
     partition: int
     token: str
 
-    form = Form("{query}/pushed/{source}/{stream}-{id:8}/{partition:1}-{token}")
+    form = KeyForm("{query}/pushed/{source}/{stream}-{id:8}/{partition:1}-{token}")
 
 
 KINDS: tuple[type[StoredKey], ...] = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import closing
 from typing import Any
 
-from formats.avro_file import Codec
+from formats.avro_file import Compression
 from formats.evolution import Evolution
-from formats.manifest import Manifest, Part, component_of, manifests_of
+from formats.manifest import Manifest, ManifestPart, component_of, manifests_of
 from formats.persist import persist_state, retrieve_extras, retrieve_state
 from primitives.checkpoint import Checkpoint
 from primitives.slots import SlotSet
@@ -31,7 +31,7 @@ def catalogue_of(store: BlobStore, query: str) -> Catalogue[Manifest]:
 class StoredCuts(CutStorage):
     """The checkpoints of one query, for `InProcess`: each complete cut becomes a checkpoint in a catalogue."""
 
-    def __init__(self, program: Program, store: BlobStore, codec: Codec = Codec.NONE) -> None:
+    def __init__(self, program: Program, store: BlobStore, codec: Compression = Compression.NONE) -> None:
         super().__init__()
         self._program, self._store, self._codec = program, store, codec
         self._catalogue, self._state = catalogue_of(store, program.name), StoredState(program, store)
@@ -68,7 +68,7 @@ class StoredCuts(CutStorage):
     def complete(self, cut: CutComplete) -> None:
         """See `CutStorage`."""
         attempt = self._under_way()
-        parts = [Part.model_validate_json(part.reference) for part in cut.parts.values()]
+        parts = [ManifestPart.model_validate_json(part.reference) for part in cut.parts.values()]
         before = self._latest.components if self._latest else {}
         manifest = Manifest(
             query=self._program.name,

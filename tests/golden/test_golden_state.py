@@ -23,7 +23,7 @@ import primitives
 import seep
 import seep.operators
 from formats import column_bytes
-from formats.avro_file import Codec
+from formats.avro_file import Compression
 from formats.column_bytes import layout_of
 from primitives.errors import DISTRIBUTION
 from primitives.graph import Kind
@@ -105,8 +105,8 @@ def test_a_query_goes_on_from_the_state_as_it_did(golden: Golden, query: str) ->
     assert {sink: found.get(sink) for sink in expected} == expected
 
 
-@pytest.mark.parametrize("codec", Codec)
-def test_blobs_of_every_codec_are_read(golden: Golden, codec: Codec) -> None:
+@pytest.mark.parametrize("codec", Compression)
+def test_blobs_of_every_codec_are_read(golden: Golden, codec: Compression) -> None:
     query, store = queries.small(f"codec-{codec}"), golden.store
     (manifest,) = catalogue_of(store, query.name).complete()
     assert write.contents(query.compile(), manifest, store) == golden.expected["codecs"][codec]
@@ -228,7 +228,7 @@ def test_every_operator_with_state_is_among_what_is_written() -> None:
 def test_every_layout_of_columns_is_among_what_is_written() -> None:
     layouts = {layout_of(kind).name for kind, _ in (*queries.FRAME_COLUMNS.values(), *queries.ROW_COLUMNS.values())}
     assert layouts == {
-        each.name for _, each in inspect.getmembers(column_bytes) if isinstance(each, column_bytes.Layout)
+        each.name for _, each in inspect.getmembers(column_bytes) if isinstance(each, column_bytes.ColumnLayout)
     }
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from formats.avro_file import Codec
+from formats.avro_file import Compression
 from formats.manifest import Manifest
 from primitives.errors import DISTRIBUTION
 from primitives.event import Event
@@ -57,8 +57,8 @@ from tests.golden.cuts import CREATED, StoredCuts, StoredState, catalogue_of
 HERE = Path(__file__).parent
 #: Each query with the codec of its blobs, and whether it is restored after the second savepoint or the first.
 QUERIES = {
-    "containers": (queries.containers, Codec.ZSTD),
-    "operators": (queries.operators, Codec.NONE),
+    "containers": (queries.containers, Compression.ZSTD),
+    "operators": (queries.operators, Compression.NONE),
 }
 #: Keys of every type that can be one: which slot they are in may never change.
 KEYS: dict[str, pa.Array] = {
@@ -204,7 +204,7 @@ def outputs_after(query: Query, store: BlobStore, shares: int = 1) -> dict[str, 
 def _write_codecs(store: BlobStore) -> dict[str, Any]:
     """A small checkpoint with each codec."""
     found = {}
-    for codec in Codec:
+    for codec in Compression:
         query = queries.small(f"codec-{codec}")
         with InProcess(query) as process:
             process._kernel.cuts = StoredCuts(process.program, store, codec)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from primitives.graph import Edge, InstanceId, Kind, Operator, QueryGraph
+from primitives.graph import Edge, InstanceId, Kind, OperatorSpec, QueryGraph
 from seep.protocol.manager.manager import Manager
 from seep.protocol.manager.state import ManagerSettings
 from seep.protocol.view import Incarnation

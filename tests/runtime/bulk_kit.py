@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from primitives.chunk import Chunk
 
 from primitives.checkpoint import Checkpoint
-from primitives.chunk import Chunk
 from primitives.graph import InstanceId
-from primitives.mapped import Shelf
+from primitives.mapped import MappedFiles
 from primitives.slots import SlotSet
 from seep.channels.bulk import CREDIT
 from seep.channels.bulk_arrivals import BulkArrivals
@@ -45,7 +45,9 @@ class Heard(NamedTuple):
 class Talker:
     """A process with a port and peers, which keeps what it is told."""
 
-    def __init__(self, name: str, security: Security, *, credit: int = CREDIT, shelf: Shelf | None = None) -> None:
+    def __init__(
+        self, name: str, security: Security, *, credit: int = CREDIT, shelf: MappedFiles | None = None
+    ) -> None:
         self.heard: list[Heard] = []
         self.faults: list[str] = []
         self.unsendable: list[Exception] = []

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from primitives.mapped import Shelf
+from primitives.mapped import MappedFiles
 from seep.channels.bulk import SEGMENT
 from seep.channels.bulk_arrivals import HEADER, BulkArrivals
 from seep.channels.pieces import BYTES, PieceHeader
@@ -137,7 +137,7 @@ def test_a_message_that_cannot_be_sent_is_told_and_the_others_go_on() -> None:
 
 
 def test_of_a_peer_that_is_gone_no_thread_and_no_file_is_left(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path / "shelf", above=MIB)
+    shelf = MappedFiles(tmp_path / "shelf", above=MIB)
     with talkers(Security.open(), credit=CREDIT, shelf=shelf) as (here, there):
         here.peers.post("there", 1, backup(256 * MIB))
         wait_until(lambda: any(shelf.directory.iterdir()), "some of it is there")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primitives.mapped import Shelf
+from primitives.mapped import MappedFiles
 from seep.channels.bulk_bytes import Arriving, BulkBytes
 from seep.channels.wire import WireError
 from tests.runtime.values import comparable, letters
@@ -29,7 +29,7 @@ def ranges(laid_out: BulkBytes, lengths: list[int]) -> Iterator[pa.Buffer]:
         at, turn = at + length, turn + 1
 
 
-def brought(message: Any, lengths: list[int], shelf: Shelf | None = None) -> Any:
+def brought(message: Any, lengths: list[int], shelf: MappedFiles | None = None) -> Any:
     laid_out = BulkBytes(message)
     arriving = Arriving(laid_out.size, shelf)
     for each in ranges(laid_out, lengths):
@@ -57,7 +57,7 @@ def test_rows_arrive_where_numpy_reads_them_in_place() -> None:
 
 
 def test_large_parts_arrive_on_the_shelf_each_by_itself(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path / "shelf", above=1 << 17)
+    shelf = MappedFiles(tmp_path / "shelf", above=1 << 17)
     small, large = brought([pa.py_buffer(b"small" * 2_000), LARGE], [10_001], shelf)
     assert (small.size, large) == (10_000, LARGE)
     assert shelf.buffer([large]).address == large.address, "it is there already"
@@ -65,14 +65,14 @@ def test_large_parts_arrive_on_the_shelf_each_by_itself(tmp_path: Path) -> None:
 
 
 def test_large_parts_arrive_when_there_is_no_shelf_any_more(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path / "shelf", above=1 << 17)
+    shelf = MappedFiles(tmp_path / "shelf", above=1 << 17)
     shelf.directory.rmdir()
     assert brought([LARGE], [10_001], shelf) == [LARGE]
 
 
 @pytest.mark.parametrize("place", [0, 4])
 def test_large_parts_arrive_when_the_disk_is_full_on_the_way(tmp_path: Path, place: int) -> None:
-    shelf = Shelf(tmp_path / "shelf", above=1 << 17)
+    shelf = MappedFiles(tmp_path / "shelf", above=1 << 17)
     laid_out = BulkBytes([LARGE])
     arriving = Arriving(laid_out.size, shelf)
     for number, each in enumerate(ranges(laid_out, [200, *[50_000] * 20])):
@@ -98,7 +98,7 @@ class Full:
 
 
 def test_of_a_message_that_is_given_up_no_file_is_left(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path / "shelf", above=1 << 17)
+    shelf = MappedFiles(tmp_path / "shelf", above=1 << 17)
     laid_out = BulkBytes([LARGE])
     arriving = Arriving(laid_out.size, shelf)
     arriving.write(laid_out.cut(0, 300_000))

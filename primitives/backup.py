@@ -1,14 +1,16 @@
-"""backup_state: where checkpoints are kept, and the store that a holder keeps them in.
+"""backup_state: where checkpoints are kept, and the stores that keep them.
 
-A holder merges incremental checkpoints, so that a restore reads one base and a bounded number of deltas.
+Chains of incremental checkpoints are bounded, so that a restore reads one in full and a few deltas.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence, Set
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import replace
 from enum import Enum
+from typing import Protocol
 
 from primitives.checkpoint import Checkpoint, ProcessingState, chain_checkpoints, merge_checkpoints, without_state
 from primitives.graph import InstanceId
@@ -41,53 +43,127 @@ def choose_backup_holder(
 
 
 class StoreOutcome(Enum):
-    """What became of a checkpoint that was offered to a holder."""
+    """What became of a checkpoint that was offered to a store."""
 
     KEPT = "kept"
-    NEEDS_FULL = "needs full"  #: an incremental one whose base is not here
+    NEEDS_FULL = "needs full"  #: a delta whose base is not here, or one too many
     FENCED = "fenced"  #: from an incarnation that was replaced
 
 
-class BackupStore:
-    """The backups that a holder keeps for instances on other nodes: per owner a base and its deltas.
+class BackupLink(Protocol):
+    """What is known of a checkpoint of a backup without having its state."""
 
-    What is large of them is on the `shelf`, if it is given one, and else in memory.
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def base(self) -> int | None: ...
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Incarnation and serial."""
+        ...
+
+
+class BackupStore(ABC):
+    """Whoever keeps backups: for each owner a checkpoint in full, and deltas that each build on the one before.
+
+    What it is asked is in the functions of this module; these are the few steps that differ from store to store.
     """
+
+    max_deltas: int  #: a chain with more is merged, or not extended
+
+    @abstractmethod
+    def links(self, owner: InstanceId) -> Sequence[BackupLink]:
+        """What is known of the owner's backup: the checkpoint in full first, then deltas; empty if there is none."""
+
+    @abstractmethod
+    def chain(self, owner: InstanceId) -> Sequence[Checkpoint]:
+        """The owner's backup as it is kept, in the order of `links`."""
+
+    @abstractmethod
+    def replace(self, checkpoint: Checkpoint) -> None:
+        """Keeps a checkpoint in full, and nothing that its owner had here before."""
+
+    @abstractmethod
+    def append(self, delta: Checkpoint, merges: bool) -> bool:
+        """Keeps a delta after the last link; False if it takes none before the next checkpoint in full.
+
+        With `merges` it may make one checkpoint of all; else the state is at hand, and that is for `shorten_backup`.
+        """
+
+    @abstractmethod
+    def remove(self, owner: InstanceId) -> None:
+        """Keeps nothing of the owner any more."""
+
+    @abstractmethod
+    def fence(self, owner: InstanceId, incarnation: int) -> None:
+        """Refuses what older incarnations of the owner offer from now on."""
+
+    @abstractmethod
+    def fence_of(self, owner: InstanceId) -> int:
+        """The lowest incarnation of an owner that may still store."""
+
+    @property
+    @abstractmethod
+    def owners(self) -> Collection[InstanceId]:
+        """Those of which anything is kept."""
+
+    @abstractmethod
+    def lift_fences(self, live: Set[InstanceId]) -> None:
+        """There are no other owners than these any more: fences of others may be forgotten."""
+
+    def epoch(self, owner: InstanceId) -> int | None:
+        """The epoch of the owner's backup, or None if there is none."""
+        links = self.links(owner)
+        return links[-1].epoch if links else None
+
+    def order(self, owner: InstanceId) -> tuple[int, int]:
+        """The (incarnation, serial) of the owner's backup; lower than any if there is none."""
+        links = self.links(owner)
+        return links[-1].order if links else (-1, -1)
+
+
+class NodeBackups(BackupStore):
+    """What a node keeps for instances on other nodes, in memory; what is large of it on a `shelf`, if there is one."""
 
     def __init__(self, max_deltas: int = 4, shelf: MappedFiles | None = None) -> None:
         self.max_deltas = max_deltas
         self.shelf = shelf
-        #: owner -> base first, then deltas, each built on the one before
         self._chains: dict[InstanceId, list[Checkpoint]] = {}
         #: owner -> the lowest incarnation that may still store
         self._fences: dict[InstanceId, int] = {}
 
-    def fence(self, owner: InstanceId, incarnation: int) -> None:
-        """Refuses what older incarnations of the owner offer from now on."""
-        self._fences[owner] = max(incarnation, self._fences.get(owner, 0))
-
-    def lift_fences(self, live: Set[InstanceId]) -> None:
-        """There are no other owners than these any more; what others have here is of instances that have ended."""
-        for owner in self._fences.keys() - live - self._chains.keys():
-            del self._fences[owner]
-
-    def chain(self, owner: InstanceId) -> Sequence[Checkpoint]:
-        """The owner's backup as it is kept: base first, then deltas; empty if there is none."""
+    def links(self, owner: InstanceId) -> Sequence[Checkpoint]:
         return tuple(self._chains.get(owner, ()))
 
-    def epoch(self, owner: InstanceId) -> int | None:
-        """The epoch of the owner's backup, or None if there is none."""
-        chain = self._chains.get(owner)
-        return chain[-1].epoch if chain else None
+    def chain(self, owner: InstanceId) -> Sequence[Checkpoint]:
+        return self.links(owner)
 
-    def order(self, owner: InstanceId) -> tuple[int, int]:
-        """The (incarnation, serial) of the owner's backup; lower than any if there is none."""
-        chain = self._chains.get(owner)
-        return chain[-1].order if chain else (-1, -1)
+    def replace(self, checkpoint: Checkpoint) -> None:
+        self._chains[checkpoint.owner] = [self._kept(checkpoint)]
 
-    def kept(self, checkpoint: Checkpoint) -> Checkpoint:
-        """A checkpoint in the form in which this store keeps it for long."""
-        return checkpoint if self.shelf is None else self.shelf.checkpoint(checkpoint)
+    def append(self, delta: Checkpoint, merges: bool) -> bool:
+        chain = [*self._chains[delta.owner], self._kept(delta)]
+        if delta.is_whole:  # of those before it, only output is needed that is not in it
+            chain = [replace(without_state(chain), state=chain[-1].state)]
+        elif merges and len(chain) > self.max_deltas + 1:
+            chain = [self._kept(merge_checkpoints(chain[0], chain[1:]))]
+        self._chains[delta.owner] = chain
+        return True
+
+    def remove(self, owner: InstanceId) -> None:
+        del self._chains[owner]
+
+    def fence(self, owner: InstanceId, incarnation: int) -> None:
+        self._fences[owner] = max(incarnation, self.fence_of(owner))
+
+    def fence_of(self, owner: InstanceId) -> int:
+        return self._fences.get(owner, 0)
+
+    def lift_fences(self, live: Set[InstanceId]) -> None:
+        for owner in self._fences.keys() - live - self._chains.keys():
+            del self._fences[owner]
 
     @property
     def owners(self) -> tuple[InstanceId, ...]:
@@ -97,26 +173,27 @@ class BackupStore:
     def nbytes(self) -> int:
         return sum(checkpoint.nbytes for chain in self._chains.values() for checkpoint in chain)
 
+    def _kept(self, checkpoint: Checkpoint) -> Checkpoint:
+        """A checkpoint in the form in which this store keeps it for long."""
+        return checkpoint if self.shelf is None else self.shelf.checkpoint(checkpoint)
+
 
 def store_backup(store: BackupStore, checkpoint: Checkpoint, merges: bool = True) -> StoreOutcome:
-    """Keeps a checkpoint as its owner's newest: a whole one replaces the chain, a delta extends it.
+    """Keeps a checkpoint as its owner's newest: one in full replaces the chain, a delta extends it.
 
-    One that is not newer than what is here is in that already: it came late, by way of another holder. A chain that
-    gets too long is merged, unless its state is at hand anyway: then it is for `shorten_backup`.
+    One that is not newer than what is here is in that already: it came late, by way of another holder.
     """
     owner = checkpoint.owner
-    if checkpoint.incarnation < store._fences.get(owner, 0):
+    if checkpoint.incarnation < store.fence_of(owner):
         return StoreOutcome.FENCED
-    chain = store._chains.get(owner, [])
-    if chain and checkpoint.order <= chain[-1].order:
+    links = store.links(owner)
+    if links and checkpoint.order <= links[-1].order:
         return StoreOutcome.KEPT
     if checkpoint.base is None:
-        store._chains[owner] = [store.kept(checkpoint)]
-    elif chain and chain[-1].epoch == checkpoint.base:
-        store._chains[owner] = _bounded(store, [*chain, store.kept(checkpoint)], merges)
-    else:
-        return StoreOutcome.NEEDS_FULL
-    return StoreOutcome.KEPT
+        store.replace(checkpoint)
+        return StoreOutcome.KEPT
+    fits = bool(links) and links[-1].epoch == checkpoint.base
+    return StoreOutcome.KEPT if fits and store.append(checkpoint, merges) else StoreOutcome.NEEDS_FULL
 
 
 def shorten_backup(store: BackupStore, owner: InstanceId, state: ProcessingState) -> None:
@@ -124,15 +201,9 @@ def shorten_backup(store: BackupStore, owner: InstanceId, state: ProcessingState
 
     That costs a copy of the state, so deltas may well come to half as much before.
     """
-    base, *deltas = chain = store._chains[owner]
+    base, *deltas = chain = store.chain(owner)
     if len(deltas) > store.max_deltas and 2 * sum(delta.nbytes for delta in deltas) > base.nbytes:
-        whole = replace(without_state(chain), state=tuple(state.snapshot(chain[-1].slots)))
-        store._chains[owner] = [store.kept(whole)]
-
-
-def adopt_backup(store: BackupStore, part: Checkpoint) -> None:
-    """Keeps a part of a partitioned backup as its new owner's first backup, whatever was there before."""
-    store._chains[part.owner] = [store.kept(part)]
+        store.replace(replace(without_state(chain), state=tuple(state.snapshot(chain[-1].slots))))
 
 
 def retrieve_backup(store: BackupStore, owner: InstanceId, slots: SlotSet | None = None) -> Checkpoint | None:
@@ -140,21 +211,14 @@ def retrieve_backup(store: BackupStore, owner: InstanceId, slots: SlotSet | None
 
     If `slots` are given, it is their state and nothing else.
     """
-    chain = store._chains.get(owner)
+    chain = store.chain(owner)
     return chain_checkpoints(chain[0], chain[1:], slots) if chain else None
 
 
 def delete_backup(store: BackupStore, owner: InstanceId, up_to: tuple[int, int]) -> bool:
     """Deletes the owner's backup unless it is newer than `up_to` (incarnation, serial); says whether it did."""
-    chain = store._chains.get(owner)
-    if not chain or chain[-1].order > up_to:
+    links = store.links(owner)
+    if not links or links[-1].order > up_to:
         return False
-    del store._chains[owner]
+    store.remove(owner)
     return True
-
-
-def _bounded(store: BackupStore, chain: list[Checkpoint], merges: bool) -> list[Checkpoint]:
-    if chain[-1].is_whole:  # of those before it, only output is needed that is not in it
-        return [replace(without_state(chain), state=chain[-1].state)]
-    is_short = len(chain) <= store.max_deltas + 1 or not merges
-    return chain if is_short else [store.kept(merge_checkpoints(chain[0], chain[1:]))]

@@ -38,7 +38,7 @@ from seep.driver.manager_access import ManagerAccess
 from seep.driver.manager_settings import manager_settings
 from seep.driver.node_register import NodeRecord, NodeRegister
 from seep.driver.options import RunOptions
-from seep.durable.backups import StorageHolder, stored_backups
+from seep.durable.backups import StorageHolder
 from seep.node.failures import failure_from_json, manager_failure
 from seep.node.stores import DriverStores
 from seep.protocol.courier import LetterFrame
@@ -534,7 +534,7 @@ class ManagerProcess(ManagerAccess):
 
     def _ask_storage(self, body: Any) -> None:
         if self._stored is None:
-            self._stored = stored_backups(self.options.storage, self.program.name, self._run, self)
+            self._stored = StorageHolder(self.options.storage, self.program.name, self._run, self)
         self._stored.ask(MANAGER, body)
 
     def on_answer(self, to: str, body: Any) -> None:  # noqa: ARG002
@@ -546,7 +546,7 @@ class ManagerProcess(ManagerAccess):
     def _clear_storage(self) -> None:
         """Backups are of no use to another run."""
         if STORAGE in {holder for group in self.manager.replication.groups.values() for holder in group}:
-            holder = self._stored or stored_backups(self.options.storage, self.program.name, self._run, self)
+            holder = self._stored or StorageHolder(self.options.storage, self.program.name, self._run, self)
             holder.close()
             holder.clear()
 

@@ -1,121 +1,44 @@
-"""Backups in storage: what plays the holder `STORAGE` for a node, or for the manager, which each work on it themselves.
+"""Backups in storage: the holder `STORAGE`, of which a node, or the manager, does the work by itself.
 
-A backup is a chain of values, a full checkpoint and deltas; their keys tell all that must be known of them. A successor
-marks where it began, so that what its predecessor, dead or not, writes after that is never read.
+A backup is a chain of values, a checkpoint in full and deltas; their keys tell all that must be known of them. A
+successor marks where it began, so that what its predecessor, dead or not, writes after that is never read.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from primitives.backup import StoreOutcome
-from primitives.checkpoint import Checkpoint, chain_checkpoints
+from primitives.backup import BackupStore
+from primitives.checkpoint import Checkpoint
 from primitives.errors import EnvironmentFault, InternalError
 from primitives.graph import InstanceId
 from seep.channels.wire import decode, encode
-from seep.protocol.messages import (
-    BackupFound,
-    BackupRefused,
-    BackupStored,
-    DeleteBackup,
-    FindBackup,
-    Retrieve,
-    Retrieved,
-    StoreBackup,
-)
-from seep.protocol.view import MANAGER, STORAGE, Incarnation
-from seep.storage.layout import BackupKey, OfBackup, SuccessionKey, backups_prefix, key_of
+from seep.protocol.effects import Post
+from seep.protocol.holder import Holder, HolderLetter
+from seep.protocol.view import STORAGE
+from seep.storage.layout import BackupKey, FenceKey, OfBackup, SuccessionKey, backups_prefix, key_of
 from seep.storage.location import store_of
 from seep.storage.settings import StorageSettings
 from seep.storage.store import BlobStore
 from seep.threads.worker import Worker
 
-#: Deltas after which a full checkpoint is asked for: a restore reads all of them.
-_LONGEST = 8
-
 
 @dataclass(slots=True)
-class StoredBackups:
+class StoredBackups(BackupStore):
     """The backups of one run of a query; several processes may use it, each on one thread."""
 
     store: BlobStore
     query: str
     run: str
+    max_deltas: int = 8
 
-    def answer(self, asker: str, message: Any) -> list[tuple[str, Any]]:
-        """What a holder would answer, and to whom."""
-        match message:
-            case StoreBackup(checkpoint):
-                return [self._keep(asker, checkpoint)]
-            case Retrieve():
-                return [(asker, self._retrieve(message))]
-            case FindBackup(owner):
-                return [(MANAGER, self._find(owner))]
-            case DeleteBackup(owner, up_to):
-                self._delete(owner, up_to)
-                return []
-        raise InternalError(f"backups in storage have no use for a letter of {asker}: {message!r:.200}")
-
-    def _keep(self, asker: str, checkpoint: Checkpoint) -> tuple[str, Any]:
-        owner = Incarnation(checkpoint.owner, checkpoint.incarnation)
-        if self._successor(checkpoint.owner) > checkpoint.incarnation:
-            return asker, BackupRefused(owner, checkpoint.epoch, StoreOutcome.FENCED)
-        chain = self._chain(checkpoint.owner)
-        fits = checkpoint.base is None or (chain and chain[-1].epoch == checkpoint.base and len(chain) <= _LONGEST)
-        if not fits:
-            return asker, BackupRefused(owner, checkpoint.epoch, StoreOutcome.NEEDS_FULL)
-        self.store.put(str(self._key(checkpoint)), [memoryview(encode(checkpoint))])
-        if checkpoint.base is None:
-            self.store.delete(str(key) for key in self._keys(checkpoint.owner) if _is_before(key, checkpoint.order))
-        return MANAGER, BackupStored(owner, checkpoint.epoch, checkpoint.order, (STORAGE,))
-
-    def _retrieve(self, message: Retrieve) -> Retrieved:
-        """The whole backup; whoever takes it over marks where it begins, or to warm up, takes some slots only."""
-        chain = self._chain(message.owner)
-        if chain and message.warm_up is None:
-            self.store.put(str(self._succession(message.asker, chain[-1])), [b"begins"])
-        parts = [self._read(str(link)) for link in chain]
-        slots = None if message.warm_up is None else message.warm_up.slots
-        found = chain_checkpoints(parts[0], parts[1:], slots) if parts else None
-        return Retrieved(message.asker, message.owner, found, message.warm_up)
-
-    def _find(self, owner: Incarnation) -> BackupFound:
-        chain = self._chain(owner.instance)
-        return BackupFound(owner, chain[-1].epoch, chain[-1].order) if chain else BackupFound(owner, None, (-1, -1))
-
-    def _delete(self, owner: InstanceId, up_to: tuple[int, int]) -> None:
-        chain = self._chain(owner)
-        if chain and chain[-1].order <= up_to:
-            self.store.delete(map(str, self._keys(owner)))
-
-    def clear(self) -> None:
-        """The run is over: nobody needs its backups any more."""
-        self.store.delete(self.store.list(backups_prefix(self.query, self.run)))
-
-    # -- keys and values ----------------------------------------------------------------------------------------------
-
-    def _key(self, checkpoint: Checkpoint) -> BackupKey:
-        owner, base = checkpoint.owner, checkpoint.base
-        return BackupKey(self.query, self.run, owner.operator, owner.index, *checkpoint.order, checkpoint.epoch, base)
-
-    def _succession(self, successor: Incarnation, last: BackupKey) -> SuccessionKey:
-        owner, before = successor.instance, (*last.order, last.epoch, last.base)
-        return SuccessionKey(self.query, self.run, owner.operator, owner.index, successor.number, *before)
-
-    def _keys(self, owner: InstanceId) -> list[OfBackup]:
-        found = map(key_of, self.store.list(backups_prefix(self.query, self.run, owner)))
-        return [key for key in found if isinstance(key, OfBackup)]
-
-    def _successor(self, owner: InstanceId) -> int:
-        """The latest incarnation that began from here."""
-        return max((key.number for key in self._keys(owner) if isinstance(key, SuccessionKey)), default=-1)
-
-    def _chain(self, owner: InstanceId) -> list[BackupKey]:
-        """The newest full checkpoint that counts, and the deltas on it."""
+    def links(self, owner: InstanceId) -> Sequence[BackupKey]:
+        """The newest checkpoint in full that counts, and the deltas on it."""
         chain: list[BackupKey] = []
         for key in _counting(self._keys(owner)):
             if key.base is None:
@@ -123,6 +46,61 @@ class StoredBackups:
             elif chain and chain[-1].epoch == key.base:
                 chain.append(key)
         return chain
+
+    def chain(self, owner: InstanceId) -> Sequence[Checkpoint]:
+        return [self._read(str(link)) for link in self.links(owner)]
+
+    def replace(self, checkpoint: Checkpoint) -> None:
+        """A successor may begin at this moment: then it needs what was there before, and this is never read."""
+        self._put(checkpoint)
+        keys = self._keys(checkpoint.owner)
+        if _fence_in(keys) <= checkpoint.incarnation:
+            self.store.delete(str(key) for key in keys if _is_before(key, checkpoint.order))
+
+    def append(self, delta: Checkpoint, merges: bool) -> bool:  # noqa: ARG002
+        if len(self.links(delta.owner)) > self.max_deltas:
+            return False
+        self._put(delta)
+        return True
+
+    def remove(self, owner: InstanceId) -> None:
+        self.store.delete(map(str, self._keys(owner)))
+
+    def fence(self, owner: InstanceId, incarnation: int) -> None:
+        """Marks from which checkpoint this incarnation begins; it may begin from one only.
+
+        What there is is looked at after earlier ones have been kept from removing it.
+        """
+        keys, place = self._keys(owner), (self.query, self.run, owner.operator, owner.index, incarnation)
+        if any(isinstance(key, SuccessionKey) and key.number >= incarnation for key in keys):
+            return
+        self.store.put(str(FenceKey(*place)), [b"fenced"])
+        links = self.links(owner)
+        last = (*links[-1].order, links[-1].epoch, links[-1].base) if links else (None,) * 4
+        self.store.put(str(SuccessionKey(*place, *last)), [b"begins"])
+
+    def fence_of(self, owner: InstanceId) -> int:
+        return _fence_in(self._keys(owner))
+
+    def lift_fences(self, live: Set[InstanceId]) -> None:
+        """Marks go with the run."""
+
+    @property
+    def owners(self) -> Collection[InstanceId]:
+        return {InstanceId(key.operator, key.index) for key in self._keys() if isinstance(key, BackupKey)}
+
+    def clear(self) -> None:
+        """The run is over: nobody needs its backups any more."""
+        self.store.delete(self.store.list(backups_prefix(self.query, self.run)))
+
+    def _keys(self, owner: InstanceId | None = None) -> list[OfBackup]:
+        found = map(key_of, self.store.list(backups_prefix(self.query, self.run, owner)))
+        return [key for key in found if isinstance(key, OfBackup)]
+
+    def _put(self, checkpoint: Checkpoint) -> None:
+        owner, order, base = checkpoint.owner, checkpoint.order, checkpoint.base
+        key = BackupKey(self.query, self.run, owner.operator, owner.index, *order, checkpoint.epoch, base)
+        self.store.put(str(key), [memoryview(encode(checkpoint))])
 
     def _read(self, key: str) -> Checkpoint:
         value = decode(pa.py_buffer(self.store.get(key)))
@@ -139,12 +117,17 @@ def _counting(keys: list[OfBackup]) -> list[BackupKey]:
     return found
 
 
+def _fence_in(keys: list[OfBackup]) -> int:
+    """The latest incarnation that has begun, or is about to."""
+    return max((key.number for key in keys if isinstance(key, (FenceKey, SuccessionKey))), default=0)
+
+
 def _is_before(key: OfBackup, order: tuple[int, int]) -> bool:
     """Whether it is of no use beside a full checkpoint of that order."""
     return key.order < order if isinstance(key, BackupKey) else key.number < order[0]
 
 
-class Asker(Protocol):
+class StorageUser(Protocol):
     """A process with backups in storage."""
 
     def on_answer(self, to: str, body: Any) -> None:
@@ -154,24 +137,20 @@ class Asker(Protocol):
     def on_storage_failed(self, reason: BaseException) -> None: ...
 
 
-def stored_backups(settings: StorageSettings, query: str, run: str, asker: Asker) -> StorageHolder:
-    """The holder for one process of a run."""
-    store = store_of(settings)
-    if store is None:
-        raise InternalError("a backup is to be in storage, and there is none")
-    return StorageHolder(StoredBackups(store, query, run), asker)
-
-
 class StorageHolder:
-    """`StoredBackups` on a thread of its own, so that nobody waits for the storage who need not."""
+    """The holder for one process of a run, on a thread of its own: nobody waits for the storage who need not."""
 
-    def __init__(self, backups: StoredBackups, asker: Asker) -> None:
-        self._backups, self._asker = backups, asker
-        self._worker = Worker("seep storage", asker.on_storage_failed)
+    def __init__(self, settings: StorageSettings, query: str, run: str, user: StorageUser) -> None:
+        store = store_of(settings)
+        if store is None:
+            raise InternalError("a backup is to be in storage, and there is none")
+        self._backups, self._user = StoredBackups(store, query, run), user
+        self._holder = Holder(STORAGE, store=self._backups)
+        self._worker = Worker("seep storage", user.on_storage_failed)
 
-    def ask(self, asker: str, message: Any) -> None:
+    def ask(self, asker: str, letter: HolderLetter) -> None:
         """Answers come to `on_answer`."""
-        self._worker.put(partial(self._answer, asker, message))
+        self._worker.put(partial(self._answer, asker, letter))
 
     def clear(self) -> None:
         """The run is over: nobody needs its backups any more."""
@@ -181,6 +160,7 @@ class StorageHolder:
         """What is under way is finished first."""
         self._worker.close()
 
-    def _answer(self, asker: str, message: Any) -> None:
-        for to, body in self._backups.answer(asker, message):
-            self._asker.on_answer(to, body)
+    def _answer(self, asker: str, letter: HolderLetter) -> None:
+        for effect in self._holder.receive(asker, letter):
+            assert isinstance(effect, Post)
+            self._user.on_answer(effect.to, effect.body)

@@ -16,6 +16,7 @@ from typing import Any, assert_never
 import pyarrow as pa
 
 from policies.backup import BackupSection
+from primitives.backup import NodeBackups
 from primitives.emission import Emission
 from primitives.emission_codec import EMISSIONS
 from primitives.errors import InternalError
@@ -48,7 +49,7 @@ from seep.channels.peers import Peers
 from seep.channels.port import Address, Port
 from seep.channels.security import Security
 from seep.durable.archive import Archive
-from seep.durable.backups import StorageHolder, stored_backups
+from seep.durable.backups import StorageHolder
 from seep.node.failures import failure_to_json, is_internal
 from seep.node.hosted import HostedHolder, HostedInstance
 from seep.node.meter import Meter
@@ -320,7 +321,7 @@ class NodeProcess:
     def _ask_storage(self, body: Any) -> None:
         """The holder that is no node: this one works on the storage itself, and answers in its place."""
         if self._stored is None:
-            self._stored = stored_backups(self._settings.storage, self._program.name, self._settings.run, self)
+            self._stored = StorageHolder(self._settings.storage, self._program.name, self._settings.run, self)
         self._stored.ask(self.name, body)
 
     def on_answer(self, to: str, body: Any) -> None:
@@ -365,7 +366,7 @@ class NodeProcess:
         return hosted
 
     def holder(self, holder: Holder) -> HostedHolder:
-        holder.store.shelf = self._shelf
+        holder.store = NodeBackups(shelf=self._shelf)
         return HostedHolder(holder, self, self._share)
 
     def _checkpoints(self) -> dict[str, CheckpointSettings]:

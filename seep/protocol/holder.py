@@ -8,8 +8,8 @@ from typing import assert_never
 
 from primitives.backup import (
     BackupStore,
+    NodeBackups,
     StoreOutcome,
-    adopt_backup,
     delete_backup,
     retrieve_backup,
     shorten_backup,
@@ -54,14 +54,18 @@ HolderLetter = (
 
 
 class Holder:
-    """One per node. What it stores counts only once the manager has recorded it."""
+    """One per node, and one for backups in storage. What it stores counts only once the manager has recorded it."""
 
     def __init__(
-        self, name: str = "holder", makes_standing: MakesStanding | None = None, handed: HandedStates | None = None
+        self,
+        name: str = "holder",
+        makes_standing: MakesStanding | None = None,
+        handed: HandedStates | None = None,
+        store: BackupStore | None = None,
     ) -> None:
         self.name = name
         self.handed = HandedStates() if handed is None else handed
-        self.store = BackupStore()
+        self.store = NodeBackups() if store is None else store
         self._standing = Standing(makes_standing)
         self._live: frozenset[str] = frozenset()
         #: instances on this very node: they have their state
@@ -142,8 +146,8 @@ class Holder:
         """The whole backup, to the owner's successor; on this very node, with the state that stands ready."""
         owner = message.owner
         self.store.fence(owner, message.asker.number)
-        chain = self.store.chain(owner)
-        standing = self._standing.take(owner, chain) if chain and sender == self.name else None
+        chain = self.store.chain(owner) if sender == self.name else ()
+        standing = self._standing.take(owner, chain) if chain else None
         if standing is None:
             return Retrieved(message.asker, owner, retrieve_backup(self.store, owner), None)
         self.handed.give(message.asker, standing)
@@ -155,7 +159,7 @@ class Holder:
         return [Post(MANAGER, BackupFound(message.owner, self.store.epoch(owner), self.store.order(owner)))]
 
     def on_delete(self, message: DeleteBackup) -> list[Effect]:
-        if delete_backup(self.store, message.owner, message.up_to) or not self.store.chain(message.owner):
+        if delete_backup(self.store, message.owner, message.up_to) or not self.store.links(message.owner):
             self._standing.forget(message.owner)
         return []
 
@@ -171,7 +175,7 @@ class Holder:
         parts = self.parts.pop(message.plan)
         for owner, number in message.owners:
             self.store.fence(owner, number)
-            adopt_backup(self.store, parts[owner])
+            self.store.replace(parts[owner])
             self._standing.forget(owner)
         return []
 

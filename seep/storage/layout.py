@@ -9,6 +9,7 @@
 | `orders/000000000012.pin-3fa9` | `PinKey`: somebody reads it |
 | `orders/000000000012.removal-81c0` | `RemovalKey`: somebody removes it |
 | `orders/backups/5b1c/counter/0/000001-…` | `BackupKey`: a checkpoint of `counter[0]`, kept while run 5b1c lasts |
+| `orders/backups/5b1c/counter/0/000002-fenced` | `FenceKey`: incarnation 2 begins: earlier ones remove nothing more |
 | `orders/backups/5b1c/counter/0/000002-begins-…` | `SuccessionKey`: from which of them incarnation 2 began |
 | `orders/pushed/clicks/000000000007.batch` | `PushedBatchKey`: what batch 7 that Spark pushed to `clicks` consists of |
 | `orders/pushed/clicks/3fa9-00000002/0-81c0` | `PieceKey`: the rows of partition 0 of batch 2 of Spark's stream 3fa9 |
@@ -132,6 +133,13 @@ class BackupKey(OfBackup):
 
 
 @dataclass(frozen=True, slots=True)
+class FenceKey(OfBackup):
+    """An incarnation is about to look from which backup it begins: earlier ones remove none any more."""
+
+    form = KeyForm("{query}/backups/{run}/{operator}/{index:1}/{number:6}-fenced")
+
+
+@dataclass(frozen=True, slots=True)
 class SuccessionKey(OfBackup):
     """An incarnation began from a backup, or from none: what earlier ones have stored after that does not count."""
 
@@ -189,6 +197,7 @@ KINDS: tuple[type[StoredKey], ...] = (
     ManifestKey,
     PinKey,
     RemovalKey,
+    FenceKey,
     SuccessionKey,
     RunKey,
 )

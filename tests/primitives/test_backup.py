@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primitives.backup import (
-    BackupStore,
+    NodeBackups,
     StoreOutcome,
-    adopt_backup,
     choose_backup_holder,
     delete_backup,
     retrieve_backup,
@@ -36,8 +35,8 @@ def checkpoint(epoch: int, base: int | None = None, incarnation: int = 0, owner:
     return Checkpoint(owner, incarnation, epoch, epoch, base, ALL, (), (), 0)
 
 
-def filled(*checkpoints: Checkpoint) -> BackupStore:
-    store = BackupStore()
+def filled(*checkpoints: Checkpoint) -> NodeBackups:
+    store = NodeBackups()
     assert [store_backup(store, each) for each in checkpoints] == [StoreOutcome.KEPT] * len(checkpoints)
     return store
 
@@ -86,7 +85,7 @@ def test_the_backups_of_an_operator_are_spread_over_all_upstream_nodes() -> None
 def test_what_is_retrieved_is_the_state_of_the_newest_checkpoint(
     make: type[AnyState], rounds: list[tuple[Writes, bool]]
 ) -> None:
-    state, store = make(BITS), BackupStore(max_deltas=2)
+    state, store = make(BITS), NodeBackups(max_deltas=2)
     for epoch, (content, full) in enumerate(rounds, start=1):
         write(state, content, ALL, BITS)
         base = None if full or epoch == 1 else epoch - 1
@@ -102,7 +101,7 @@ def test_what_is_retrieved_is_the_state_of_the_newest_checkpoint(
 
 
 def test_a_delta_that_says_all_leaves_nothing_of_those_before_but_output_that_is_not_in_it() -> None:
-    state, store = ArrowState(BITS), BackupStore()
+    state, store = ArrowState(BITS), NodeBackups()
     entries = [(epoch, Emission({}, 0)) for epoch in (1, 2, 3)]
     state.put(7, 1)
     chunks = state.snapshot(ALL, None)
@@ -116,7 +115,7 @@ def test_a_delta_that_says_all_leaves_nothing_of_those_before_but_output_that_is
 
 @pytest.mark.parametrize("max_deltas", [0, 1, 4])
 def test_however_many_deltas_come_a_restore_reads_one_base_and_few_of_them(max_deltas: int) -> None:
-    state, store = PlainState(BITS), BackupStore(max_deltas)
+    state, store = PlainState(BITS), NodeBackups(max_deltas)
     sizes = []
     for epoch in range(1, 20):
         state.put(7, epoch)  # the same cell each time, so the size of the store is the length of the chain
@@ -158,7 +157,7 @@ def test_nothing_is_retrieved_of_an_owner_without_backup() -> None:
 
 @given(fences=st.lists(st.integers(0, 5), min_size=1), incarnation=st.integers(0, 5))
 def test_an_incarnation_below_the_highest_fence_stores_nothing(fences: list[int], incarnation: int) -> None:
-    store = BackupStore()
+    store = NodeBackups()
     for fence in fences:
         store.fence(SUM, fence)
     fenced = incarnation < max(fences)
@@ -197,11 +196,11 @@ def test_deleting_what_is_not_there_does_nothing() -> None:
 
 
 def test_an_owner_without_backup_comes_before_any_that_has_one() -> None:
-    assert BackupStore().order(SUM) < filled(replace(checkpoint(0), serial=-1)).order(SUM)
+    assert NodeBackups().order(SUM) < filled(replace(checkpoint(0), serial=-1)).order(SUM)
 
 
 def test_an_adopted_part_is_its_owners_backup_whatever_was_there_before() -> None:
     store = filled(checkpoint(5), checkpoint(6, base=5))
-    adopt_backup(store, replace(checkpoint(5), serial=-1))
+    store.replace(replace(checkpoint(5), serial=-1))
     assert (store.epoch(SUM), store.order(SUM)) == (5, (0, -1))
     assert store_backup(store, checkpoint(7, base=5, incarnation=1)) is StoreOutcome.KEPT

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from formats.manifest import Component, component_of
 from formats.persist import persist_state, retrieve_state
-from primitives.backup import BackupStore, StoreOutcome, retrieve_backup, store_backup
+from primitives.backup import NodeBackups, StoreOutcome, retrieve_backup, store_backup
 from primitives.checkpoint import Checkpoint, checkpoint_state
 from primitives.errors import EnvironmentFault
 from primitives.graph import InstanceId
@@ -88,7 +88,7 @@ def checkpoint_of(disk: Disk, epoch: int, base: int | None = None) -> Checkpoint
 @few
 def test_what_a_holder_has_after_each_checkpoint_is_what_was_there(rounds: list[Any], max_deltas: int) -> None:
     with directory() as place, closing(disk_in(place, "disk")) as disk:
-        store, expected = BackupStore(max_deltas, MappedFiles(place / "shelf", above=100)), frame()
+        store, expected = NodeBackups(max_deltas, MappedFiles(place / "shelf", above=100)), frame()
         for epoch, turn in enumerate(rounds, 1):
             take(turn, disk, expected)
             assert store_backup(store, checkpoint_of(disk, epoch, epoch - 1 or None)) is StoreOutcome.KEPT
@@ -104,7 +104,7 @@ def test_what_a_holder_has_after_each_checkpoint_is_what_was_there(rounds: list[
 @few
 def test_parts_of_a_backup_are_disjoint_cover_and_merge(first: Any, second: Any, count: int) -> None:
     with directory() as place, closing(disk_in(place, "disk")) as disk:
-        store = BackupStore()
+        store = NodeBackups()
         take(first, disk)
         store_backup(store, checkpoint_of(disk, 1))
         take(second, disk)

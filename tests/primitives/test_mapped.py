@@ -1,4 +1,4 @@
-"""Shelf: what is large is in files that nobody sees, and stays readable; what is small is left where it is."""
+"""MappedFiles: what is large is in files that nobody sees, and stays readable; what is small is left where it is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from primitives.backup import BackupStore, adopt_backup, retrieve_backup, store_backup
+from primitives.backup import NodeBackups, retrieve_backup, store_backup
 from primitives.checkpoint import Checkpoint
 from primitives.emission import Emission
 from primitives.errors import EnvironmentFault
@@ -69,21 +69,21 @@ def test_a_shelf_that_cannot_be_written_to_says_so(shelf: MappedFiles) -> None:
 
 
 def test_what_a_holder_keeps_for_long_is_on_its_shelf(shelf: MappedFiles) -> None:
-    store = BackupStore(max_deltas=1, shelf=shelf)
+    store = NodeBackups(max_deltas=1, shelf=shelf)
     for epoch in (1, 2, 3):
         store_backup(store, checkpoint(epoch, 1000, base=epoch - 1 or None))
         backup = retrieve_backup(store, SUM)
         assert backup is not None
         assert all(is_on(shelf, chunk.rows) for chunk in backup.state)
         assert all(is_on(shelf, emission.outputs[EDGE]) for _, emission in backup.buffer)
-    adopt_backup(store, checkpoint(4, 1000))
+    store.replace(checkpoint(4, 1000))
     backup = retrieve_backup(store, SUM)
     assert backup is not None
     assert is_on(shelf, backup.state[0].rows)
 
 
 def test_a_small_backup_is_kept_as_it_is(shelf: MappedFiles) -> None:
-    given, store = checkpoint(1, 10), BackupStore(shelf=shelf)
+    given, store = checkpoint(1, 10), NodeBackups(shelf=shelf)
     store_backup(store, given)
     backup = retrieve_backup(store, SUM)
     assert backup is not None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from primitives.checkpoint import Checkpoint
@@ -11,7 +9,6 @@ from primitives.errors import InternalError
 from primitives.graph import InstanceId
 from primitives.topology import Topology
 from seep.channels.wire import decode, encode
-from seep.durable.backups import StoredBackups
 from seep.protocol.effects import Effect, OpenSink, Post
 from seep.protocol.instances.checkpointing import CheckpointSettings
 from seep.protocol.instances.instance import InstancePhase
@@ -49,7 +46,6 @@ from seep.protocol.messages import (
 from seep.protocol.node import Node
 from seep.protocol.view import MANAGER, Incarnation, Seat
 from seep.simulator.operators import Rows
-from seep.storage.local import LocalStore
 from tests.protocol.staging import (
     ALL,
     BATCHES,
@@ -293,9 +289,3 @@ def test_state_that_stands_ready_for_an_instance_that_was_stopped_is_let_go() ->
     tell(late, StopInstance(life(SUM, 1)))
     late.receive("here", 2, letter(late.receive("here", 2, Retrieve(life(SUM, 1), SUM)), Retrieved))
     assert (node.receive("here", 2, answer), len(node.holder.handed), len(late.holder.handed)) == ([], 0, 0)
-
-
-def test_backups_in_storage_name_a_letter_that_they_have_no_use_for(tmp_path: Path) -> None:
-    stored = StoredBackups(LocalStore(tmp_path), "orders", "5b1c")
-    with pytest.raises(InternalError, match="backups in storage have no use for a letter of n1: StandBy"):
-        stored.answer("n1", StandBy(SUM))

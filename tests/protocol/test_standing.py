@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primitives.backup import BackupStore, retrieve_backup, shorten_backup, store_backup
+from primitives.backup import NodeBackups, retrieve_backup, shorten_backup, store_backup
 from primitives.checkpoint import checkpoint_state
 from primitives.outbox import Outbox
 from primitives.topology import Topology
@@ -36,7 +36,7 @@ def content(state: Cells) -> dict[int, object]:
 def test_what_stands_is_what_the_backup_says_whenever_it_follows(
     rounds: list[tuple[dict[int, int], set[int], bool]], data: st.DataObject
 ) -> None:
-    state, store, standing = Cells("sum", SLOT_BITS), BackupStore(max_deltas=2), Standing(makes)
+    state, store, standing = Cells("sum", SLOT_BITS), NodeBackups(max_deltas=2), Standing(makes)
     for epoch, (put, deleted, is_full) in enumerate(rounds, start=1):
         for key, value in put.items():
             state.put(key, value)

@@ -51,7 +51,7 @@ Outboxes = Callable[[Incarnation], Outbox[Emission[Batch]]]
 
 
 class Hosted(Protocol):
-    """An instance as its node calls it: the machine itself, or a mailbox in front of it."""
+    """How a node calls an instance: directly, or through a mailbox in front of it."""
 
     def start(self, origin: Any, trimmed: int = 0) -> list[Effect]: ...
 
@@ -65,7 +65,7 @@ class Hosted(Protocol):
 
 
 class HostsBackups(Protocol):
-    """A holder as its node calls it: the machine itself, or a mailbox in front of it."""
+    """How a node calls its holder: directly, or through a mailbox in front of it."""
 
     def on_view(self, view: View) -> None: ...
 
@@ -75,7 +75,7 @@ class HostsBackups(Protocol):
 class Hosting(Protocol[Batch]):
     """How a node runs what it hosts. A shell may put each on a thread of its own, behind a mailbox.
 
-    That is as good as calling it: whatever is caused by the node's answer comes into the mailbox later.
+    The order stays right: whatever the node's answer causes comes into the mailbox later.
     """
 
     def instance(self, instance: Instance[Batch]) -> Hosted: ...
@@ -83,8 +83,8 @@ class Hosting(Protocol[Batch]):
     def holder(self, holder: Holder) -> HostsBackups: ...
 
 
-class Directly:
-    """Everything runs in the call that brings the message."""
+class DirectHosting:
+    """The hosting of a node on one thread: instances and holder work in the call that brings a message."""
 
     def instance(self, instance: Instance[Batch]) -> Instance[Batch]:
         return instance
@@ -114,7 +114,7 @@ class Node(Generic[Batch]):
         #: the machines; a shell may run them on threads of their own
         self.instances: dict[Incarnation, Instance[Batch]] = {}
         self._hosted: dict[Incarnation, Hosted] = {}
-        self._hosting: Hosting[Batch] = hosting or Directly()
+        self._hosting: Hosting[Batch] = hosting or DirectHosting()
         self._operators = operators
         self._batches = batches
         #: when checkpoints are due, of all operators alike or by operator
@@ -159,7 +159,7 @@ class Node(Generic[Batch]):
         return self.deliver(message.addressee, message)
 
     def deliver(self, to: Incarnation, message: object) -> list[Effect]:
-        """Hands a message to an instance; one that is no longer (or never was) here is nobody's business."""
+        """Hands a message to an instance; drops it if the instance is not here, as it has ended or never began."""
         hosted = self._hosted.get(to)
         if hosted is None:
             self._handed.take(to)

@@ -178,7 +178,7 @@ def _drain(world: World, rng: random.Random, _: int) -> None:
 
 
 def _leave(world: World, rng: random.Random, delay: int) -> None:
-    """Calls a spot VM back: the node has notice, and its VM ends some time later."""
+    """Has a node drained; in half of all cases its VM is taken away some time later."""
     if nodes := world.live():
         victim = rng.choice(nodes)
         _ask_to_drain(world, victim)
@@ -199,7 +199,7 @@ def _lose_vm(world: World, rng: random.Random, _: int) -> None:
 
 
 def _take_vm(world: World, node: str) -> None:
-    """The provider takes the VM of a node away, with all that is on it, and says so."""
+    """Ends the VM of a node, with all nodes on it, and tells the pool."""
     if node in world.live():
         vm = world.vms[node]
         for each in [each for each in world.live() if world.vms[each] == vm]:

@@ -22,7 +22,7 @@ from seep.protocol.node import Node
 from seep.protocol.view import MANAGER
 from seep.simulator.control import EVERY, ScheduleControl
 from seep.simulator.faults import Fault, What
-from seep.simulator.mailed import BehindMailbox
+from seep.simulator.mailed_hosting import MailedHosting
 from seep.simulator.network import Network
 from seep.simulator.queries import SimulatedQuery
 from seep.simulator.store import SimulatedSinkStore
@@ -108,7 +108,7 @@ class SimulatedSetting:
 
     def node(self, name: str, own: Callable[[OwnWork], None]) -> Node[Any]:
         """See `KernelSetting`."""
-        hosting = BehindMailbox(own) if self._mails_holders else None
+        hosting = MailedHosting(own) if self._mails_holders else None
         outbox = self._query.medium.outbox
         return Node(name, self._operators, self._batches, self._checkpoints, outbox, hosting)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from primitives.checkpoint import Checkpoint
@@ -9,6 +11,7 @@ from primitives.errors import InternalError
 from primitives.graph import InstanceId
 from primitives.topology import Topology
 from seep.channels.wire import decode, encode
+from seep.protocol import messages
 from seep.protocol.effects import Effect, OpenSink, Post
 from seep.protocol.instances.checkpointing import CheckpointSettings
 from seep.protocol.instances.instance import InstancePhase
@@ -134,6 +137,11 @@ def test_letters_reach_the_instance_that_they_are_for() -> None:
     }
     assert len(node.instances[life(NUMBERS)].outbox) == 0
     assert letter(tell(node, TakeCheckpoint(life(SUM))), StoreBackup).checkpoint.owner == SUM
+
+
+def test_every_message_that_names_an_instance_as_its_addressee_is_delivered_to_an_instance() -> None:
+    kinds = {kind for kind in vars(messages).values() if isinstance(kind, type) and hasattr(kind, "addressee")}
+    assert kinds == set(get_args(messages.InstanceMessage))
 
 
 @pytest.mark.parametrize("stranger", [life(SUM, 1), life(InstanceId("sum", 1))])

@@ -12,7 +12,7 @@ from seep.protocol.instances.instance import Instance
 from seep.protocol.view import View
 
 
-class BehindMailbox:
+class MailedHosting:
     """A `Hosting` that puts the work of the node's holder in the mail; instances work in the call itself."""
 
     def __init__(self, mail: Callable[[OwnWork], None]) -> None:

@@ -118,7 +118,7 @@ class MappedFiles:
 class MappedFile:
     """A buffer of a known size that is filled from its beginning, with a shelf in a file, as long as the disk takes it.
 
-    >>> filling = Filling(5)
+    >>> filling = MappedFile(5)
     >>> filling.write(pa.py_buffer(b"he")), filling.write(pa.py_buffer(b"llo"))
     (None, None)
     >>> filling.whole().to_pybytes()

@@ -27,6 +27,30 @@ from seep.protocol.bulk import BulkFlow, BulkMessage, BulkOutbox, BulkSegment, B
 SEGMENT = 256 << 10
 #: Bytes under way to one peer, unless the options of the run say otherwise; and at least.
 CREDIT, LEAST_CREDIT = 16 << 20, 4 * SEGMENT
+#: Seconds between two segments of a lane that gives way to others.
+_GIVES_WAY = 0.005
+
+
+class BulkPrecedence:
+    """Among the lanes of one process: those with nothing urgent send slowly as long as another has something urgent."""
+
+    def __init__(self) -> None:
+        #: the peers to whom something urgent is under way
+        self._urgent: set[str] = set()
+        self._calm = threading.Event()
+        self._calm.set()
+        self._lock = threading.Lock()
+
+    def note(self, peer: str, is_urgent: bool) -> None:
+        """Whether the lane to a peer has something urgent."""
+        with self._lock:
+            (self._urgent.add if is_urgent else self._urgent.discard)(peer)
+            (self._calm.clear if self._urgent else self._calm.set)()
+
+    def give_way(self, peer: str) -> None:
+        """Before a segment to a peer: waits for a moment if only others are urgent."""
+        if peer not in self._urgent:
+            self._calm.wait(_GIVES_WAY)
 
 
 class _Outgoing:
@@ -55,26 +79,26 @@ class BulkLane:
         way: Direction,
         on_unsendable: Callable[[str, Exception], None],
         credit: int = CREDIT,
-        segment: int = SEGMENT,
+        precedence: BulkPrecedence | None = None,
     ) -> None:
         self._way, self._on_unsendable, self._credit = way, on_unsendable, credit
-        self._outbox = BulkOutbox[_Outgoing](credit, segment)
+        self._precedence = precedence or BulkPrecedence()
+        self._outbox = BulkOutbox[_Outgoing](credit, SEGMENT)
         self._change = threading.Condition()  #: held by who uses the outbox
         self._exchange = Exchange(way)
         self._aligner = Aligner(BYTES)
         self._broken = False
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
-        self._delays = (
-            delays()
-        )  #: until the next attempts to connect; begun anew when the peer has acknowledged something
+        #: until the next attempts to connect; begun anew when the peer has acknowledged something
+        self._delays = delays()
         self.bytes_sent = 0  #: with all that was sent again
 
     def post(self, flow: BulkFlow, version: int, body: Any) -> None:
         """Sends a message; it arrives as long as both processes live."""
         with self._change:
             self._outbox.add(flow, _Outgoing(version, body), state_bytes(body))
-            self._change.notify_all()
+            self._note_change()
             if self._thread is None and not self._ended.is_set():
                 self._thread = threading.Thread(target=self._run, name=f"seep bulk to {self._way.peer}", daemon=True)
                 self._thread.start()
@@ -98,8 +122,13 @@ class BulkLane:
         """Ends its thread and connection; what has not arrived never will."""
         self._ended.set()
         self.break_off()
+        self._precedence.note(self._way.peer, False)
         if self._thread not in (None, threading.current_thread()):
             self._thread.join(1.0)
+
+    def _note_change(self) -> None:
+        self._precedence.note(self._way.peer, self._outbox.is_urgent and not self._ended.is_set())
+        self._change.notify_all()
 
     # -- on its own thread --------------------------------------------------------------------------------------------
 
@@ -136,8 +165,9 @@ class BulkLane:
 
     def _carry(self) -> None:
         """Sends until the connection breaks or the lane is closed."""
-        name = f"seep watch on {self._way.peer}"
-        watch = threading.Thread(target=self._watch, args=(self._exchange,), name=name, daemon=True)
+        watch = threading.Thread(
+            target=self._watch, args=(self._exchange,), name=f"seep watch on {self._way.peer}", daemon=True
+        )
         watch.start()
         try:
             while (transfer := self._next()) is not None:
@@ -168,6 +198,7 @@ class BulkLane:
         return True
 
     def _send(self, transfer: BulkMessage[_Outgoing]) -> None:
+        self._precedence.give_way(self._way.peer)
         with self._change:
             segment = self._outbox.next(transfer)
         data = transfer.content.cut(segment)
@@ -186,7 +217,7 @@ class BulkLane:
                     for number, position in told:
                         self._outbox.acknowledge(number, position)
                     self._delays = delays()
-                    self._change.notify_all()
+                    self._note_change()
         with self._change:
             self._broken = self._broken or exchange is self._exchange
             self._change.notify_all()

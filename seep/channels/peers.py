@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from primitives.mapped import MappedFiles
-from seep.channels.bulk import CREDIT, BulkLane
+from seep.channels.bulk import CREDIT, BulkLane, BulkPrecedence
 from seep.channels.bulk_arrivals import BulkArrivals
 from seep.channels.dial import Direction
 from seep.channels.links import Link
@@ -72,6 +72,7 @@ class Peers:
         self._security = security
         self._process = process
         self._credit, self._shelf = credit, shelf
+        self._precedence = BulkPrecedence()
         self._peers: dict[str, _Peer] = {}
         #: peers that are gone for good: what is said to them or by them is nobody's business any more
         self._gone = Recent[str](_GONE)
@@ -219,7 +220,7 @@ class Peers:
             if peer.bulk is None:
                 assert peer.address is not None, f"nobody said where {name} listens"
                 way = Direction(self.me, name, peer.address, self._security)
-                peer.bulk = BulkLane(way, self.on_unsendable, self._credit)
+                peer.bulk = BulkLane(way, self.on_unsendable, self._credit, self._precedence)
             return peer.bulk
 
     def _peer(self, name: str) -> _Peer:

@@ -63,6 +63,14 @@ class BulkLanes:
             outbox.resume(self._inboxes.setdefault((source, target), BulkInbox()).standing())
             self._send(source, target)
 
+    def halfway(self) -> list[tuple[str, str]]:
+        """From whom to whom a part of a message has arrived, and the rest has not."""
+        return [
+            ends
+            for ends, outbox in self._outboxes.items()
+            if any(transfer.size and 0 < transfer.acknowledged < transfer.size for transfer in outbox.under_way())
+        ]
+
     def remove(self, process: str) -> None:
         """The process has ended."""
         for ends in [ends for ends in (*self._outboxes, *self._inboxes) if process in ends]:

@@ -106,7 +106,7 @@ class Kernel:
         #: what keeps backups outside of the nodes
         self.storage = Holder(STORAGE)
         self._couriers: dict[tuple[str, str], Courier] = {}
-        self._bulk = BulkLanes(self.mail, self.setting, lambda name: name == MANAGER or name in self.nodes)
+        self.bulk = BulkLanes(self.mail, self.setting, lambda name: name == MANAGER or name in self.nodes)
         #: streams with a `Pull` in the mail
         self._waking: set[tuple[Stream, str]] = set()
         self.manager = self.setting.manager(beginning)
@@ -169,10 +169,10 @@ class Kernel:
             case LetterFrame():
                 self._receive_letter(channel.source, target, item)
             case Carried():
-                if (message := self._bulk.arrived(channel.source, target, item)) is not None:
+                if (message := self.bulk.arrived(channel.source, target, item)) is not None:
                     self.perform(target, self._take_message(channel.source, target, *message))
             case BulkAcknowledged():
-                self._bulk.acknowledged(target, channel.source, item)
+                self.bulk.acknowledged(target, channel.source, item)
             case OpenSink(sink):
                 self.mail.send(Channel(SINKS, channel.source, sink), SinkAnswer(sink, self.sinks.open(sink)))
             case Commit(sink):
@@ -259,7 +259,7 @@ class Kernel:
             return
         version = self.nodes[source].version if source in self.nodes else 0
         if source != target and (flow := flow_of(body)) is not None:
-            self._bulk.post(source, target, flow, version, body)
+            self.bulk.post(source, target, flow, version, body)
         else:
             self.mail.send(Channel(source, target, None), self._courier(source, target).post(version, body))
         if isinstance(body, BackupCounted):
@@ -327,7 +327,7 @@ class Kernel:
                 self.sinks.abandon(identity)
             self._waking = {(stream, at) for stream, at in self._waking if stream[0] not in node.instances}
         self.mail.remove(name)
-        self._bulk.remove(name)
+        self.bulk.remove(name)
 
     def give_up(self, name: str) -> bool:
         """Gives a node up, as a failure detector does; False if it was given up before."""
@@ -341,7 +341,7 @@ class Kernel:
         for end, peer in ((a, b), (b, a)):
             for frame in self._courier(end, peer).again():
                 self.mail.send(Channel(end, peer, None), frame)
-            self._bulk.mend(end, peer)
+            self.bulk.mend(end, peer)
             if end in self.nodes:
                 self.perform(end, self.nodes[end].reconnect(peer))
 

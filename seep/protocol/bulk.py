@@ -236,6 +236,11 @@ class BulkOutbox(Generic[Content]):
             line.begin_again([each for each in begun if (each.flow.kind in URGENT) is is_urgent])
 
     @property
+    def is_urgent(self) -> bool:
+        """Whether somebody waits for something that is under way."""
+        return any(transfer.flow.kind in URGENT for transfer in self.under_way())
+
+    @property
     def unacknowledged(self) -> int:
         """Bytes that were sent, and may not have arrived."""
         return sum(transfer.sent - transfer.acknowledged for transfer in self._begun.values())

@@ -77,6 +77,10 @@ def _isolate(world: World, rng: random.Random, delay: int) -> None:
 
 
 def _cut(world: World, rng: random.Random, delay: int) -> None:
+    """Any link, or the next one on which a message with state has come half-way."""
+    if rng.random() < 0.5:
+        world.armed_cuts.append(delay)
+        return
     ends = [MANAGER, *world.live()]
     if len(ends) > 1:
         a, b = rng.sample(ends, 2)

@@ -126,7 +126,7 @@ class SimulatedSetting:
 
     def segments(self) -> int:
         """See `KernelSetting`."""
-        return self._rng.choice((1, 1, 2, 5))
+        return self._rng.choice((1, 1, 2, 12))
 
     def credit(self) -> int:
         """See `KernelSetting`."""
@@ -151,6 +151,8 @@ class World(Kernel):
         self.offsets: dict[int, dict[str, dict[int, int]]] = {}
         #: armed kills, by how late the node is given up
         self.tripwires: list[int] = []
+        #: how long links are to be lost on which a message with state has come half-way, the next one first
+        self.armed_cuts: list[int] = []
         self._named = 0
         #: the step at which all faults are over, and what they lead to
         self.calm = max((fault.step + _LASTS.get(fault.what, 1) * fault.delay for fault in faults), default=0) + 100
@@ -191,6 +193,8 @@ class World(Kernel):
     def step(self) -> None:
         """Lets one thing happen, chosen at random."""
         self.begin_step()
+        if self.armed_cuts:
+            self._cut_halfway()
         if self.now % EVERY == 0:
             self.control.step()
         is_idle = not self.mail
@@ -285,6 +289,13 @@ class World(Kernel):
         if network.is_up(a, b):
             network.cut(a, b)
             self.at(self.now + delay, mend)
+
+    def _cut_halfway(self) -> None:
+        ends = next((ends for ends in self.bulk.halfway() if self.mail.is_up(*ends)), None)
+        if ends is not None:
+            delay = self.armed_cuts.pop(0)
+            if self.now + delay < self.calm:
+                self.cut(*ends, delay)
 
     def _state(self) -> str:
         at = {str(i): instance.processed for node in self.live() for i, instance in self.nodes[node].instances.items()}

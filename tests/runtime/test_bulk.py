@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from primitives.mapped import MappedFiles
-from seep.channels.bulk import SEGMENT
+from seep.channels.bulk import SEGMENT, BulkPrecedence
 from seep.channels.bulk_arrivals import HEADER, BulkArrivals
 from seep.channels.pieces import BYTES, PieceHeader
 from seep.channels.security import Security
@@ -49,10 +49,12 @@ def sent_to(here: Talker, name: str) -> int:
 
 
 def test_state_arrives_as_it_was_with_the_letters_that_were_sent_after_it_before_it(security: Security) -> None:
-    message = backup(64 * MIB)
+    message = backup(128 * MIB)
     with talkers(security) as (here, there):
+        here.peers.post("there", 3, Tick(OWNER, 0, False))
+        wait_until(lambda: len(there.heard) == 1, "letters get through")
         here.peers.post("there", 3, message)
-        for epoch in range(20):
+        for epoch in range(1, 20):
             here.peers.post("there", 3, Tick(OWNER, epoch, False))
         assert there.wait_for_states(1) == [message]
         assert [heard.body.epoch for heard in there.heard if isinstance(heard.body, Tick)] == list(range(20))
@@ -101,6 +103,32 @@ def test_what_a_successor_waits_for_arrives_before_a_backup_that_was_sent_first(
         here.peers.post("there", 1, backup(128 * MIB))
         here.peers.post("there", 1, restore(8 * MIB))
         assert there.wait_for_states(2)[0] == restore(8 * MIB)
+
+
+def test_a_lane_gives_way_while_another_of_the_process_has_something_urgent() -> None:
+    precedence = BulkPrecedence()
+    precedence.note("successor", True)
+    began = time.monotonic()
+    precedence.give_way("successor")
+    precedence.give_way("holder")
+    assert time.monotonic() - began >= 0.005, "the holder can wait"
+    precedence.note("successor", False)
+    assert precedence._calm.is_set(), "nobody waits for anything any more"
+
+
+def test_what_a_successor_on_another_node_waits_for_is_not_held_up_by_a_backup() -> None:
+    security = Security.open()
+    with talkers(security, credit=CREDIT) as (here, there):
+        third = Talker("third", security)
+        try:
+            here.peers.know("third", third.port.address)
+            here.peers.post("there", 1, backup(256 * MIB))
+            here.peers.post("third", 1, restore(MIB))
+            third.wait_for_states(1)
+            assert there.states() == []
+            there.wait_for_states(1)
+        finally:
+            third.close()
 
 
 def test_to_a_process_that_is_stopped_no_more_is_sent_than_it_has_room_for() -> None:

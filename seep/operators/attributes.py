@@ -1,4 +1,4 @@
-"""Attributes of a user's operator that change while it works: they would stay behind when its slots move."""
+"""Detects attributes of a user's operator that change while rows are processed: they would not move with its slots."""
 
 from __future__ import annotations
 
@@ -11,42 +11,41 @@ import numpy as np
 from primitives.errors import UserError
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
-#: The project's own, which are not the user's to change.
+#: Attributes that the project itself sets on a user's operator.
 _OURS = ("_running",)
 
 
-class _Same:
-    """An object that is compared by identity; it is kept, so that no other one can take its place."""
+class _ByIdentity:
+    """Compares an object by identity. It holds a reference, so that no other object can get the same id."""
 
     def __init__(self, value: object) -> None:
         self._value = value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self._value is other._value
+        return isinstance(other, _ByIdentity) and self._value is other._value
 
     __hash__ = None  # type: ignore[assignment]
 
 
 class Attributes:
-    """What some objects hold, to see later whether it is still the same; `caches` names attributes left out.
+    """The attributes of some objects at one moment, to be compared with later ones; those in `caches` are left out.
 
-    Numbers, text, lists, dicts, sets and arrays count as changed when what is in them is; other objects when they are
-    replaced.
+    Numbers, text, lists, dicts, sets and arrays are compared by content; other objects by identity.
     """
 
     def __init__(self, objects: Iterable[object]) -> None:
         self._objects = list(objects)
-        self._taken = self._take()
+        self._initial = self._snapshot()
 
-    def _take(self) -> list[dict[str, Any]]:
+    def _snapshot(self) -> list[dict[str, Any]]:
         return [
             {name: _content(value, ()) for name, value in vars(each).items() if name not in _left_out(each)}
             for each in self._objects
         ]
 
     def check(self, operator: str) -> None:
-        """UserError that names an attribute that is not as it was."""
-        for each, before, now in zip(self._objects, self._taken, self._take(), strict=True):
+        """Raises a UserError that names the first attribute that has changed."""
+        for each, before, now in zip(self._objects, self._initial, self._snapshot(), strict=True):
             changed = [name for name in {**before, **now} if before.get(name, _ABSENT) != now.get(name, _ABSENT)]
             if changed:
                 raise UserError(
@@ -57,7 +56,7 @@ class Attributes:
                 )
 
 
-_ABSENT = _Same(object())
+_ABSENT = _ByIdentity(object())
 
 
 def _left_out(each: object) -> tuple[str, ...]:
@@ -65,13 +64,13 @@ def _left_out(each: object) -> tuple[str, ...]:
 
 
 def _content(value: Any, within: tuple[int, ...]) -> Any:
-    """What can be compared later, also after the value was changed in place."""
+    """Returns a copy of the value that can be compared later, also after the value was changed in place."""
     if type(value) in _PLAIN:
         return type(value), repr(value)
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         return value.dtype.str, value.shape, value.tobytes()
     if id(value) in within:
-        return _Same(value)
+        return _ByIdentity(value)
     inner = (*within, id(value))
     if isinstance(value, dict):
         return type(value), [(_content(key, inner), _content(each, inner)) for key, each in value.items()]
@@ -79,4 +78,4 @@ def _content(value: Any, within: tuple[int, ...]) -> Any:
         return type(value), [_content(each, inner) for each in value]
     if isinstance(value, set | frozenset):
         return type(value), sorted(map(repr, value))
-    return bytes(value) if isinstance(value, bytearray) else _Same(value)
+    return bytes(value) if isinstance(value, bytearray) else _ByIdentity(value)

@@ -1,4 +1,4 @@
-"""Base: what the logic of all operators shares: one batch for each port in, and one out on all edges."""
+"""The base of all operators' logic: it takes one batch for each port, and puts one batch out on all edges."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from seep.rows.batches import concat, conform, in_sequence
 class BatchLogic:
     """The logic of an operator on Arrow batches: subclasses compute one batch from a piece.
 
-    User code is called through `guard`; the rows that it fails on are put out with the piece, as dead letters.
+    User code is called through `guard`. Rows on which it fails are put out with the same piece, as dead letters.
     """
 
     def __init__(self, setting: OperatorSetting, *containers: State) -> None:
         self.setting = setting
         self.state = Containers(*containers)
         self.guard = Guard(setting)
-        self.counters: Counter[str] = Counter()  #: for metrics: rows that were late, or became dead letters, …
+        self.counters: Counter[str] = Counter()  #: for metrics: late rows, dead letters, …
 
     def compute(self, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch | None:
         """Updates the state of the piece's slots; returns the rows to put out, if any."""
@@ -55,13 +55,13 @@ class BatchLogic:
         """See `Logic.take_over`."""
 
     def close(self) -> None:
-        """Lets go of what is on disk."""
+        """Closes the containers, and deletes their files on disk."""
         self.state.close()
 
     def rows(self, piece: Piece[pa.RecordBatch], port: int = 0) -> pa.RecordBatch:
-        """All rows of a piece at a port, perhaps none, in any order."""
+        """Returns all rows of a piece at a port, in no particular order; there may be none."""
         return concat(piece.inputs.get(port, ()), self.setting.inputs[port].schema)
 
     def rows_in_sequence(self, piece: Piece[pa.RecordBatch], port: int = 0) -> pa.RecordBatch:
-        """All rows of a piece at a port by event time, then by all columns, for whoever works on them one by one."""
+        """Returns all rows of a piece at a port, sorted by event time, then by all columns."""
         return in_sequence(self.rows(piece, port), self.setting.inputs[port].time)

@@ -1,4 +1,4 @@
-"""Context and Inputs: all that a user's operator is told, and containers for its state."""
+"""What a user's operator receives: a context that makes containers for its state, and the inputs of each epoch."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ Container = TypeVar("Container", bound=State)
 
 
 class Context:
-    """Where an operator stands, and containers for its state: whatever is made here is part of it.
+    """Describes an operator's place in the query, and makes the containers of its state.
 
-    Columns are given by their types, or as `seep.column`, which also says what they are in state stored earlier. What a
-    container was called there, its `aliases` say.
+    Columns are given by their types, or as `seep.column`, which also says what they were in state stored earlier.
+    `aliases` are the names that a container had in state stored earlier.
     """
 
     def __init__(
@@ -48,8 +48,8 @@ class Context:
         self.version = version
         self.keys = key_types(inputs[0])  #: names and types of the key columns, as at port 0
         self.containers: list[State] = []  #: made so far
-        self.hints: dict[str, Mapping[str, Hint]] = {}  #: what columns of containers were in stored state
-        self.aliases: dict[str, tuple[str, ...]] = {}  #: what containers were called in stored state
+        self.hints: dict[str, Mapping[str, Hint]] = {}  #: by container: what its columns were in stored state
+        self.aliases: dict[str, tuple[str, ...]] = {}  #: by container: its names in stored state
         self._room = room or StateBudget()
 
     def values(
@@ -62,7 +62,7 @@ class Context:
         spill: bool = False,
         aliases: Sequence[str] = (),
     ) -> Values:
-        """A Python object for each key; see `Values`. With `spill`, cold slots go to disk; see `SpillingValues`."""
+        """Keeps a Python object for each key; see `Values`. With `spill`, cold slots go to disk: `SpillingValues`."""
         keys = self._keys(name, "value")
         options = {"value": value, "encode": encode, "decode": decode, **self._shared}
         made = SpillingValues(name, keys, **self._spilling(name), **options) if spill else Values(name, keys, **options)
@@ -77,7 +77,7 @@ class Context:
         spill: bool = False,
         aliases: Sequence[str] = (),
     ) -> Frame:
-        """A row of columns for each key, read and written in batches; see `Frame`.
+        """Keeps a row of columns for each key, read and written in batches; see `Frame`.
 
         With `spill`, cold slots go to disk; see `SpillingFrame`.
         """
@@ -95,23 +95,23 @@ class Context:
         memory: int | None = None,
         aliases: Sequence[str] = (),
     ) -> Disk:
-        """A frame for more rows than fit in memory; see `Disk`.
+        """Keeps a frame of more rows than fit in memory; see `Disk`.
 
-        It takes half of the node's budget for state if `memory` does not say how many bytes: say it for each where
-        there are several on a node.
+        `memory` is in bytes; without it, the container takes half of the node's budget for state. Give it for each
+        container where a node has several.
         """
         place, share = self._room.place(self.operator, name), self._room.memory // 2
         options = {"directory": place, "memory": memory or share, "defaults": defaults, **self._shared}
         return self._added(Disk(name, self._keys(name), self._types(name, values), **options), aliases)
 
     def rows(self, name: str, values: Columns, *, aliases: Sequence[str] = ()) -> Rows:
-        """Any number of rows for each key; see `Rows`."""
+        """Keeps any number of rows for each key; see `Rows`."""
         return self._added(Rows(name, self._keys(name), self._types(name, values), **self._shared), aliases)
 
     def timers(self, name: str, value: pa.DataType | None = None, *, aliases: Sequence[str] = ()) -> Timers:
-        """Records for each key that come back when they are due; see `Timers`.
+        """Keeps records for each key that are returned when they are due; see `Timers`.
 
-        A key column called time, seq or value has an underscore after its name there.
+        A key column called time, seq or value gets an underscore after its name in the container.
         """
         made = Timers(name, self._keys(name, "time", "seq", "value"), value=value, **self._shared)
         return self._added(made, aliases)
@@ -135,7 +135,7 @@ class Context:
     def _added(self, made: Container, aliases: Sequence[str]) -> Container:
         if isinstance(aliases, str) or made.name in aliases:
             raise UserError(
-                f"the aliases of state '{made.name}' are a list of other names that it had; got {aliases!r}"
+                f"the aliases of state '{made.name}' must be a list of other names that it had; got {aliases!r}"
             )
         self.containers.append(made)
         if aliases:
@@ -144,21 +144,21 @@ class Context:
 
 
 class Inputs:
-    """The rows of one epoch by port, and what an operator may know of time and chance so that a replay is the same."""
+    """The rows of one epoch by port, with the time and random numbers that an operator may use, equal in a replay."""
 
     def __init__(
         self, setting: OperatorSetting, piece: Piece[pa.RecordBatch], batches: Sequence[pa.RecordBatch]
     ) -> None:
         self.epoch = piece.epoch
-        #: how far event time has come: in microseconds since 1970 for timestamps of whatever unit, else as integers are
+        #: progress of event time: microseconds since 1970 for timestamps of any unit, otherwise in the integers' unit
         self.watermark = piece.watermark
-        self.slots = piece.slots  #: to which all keys of these rows belong
+        self.slots = piece.slots  #: the slots of all keys of these rows
         self.time = piece.epoch * setting.epoch_seconds  #: logical seconds since the query began
         self._setting = setting
         self._batches = batches
 
     def __getitem__(self, port: int) -> pa.RecordBatch:
-        """The rows at a port, in any order, on which nothing may depend; perhaps none."""
+        """Returns the rows at a port. Their order may differ in a replay, so no result may depend on it."""
         return self._batches[port]
 
     def __len__(self) -> int:
@@ -169,17 +169,17 @@ class Inputs:
 
     @property
     def ended(self) -> bool:
-        """Whether no row comes after these; it may be so for a few epochs in turn."""
+        """Whether the input has ended with these rows; true in each of the last few epochs."""
         return self.watermark == MAX_WATERMARK
 
     def in_sequence(self, port: int = 0) -> pa.RecordBatch:
-        """The rows at a port by event time, then by all columns."""
+        """Returns the rows at a port, sorted by event time, then by all columns."""
         return in_sequence(self[port], self._setting.inputs[port].time)
 
     def uniform(self, columns: Sequence[Column], draw: int = 0) -> NDArray[np.float64]:
-        """A number in [0, 1) for each row of some columns, such as the key, that follows from them and the epoch.
+        """Returns a number in [0, 1) for each row, computed from some columns, such as the key, and the epoch.
 
-        For another one from the same columns, give another `draw`.
+        Another `draw` gives other numbers for the same columns.
         """
         seed = hash_key(self._setting.operator, self.epoch, draw)
         hashes = hash_keys([*columns, np.full(len(columns[0]), seed, np.uint64)])

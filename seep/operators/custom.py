@@ -1,4 +1,4 @@
-"""Operator: what users subclass to work on batches with state and notifications of their own."""
+"""The base classes of users' own operators on batches, with state and notifications."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ from seep.operators.strictness import Strictness
 from seep.protocol.logic import Logic, Piece
 from seep.rows.batches import as_batch, concat, conform
 
-#: What an operator may put out: a RecordBatch, a Table, a mapping of columns; or None.
+#: An operator may put out a RecordBatch, a Table, a mapping of columns, or None.
 Output = Any
 
-#: So often in one epoch an operator may notify itself of what is due already.
+#: How often in one epoch an operator may schedule notifications that are due at once.
 _ROUNDS = 10_000
 
 _OWN = ("get_processing_state", "set_processing_state", "drop_processing_state")
 
 
 class Operator:
-    """An operator of your own with state per key: subclass it, and say what it puts out and what it does with rows.
+    """An operator of your own with state per key: subclass it, and define `output` and `process`.
 
-    State is kept in containers that `open` asks of its context, by the columns that the stream is keyed by. Or the
-    operator has `get_`, `set_` and `drop_processing_state`, as in SEEP, and keeps it as it likes; see `OwnState`. In
-    either case it moves with its slots, so only state of keys that rows have come for may be read and written: a new
-    key that belongs to another instance is refused. Attributes are no state: set them in `__init__` and `open`, and
-    leave them alone; those that are only a cache, `caches` names. `seep.testing` refuses whatever breaks these rules.
+    State is kept in containers that `open` makes with its context, by the key columns of the stream. Instead, an
+    operator may define `get_`, `set_` and `drop_processing_state`, as in SEEP, and keep its state in any form; see
+    `OwnState`. In both cases state moves with its slots, so an operator may read and write only state of keys that it
+    has received rows of: a new key that belongs to another instance is refused. Attributes are not state: set them in
+    `__init__` and `open` only; name those that are only a cache in `caches`. `seep.testing` checks these rules.
 
     A changed operator takes over stored state: columns may be added, renamed and widened as they are declared by
     `column`; beyond that, raise `version` and give it a `migrate_state(old_version, chunk)`, which is called for each
     container, also with a chunk that has no rows, and returns the chunk as it is now.
 
-    An operator must be a deterministic function of its state and rows: no clock, no chance but those of `Inputs`.
-    Exceptions stop the run, also where rows at fault are to become dead letters: only the operator can tell which they
-    are, and hand them over with `fail`.
+    An operator must be a deterministic function of its state and rows: it uses no clock and no random numbers but those
+    of `Inputs`. An exception stops the run, even if the query has a sink for dead letters: only the operator knows
+    which rows are at fault, and passes them to `fail`.
 
     >>> class Total(Operator):
     ...     def output(self, inputs):
@@ -69,78 +69,78 @@ class Operator:
     ...         return self.totals.take(np.unique(rows))
     """
 
-    ports: ClassVar[int] = 1  #: how many streams it reads: two make it binary
-    version: ClassVar[int] = 0  #: of its state; raise it when stored state of before means something else
-    notify_type: ClassVar[pa.DataType | None] = None  #: of the values of notifications; None for any Python object
+    ports: ClassVar[int] = 1  #: the number of streams that it reads
+    version: ClassVar[int] = 0  #: of its state; raise it when the meaning of stored state changes
+    notify_type: ClassVar[pa.DataType | None] = None  #: type of notifications' values; None: any object
     keeps_state: ClassVar[bool] = True
-    caches: ClassVar[Sequence[str]] = ()  #: attributes that may change, as no output depends on them
+    caches: ClassVar[Sequence[str]] = ()  #: attributes that may change, because no output depends on them
 
     _running: _Running  # set before the first epoch
 
     def open(self, context: Context) -> Iterable[State] | None:  # noqa: ARG002
-        """Makes its state; returns containers that the context did not make, if any."""
+        """Makes the containers of its state; returns those that the context did not make, if any."""
         return None
 
     def output(self, inputs: Sequence[Input]) -> pa.Schema:
-        """The columns that it puts out, given the streams that it reads; UserError if it cannot work with these."""
+        """Returns the columns that it puts out for these input streams; raises UserError if it cannot use them."""
         raise NotImplementedError
 
     def process(self, inputs: Inputs) -> Output:
-        """What it puts out for the rows of an epoch; called if there are any."""
+        """Returns its output for the rows of an epoch; called only if there are rows."""
         raise NotImplementedError
 
     def on_notify(self, due: pa.RecordBatch, inputs: Inputs) -> Output:
-        """What it puts out when notifications are due: all those up to the watermark, in order of time and key.
+        """Returns its output for the notifications that are due: all up to the watermark, sorted by time and key.
 
-        It is called after `process`. `due` has a column time, the key columns, and value (see `records`). What it
-        schedules for times that the watermark has passed comes in another call at once; so when `inputs.ended`, do not
-        schedule the next of a regular notification.
+        It is called after `process`. `due` has the columns time, the key's, and value (see `records`). A notification
+        that it schedules for a time that the watermark has passed is due at once, in another call; so do not schedule
+        the next of a regular notification when `inputs.ended`.
         """
         raise NotImplementedError
 
     def notify(self, time: int, key: Any, value: Any = None) -> None:
         """Schedules a notification; a key of several columns is a tuple.
 
-        The time is in microseconds since 1970 where the event time is a timestamp, of whatever unit, and else in the
-        unit of its integers: as `inputs.watermark` is.
+        The time has the unit of `inputs.watermark`: microseconds since 1970 if the event time is a timestamp of any
+        unit, otherwise the unit of its integers.
         """
         self._running.schedule(time, key, value)
 
     def notify_batch(self, times: Column, keys: Sequence[Column], values: Column | None = None) -> None:
-        """Schedules notifications; `keys` has a column for each key column. For the times, see `notify`."""
+        """Schedules notifications; `keys` has a column for each key column. See `notify` for the times."""
         self._running.schedule_batch(times, keys, values)
 
     def records(self, due: pa.RecordBatch) -> Iterator[tuple[int, Key, Any]]:
-        """Time (see `notify`), key and value of each notification, as Python objects."""
+        """Yields time (see `notify`), key and value of each notification, as Python objects."""
         return self._running.notifications.records(due)
 
     def fail(self, row: Mapping[str, Any], error: Exception) -> None:
-        """Makes a row a dead letter; or stops the run, if it has no place for those."""
+        """Makes a row a dead letter, or stops the run if the query has no sink for dead letters."""
         self._running.fail(row, error)
 
 
 class StatelessOperator(Operator):
-    """An operator of your own that keeps nothing, so its streams need not be keyed.
+    """An operator of your own without state, so its streams need not be keyed.
 
-    With one port its `process` must be pure, as it is called again with parts of the rows when it raises; those at
-    fault stop the run, or become dead letters.
+    With one port, `process` must be pure: when it raises, it is called again with parts of the rows to find those at
+    fault, which stop the run or become dead letters.
     """
 
     keeps_state: ClassVar[bool] = False
 
     def get_extra(self) -> bytes | None:
-        """Odds and ends that no output needs, like a cache: checkpoints in storage take them along. Override if so.
+        """Returns data to be stored with checkpoints in storage although no output needs it, such as a cache; optional.
 
-        An instance that is restored after a failure begins without them.
+        An instance that is restored after a failure begins without it.
         """
         return None
 
     def set_extra(self, extras: Sequence[bytes]) -> None:
-        """Takes over what `get_extra` gave at the checkpoint that a run begins from: of several, if there are fewer."""
+        """Receives what `get_extra` returned for the checkpoint that a run begins from, by instance."""
 
 
 class CustomOperator(Definition):
-    """Puts a user's operator into a query: given a subclass, another factory, or an object, of which copies are run."""
+    """Puts a user's operator into a query: from a subclass, another factory, or an object, which is copied."""
 
     kind: ClassVar[Kind] = Kind.STATEFUL
 
@@ -201,14 +201,14 @@ def _check_keyed(operator: str, inputs: Sequence[Input]) -> None:
 
 
 class _State(NamedTuple):
-    """All that an operator keeps."""
+    """The state of an operator."""
 
     containers: list[State]
     notifications: Timers | None
 
 
 def _open(operator: Operator, context: Context) -> _State:
-    """Opens an operator; UserError if it keeps anything that could not move with its slots."""
+    """Opens an operator; raises UserError if it has state that could not move with its slots."""
     others = operator.open(context) or ()
     mine = list(context.containers)
     mine += [state for state in others if not any(state is made for made in mine)]
@@ -225,7 +225,7 @@ def _open(operator: Operator, context: Context) -> _State:
 
 
 def _own_state(operator: Any, context: Context) -> list[State]:
-    """State that the operator keeps itself, if it does."""
+    """Returns the container of the state that the operator keeps itself, if it does."""
     methods = [method for method in _OWN if hasattr(operator, method)]
     if not methods:
         return []
@@ -235,7 +235,7 @@ def _own_state(operator: Any, context: Context) -> list[State]:
 
 
 def _check_container(state: State, context: Context) -> None:
-    """Raises unless a container is in slots as the operator's rows are."""
+    """Raises unless a container has the same keys and slots as the operator's rows."""
     if isinstance(state, OwnState):
         return
     chunk = state.snapshot(SlotSet.empty())
@@ -252,7 +252,7 @@ def _named(columns: Mapping[str, pa.DataType]) -> str:
 
 
 def _watched(operator: Operator) -> list[object]:
-    """Those whose attributes may not change; an operator that keeps its state itself keeps it there."""
+    """Returns the objects whose attributes may not change; none if the operator keeps its state in its attributes."""
     if _keeps_extra(operator) or hasattr(operator, _OWN[0]):
         return []
     return [operator, *getattr(operator, "user_objects", ())]
@@ -266,21 +266,21 @@ class _Running(BatchLogic):
 
     def __init__(self, setting: OperatorSetting, operator: Operator) -> None:
         context = Context(setting.operator, setting.slot_bits, setting.inputs, operator.version, setting.room)
-        self._context = context  # its room is there as long as somebody holds it
+        self._context = context  # it holds the state budget, which is closed when nobody holds it
         with naming(setting.operator):
             containers, self._notifications = _open(operator, context)
         super().__init__(setting, *containers)
-        #: how its state comes from what other code has stored
+        #: how to convert state that an earlier version of the operator stored
         self.evolution = Evolution(context.hints, getattr(operator, "migrate_state", None), context.aliases)
         self._operator = operator
-        self._inputs: Inputs  # of the epoch that is being processed
+        self._inputs: Inputs  # of the current epoch
         operator._running = self
         self._epoch, self._slots_before, self._slots = -1, SlotSet.empty(), SlotSet.empty()
         self._owning = [state for state in containers if isinstance(state, Tracked)]
         self._strictness = Strictness(setting, self.state, _watched(operator)) if setting.strict else None
 
     def compute(self, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch:
-        """See `Base.compute`."""
+        """See `BatchLogic.compute`."""
         self._inputs = Inputs(self.setting, piece, [self.rows(piece, port) for port in range(len(self.setting.inputs))])
         made = []
         with self._owned_keys(piece):
@@ -293,7 +293,7 @@ class _Running(BatchLogic):
 
     @contextmanager
     def _owned_keys(self, piece: Piece[pa.RecordBatch]) -> Iterator[None]:
-        """Meanwhile, containers refuse keys that belong to other instances."""
+        """Makes containers refuse keys of other instances within this context."""
         bits, owned, slots = self.setting.slot_bits, None, self._resident(piece)
         if self._strictness is not None and self._operator.keeps_state:
             owned = self._strictness.owned_keys(slots, self._inputs)
@@ -308,7 +308,7 @@ class _Running(BatchLogic):
                 state.owned = None
 
     def _resident(self, piece: Piece[pa.RecordBatch]) -> SlotSet:
-        """The slots that are here: those of the pieces of this epoch until now, and of the one before."""
+        """Returns the slots of this instance: those of this epoch's pieces so far, and of the epoch before."""
         if piece.epoch != self._epoch:
             self._epoch, self._slots_before, self._slots = piece.epoch, self._slots, SlotSet.empty()
         self._slots |= piece.slots
@@ -316,18 +316,18 @@ class _Running(BatchLogic):
 
     def extra(self) -> bytes | None:
         """See `Logic.extra`."""
-        return self._said(self._operator.get_extra) if isinstance(self._operator, StatelessOperator) else None
+        return self._call_extra(self._operator.get_extra) if isinstance(self._operator, StatelessOperator) else None
 
     def take_over(self, extras: Sequence[bytes]) -> None:
         """See `Logic.take_over`."""
         if isinstance(self._operator, StatelessOperator):
-            self._said(partial(self._operator.set_extra, extras))
+            self._call_extra(partial(self._operator.set_extra, extras))
 
-    def _said(self, function: Callable[[], bytes | None]) -> bytes | None:
+    def _call_extra(self, function: Callable[[], bytes | None]) -> bytes | None:
         try:
             extra = function()
         except Exception as error:
-            raise UserError(f"operator '{self.setting.operator}', odds and ends: {describe(error)}") from error
+            raise UserError(f"operator '{self.setting.operator}', its extra data: {describe(error)}") from error
         if extra is not None and not isinstance(extra, bytes):
             raise UserError(f"operator '{self.setting.operator}': its get_extra() returned {extra!r}; return bytes")
         return extra
@@ -348,11 +348,11 @@ class _Running(BatchLogic):
             yield self._called(partial(self._operator.on_notify, due, self._inputs))
         raise UserError(
             f"operator '{self.setting.operator}' has notified itself {_ROUNDS} times in epoch {piece.epoch} of what "
-            f"was due already; let it stop when inputs.ended, or schedule for after the watermark, {piece.watermark}"
+            f"was due already; stop when inputs.ended, or schedule for after the watermark, {piece.watermark}"
         )
 
     def _called(self, function: Callable[[], Output]) -> pa.RecordBatch | None:
-        """What user code returns, as a batch of the declared columns."""
+        """Calls user code; returns its result as a batch of the declared columns."""
         try:
             with naming(self.setting.operator):
                 return self._conformed(function())

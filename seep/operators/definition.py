@@ -1,4 +1,4 @@
-"""What an operator is before any instance of it runs: which rows it puts out, and how to make its logic."""
+"""The definition of an operator in a query: which columns it puts out, and how to make the logic of an instance."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ class Input(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OperatorSetting:
-    """Where an operator stands in its query: all that its instances are told."""
+    """An operator's place in its query: everything that its instances are told."""
 
     operator: str
     slot_bits: int
     inputs: tuple[Input, ...]  #: by port
     output: pa.Schema
     outputs: tuple[Edge, ...]  #: each of them gets everything that the operator puts out
-    dead_letters: Edge | None = None  #: where rows go that user code fails on; None to stop the run instead
+    dead_letters: Edge | None = None  #: where rows go on which user code fails; None stops the run instead
     epoch_seconds: float = 0.05
-    strict: bool = False  #: what user code does wrong is looked for, whatever it costs: in tests
-    room: StateBudget | None = None  #: of the node that the instance is on; a temporary one where none is given
+    strict: bool = False  #: checks user code for mistakes, at any cost: for tests
+    room: StateBudget | None = None  #: the budget of the node; None: a temporary one is made
 
 
 class Definition(ABC):
-    """An operator between sources and sinks. It travels to the nodes with the query, so it holds no open resources."""
+    """An operator between sources and sinks. It is sent to the nodes with the query, so it holds no open resources."""
 
     kind: ClassVar[Kind]
-    keeps_extra: ClassVar[bool] = False  #: its instances, though stateless, give something to cuts
+    keeps_extra: ClassVar[bool] = False  #: its instances, though stateless, store data with checkpoints
 
     @abstractmethod
     def output(self, operator: str, inputs: Sequence[Input]) -> pa.Schema:
-        """The columns it puts out; UserError that names the operator if it cannot work with these inputs."""
+        """Returns the columns it puts out; raises UserError that names the operator if it cannot use these inputs."""
 
     @abstractmethod
     def logic(self, setting: OperatorSetting) -> Logic[pa.RecordBatch]:
-        """The logic of one instance."""
+        """Makes the logic of one instance."""

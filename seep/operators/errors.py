@@ -1,4 +1,4 @@
-"""What becomes of an exception in user code: the rows at fault are found, and stop the run or become dead letters."""
+"""Exceptions in user code: finds the rows at fault, which stop the run or become dead letters."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from seep.operators.definition import OperatorSetting
 Result = TypeVar("Result")
 Row = Mapping[str, Any]
 
-#: Rows on a stream of dead letters; `row` is the whole row as JSON, where what JSON does not know is text.
+#: The columns of dead letters; `row` is the whole row as JSON, with values that JSON does not know as text.
 DEAD_LETTERS = pa.schema(
     [("operator", pa.string()), ("epoch", pa.int64()), ("error", pa.string()), ("row", pa.string())]
 )
 
-#: Rows at fault that an error shows.
+#: The number of rows at fault that an error shows.
 _SAMPLE = 5
 
-#: Where this package is: its lines are not the user's.
+#: The directory of this package: lines in it are not user code.
 _PROJECT = Path(__file__).parent
 
 
 class UserCodeFailed(UserError):
-    """A user's function raised; says in which operator and epoch, and on which rows, of which it shows a few.
+    """A user's function raised: names the operator and the epoch, and shows a few of the rows at fault.
 
     >>> failure = UserCodeFailed("ratio", 7, [{"n": 1, "d": 0}], "ZeroDivisionError: division by zero")
     >>> print(failure)
@@ -47,7 +47,7 @@ class UserCodeFailed(UserError):
         self.epoch = epoch
         self.rows = [dict(row) for row in rows[:_SAMPLE]]
         self.cause = cause
-        self.instance = instance  #: who ran it; the runtime fills it in, as operators do not know
+        self.instance = instance  #: the instance that ran it; set by the runtime, as operators do not know it
         super().__init__(operator, epoch, self.rows, cause)
 
     def __str__(self) -> str:
@@ -56,18 +56,18 @@ class UserCodeFailed(UserError):
         return f"{where} failed in epoch {self.epoch}: {self.cause}{rows}"
 
     def to_json(self) -> str:
-        """The error as text, for `from_json`; values in its rows that JSON does not know become text for good."""
+        """Returns the error as text for `from_json`; values in its rows that JSON does not know remain text."""
         fields = {name: getattr(self, name) for name in ("operator", "epoch", "rows", "cause", "instance")}
         return json.dumps(_plain(fields))
 
     @classmethod
     def from_json(cls, text: str) -> UserCodeFailed:
-        """The error that `to_json` wrote."""
+        """Returns the error that `to_json` wrote."""
         return cls(**json.loads(text))
 
 
 def row_as_json(row: Row) -> str:
-    """A row as a line of JSON; what JSON does not know becomes text.
+    """Returns a row as a line of JSON; values that JSON does not know become text.
 
     >>> row_as_json({"at": pa.scalar(0, pa.timestamp("s")).as_py(), "x": float("nan"), "tags": [b"a"]})
     '{"at": "1970-01-01 00:00:00", "x": "nan", "tags": ["b\\'a\\'"]}'
@@ -76,7 +76,7 @@ def row_as_json(row: Row) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """The value, with everything within that JSON does not know as text."""
+    """Returns the value, with everything in it that JSON does not know as text."""
     if isinstance(value, Mapping):
         return {str(key): _plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -88,7 +88,7 @@ def _plain(value: Any) -> Any:
 
 @contextmanager
 def naming(operator: str) -> Iterator[None]:
-    """A UserError from within that does not name the operator gets its name.
+    """Adds the operator's name to a UserError from within that does not name it.
 
     >>> with naming("counter"):
     ...     raise UserError("column 'n' is missing")
@@ -105,22 +105,22 @@ def naming(operator: str) -> Iterator[None]:
 
 
 class Guard:
-    """Calls the user code of one instance. Without an edge for dead letters the first failure stops the run.
+    """Calls the user code of one instance. Without an edge for dead letters, the first failure stops the run.
 
-    Errors of the project itself pass: a UserError says that the query is wrong, not a row.
+    Errors of the project itself are not caught: a UserError means that the query is wrong, not a row.
     """
 
     def __init__(self, setting: OperatorSetting) -> None:
         self._operator = setting.operator
         self._keeps_letters = setting.dead_letters is not None
         self._letters: list[dict[str, Any]] = []
-        self.failed = 0  #: rows that became dead letters, in all
+        self.failed = 0  #: total of rows that became dead letters
 
     def call(self, epoch: int, function: Callable[[pa.RecordBatch], Result], batch: pa.RecordBatch) -> Result | None:
-        """What a function makes of a batch; if it raises, of the rows on which it does not, or None if there are none.
+        """Returns the function's result for a batch, without the rows on which it raises; None if no row is left.
 
         The function must be pure, as it is called again with parts of the batch: about 2 * log2(rows) times for each
-        row at fault. Where several rows only fail together, all of them are at fault.
+        row at fault. If several rows fail only together, all of them are at fault.
         """
         while True:
             try:
@@ -134,7 +134,7 @@ class Guard:
             batch = good
 
     def fail(self, epoch: int, error: Exception, row: Row) -> None:
-        """Makes a row a dead letter, or raises UserCodeFailed."""
+        """Makes a row a dead letter; raises UserCodeFailed if there is no edge for dead letters."""
         if not self._keeps_letters:
             raise UserCodeFailed(self._operator, epoch, [row], describe(error)) from error
         self.failed += 1
@@ -143,7 +143,7 @@ class Guard:
         )
 
     def take(self) -> pa.RecordBatch:
-        """The dead letters since the last call, as rows of `DEAD_LETTERS`."""
+        """Returns the dead letters since the last call, as rows of `DEAD_LETTERS`."""
         letters, self._letters = self._letters, []
         return pa.RecordBatch.from_pylist(letters, DEAD_LETTERS)
 
@@ -151,7 +151,7 @@ class Guard:
         self, epoch: int, function: Callable[[pa.RecordBatch], Any], batch: pa.RecordBatch, error: Exception
     ) -> pa.RecordBatch:
         found = _bad_rows(function, batch, 0, len(batch), error)
-        if not self._keeps_letters or not len(batch):  # with no row to blame it is the function that is wrong
+        if not self._keeps_letters or not len(batch):  # without rows the function itself is wrong
             sample = dict(islice(found, _SAMPLE))
             rows = batch.take(pa.array(sample, pa.int64())).to_pylist()
             raise UserCodeFailed(self._operator, epoch, rows, describe(error)) from error
@@ -166,7 +166,7 @@ class Guard:
 def _bad_rows(
     function: Callable[[pa.RecordBatch], Any], batch: pa.RecordBatch, start: int, end: int, error: Exception
 ) -> Iterator[tuple[int, Exception]]:
-    """The rows at fault among some that are known to fail, in order, with what each raises; by bisection."""
+    """Finds the rows at fault in a range that is known to fail, in order, with the error of each, by bisection."""
     if end - start < 2:
         yield from ((row, error) for row in range(start, end))
         return
@@ -176,7 +176,7 @@ def _bad_rows(
         if reason is not None:
             innocent = False
             yield from _bad_rows(function, batch, first, last, reason)
-    if innocent:  # the halves are: only together they fail
+    if innocent:  # neither half fails alone: they fail only together
         yield from ((row, error) for row in range(start, end))
 
 
@@ -190,11 +190,11 @@ def _failure(function: Callable[[pa.RecordBatch], Any], batch: pa.RecordBatch) -
     return None
 
 
-# --- in words ---------------------------------------------------------------------------------------------------------
+# --- error text -------------------------------------------------------------------------------------------------------
 
 
 def describe(error: Exception) -> str:
-    """What an exception says, and the line of user code that it came from."""
+    """Returns the text of an exception, and the line of user code that it came from."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if not Path(frame.filename).is_relative_to(_PROJECT) and "site-packages" not in frame.filename:
             return f"{_headline(error)} (in {frame.name}, line {frame.lineno} of {frame.filename})"

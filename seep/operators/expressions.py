@@ -1,4 +1,4 @@
-"""Arrow expressions over batches: computed without threads, and checked against the columns before a run."""
+"""Computes Arrow expressions over batches without threads, and checks them against the columns before a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MISSING = re.compile(r"No match for FieldRef\.(?:Name\((.*?)\)|\S+)")
 
 
 def evaluate(batch: pa.RecordBatch, expressions: Sequence[pc.Expression]) -> list[pa.Array]:
-    """The value of each expression for each row.
+    """Returns the value of each expression for each row.
 
     >>> evaluate(pa.record_batch({"n": [1, 2]}), [pc.field("n") > 1])[0].to_pylist()
     [False, True]
@@ -29,7 +29,7 @@ def evaluate(batch: pa.RecordBatch, expressions: Sequence[pc.Expression]) -> lis
 
 
 def type_of(operator: str, schema: pa.Schema, expression: pc.Expression) -> pa.DataType:
-    """The type of an expression over these columns; UserError that names what it lacks.
+    """Returns the type of an expression over these columns; raises UserError that names a missing column.
 
     >>> type_of("big", pa.schema([("n", pa.int64())]), pc.field("n") > 3)
     DataType(bool)
@@ -43,5 +43,5 @@ def type_of(operator: str, schema: pa.Schema, expression: pc.Expression) -> pa.D
 
 
 def no_column(operator: str, name: str, schema: pa.Schema) -> UserError:
-    """The error for a column that a stream does not have."""
+    """Returns the error for a column that a stream does not have."""
     return UserError(f"operator '{operator}' uses column '{name}', which its input lacks; it has {schema.names}")

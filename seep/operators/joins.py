@@ -1,4 +1,4 @@
-"""Joins: pairs of rows of two streams that have the same key, and meet in event time."""
+"""Joins pairs of rows of two streams that have the same key and match in event time."""
 
 from __future__ import annotations
 
@@ -33,45 +33,45 @@ LEFT, RIGHT = 0, 1
 _NEVER, _ALWAYS = -(2**63), 2**63 - 1
 
 
-# --- which rows meet --------------------------------------------------------------------------------------------------
+# --- which rows match -------------------------------------------------------------------------------------------------
 
 
 class PartnerSearch(NamedTuple):
-    """Where the partners of some rows are: in which bucket to look, for which row."""
+    """Where to look for the partners of some rows: pairs of a row and a bucket."""
 
     rows: Times
     buckets: Times
 
 
 class PairMatching:
-    """Which rows of one key belong together: all of them. Subclasses cut event time into buckets, and search in few."""
+    """Says which rows of one key match: here all. Subclasses divide event time into buckets, and search few of them."""
 
     timed: ClassVar[bool] = False
 
     def bucket(self, times: Times) -> Times:
-        """Where rows with these times are kept."""
+        """Returns the buckets in which rows with these times are kept."""
         return np.zeros(len(times), np.int64)
 
     def search(self, side: int, times: Times) -> PartnerSearch:  # noqa: ARG002
-        """Where on the other side the partners of rows of `side` are; no bucket twice for a row."""
+        """Returns the buckets of the other side to search for partners of rows of `side`; none twice for a row."""
         return PartnerSearch(np.arange(len(times)), self.bucket(times))
 
     def fits(self, left: Times, right: Times) -> NDArray[np.bool_]:  # noqa: ARG002
-        """Which of the pairs found in these buckets belong together."""
+        """Says which of the pairs found in these buckets match."""
         return np.ones(len(left), np.bool_)
 
     def closing(self, times: Times) -> Times:
-        """The watermark after which rows with these times come too late."""
+        """Returns the watermark after which rows with these times are late."""
         return np.full(len(times), _ALWAYS)
 
     def over(self, side: int, watermark: int) -> int:  # noqa: ARG002
-        """The bucket before which rows of `side` have no partners still to come."""
+        """Returns the first bucket whose rows of `side` can still get partners."""
         return _NEVER
 
 
 @dataclass(frozen=True, slots=True)
 class SameWindow(PairMatching):
-    """Rows meet in windows of `size` that begin at `offset` and multiples; a bucket is a window."""
+    """Rows match in the same window of `size`, counted from `offset`; a bucket is a window."""
 
     timed: ClassVar[bool] = True
 
@@ -91,7 +91,7 @@ class SameWindow(PairMatching):
 
 @dataclass(frozen=True, slots=True)
 class Between(PairMatching):
-    """Rows meet if right is from left + lower to left + upper; buckets are as long as that, so two are searched."""
+    """Rows match if right is from left + lower to left + upper. Buckets have that length, so two are searched."""
 
     timed: ClassVar[bool] = True
 
@@ -104,7 +104,7 @@ class Between(PairMatching):
         return self.upper - self.lower + 1
 
     def _reach(self, side: int) -> tuple[int, int]:
-        """From where to where, after the time of a row, its partners are."""
+        """Returns the range, relative to the time of a row, in which its partners are."""
         return (self.lower, self.upper) if side == LEFT else (-self.upper, -self.lower)
 
     def bucket(self, times: Times) -> Times:
@@ -130,23 +130,23 @@ class Between(PairMatching):
 
 
 class Join(Definition):
-    """Inner join of two keyed streams, ports 0 and 1; the key columns may have other names on the right.
+    """Inner join of two keyed streams, ports 0 and 1; the key columns may have different names on the right.
 
-    Puts out the key columns as on the left, the other columns of the left, and those of the right, with `_right` after
-    the name if the left has it too. Every pair comes out once, in the epoch in which the later of the two comes in.
-    Rows with a null in their key meet none, as in SQL. Late rows are dropped, and counted.
+    Puts out the key columns of the left stream, its other columns, and those of the right, with `_right` after a name
+    that the left has too. Every pair is put out once, in the epoch in which the later of its rows arrives. Rows with a
+    null in their key match none, as in SQL. Late rows are dropped and counted.
 
-    A pair is as old as the older of its rows, so neither of their times can be relied on as its event time: the later
-    one (`pc.max_element_wise`) can.
+    A pair appears when the later of its rows arrives, so neither column of times is in order of the watermark: use the
+    later of both (`pc.max_element_wise`) as event time.
 
-    Measured: 2 to 3 M rows/s and core in batches of 100,000 that meet one row each.
+    Measured: 2 to 3 M rows/s and core, in batches of 100,000 rows with one match each.
     """
 
     kind: ClassVar[Kind] = Kind.STATEFUL
 
     @property
     def keeps_on_disk(self) -> bool:
-        """Whether rows are kept on disk, where there may be more of them than fit into memory."""
+        """Whether rows are kept on disk, so that there may be more of them than fit into memory."""
         return bool(getattr(self, "on_disk", False))
 
     def output(self, operator: str, inputs: Sequence[Input]) -> pa.Schema:
@@ -173,12 +173,12 @@ class Join(Definition):
 
     @abstractmethod
     def meeting(self, inputs: Sequence[Input]) -> PairMatching:
-        """Which rows meet, in the unit of the event times of these streams."""
+        """Returns which rows match, in the unit of the event times of these streams."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnboundedJoin(Join):
-    """All pairs with the same key ever; so all rows of both sides are kept for good. Needs no event time."""
+    """Joins all pairs with the same key, without regard to time; so it keeps all rows of both sides for ever."""
 
     on_disk: bool = False
 
@@ -188,14 +188,14 @@ class UnboundedJoin(Join):
 
 @dataclass(frozen=True, slots=True)
 class WindowJoin(Join):
-    """Pairs with the same key in the same tumbling window; a window's rows are kept until it closes."""
+    """Joins pairs with the same key in the same tumbling window; it keeps a window's rows until the window closes."""
 
     window: Tumbling
     on_disk: bool = False
 
     def meeting(self, inputs: Sequence[Input]) -> PairMatching:
         if not isinstance(self.window, Tumbling):
-            raise UserError(f"streams are joined in tumbling windows, and {self.window!r} is none")
+            raise UserError(f"streams are joined in tumbling windows, and {self.window!r} is not one")
         for kind in time_types(inputs):
             grid = grid_of(self.window, kind)
         return SameWindow(grid.size, grid.offset, grid.lateness)
@@ -203,7 +203,7 @@ class WindowJoin(Join):
 
 @dataclass(frozen=True, slots=True)
 class IntervalJoin(Join):
-    """Pairs with the same key of which right is at most so far apart: from left + `lower` to left + `upper`."""
+    """Joins pairs with the same key if the time of right is from left + `lower` to left + `upper`."""
 
     lower: Duration
     upper: Duration
@@ -222,7 +222,7 @@ class IntervalJoin(Join):
 
 
 def time_types(inputs: Sequence[Input]) -> list[pa.DataType]:
-    """The types of the event times of both sides, if both have one and they can be compared."""
+    """Returns the types of the event times of both sides; raises UserError unless they can be compared."""
     kinds = []
     for side, (schema, _, time) in zip(("left", "right"), inputs, strict=True):
         if time is None:
@@ -258,7 +258,7 @@ def _check_keys(operator: str, inputs: Sequence[Input]) -> None:
 
 
 class _Column(NamedTuple):
-    """A column put out: its name and type, and where it comes from."""
+    """An output column: its name and type, and the side and column that it comes from."""
 
     name: str
     kind: pa.DataType
@@ -284,7 +284,7 @@ def _plain_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def with_keys(batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
-    """The rows that may meet others, as they are kept: without dictionaries, and without nulls in their keys."""
+    """Returns the rows that may match others, in the form they are kept: without dictionaries and null keys."""
     batch = _plain_columns(batch)
     for key in keys:
         if batch.column(key).null_count:
@@ -296,14 +296,14 @@ def with_keys(batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
 
 
 class DiskShare(NamedTuple):
-    """What rows on disk have of a node: a place, and half of the memory for state."""
+    """The share of a node's state budget for rows on disk: a directory, and half of the memory."""
 
     operator: str
     room: StateBudget
 
 
 class JoinSide:
-    """One of the two streams: its rows so far that may still meet others."""
+    """One of the two streams: its rows so far that may still match others."""
 
     kept: Rows | RowsOnDisk
 
@@ -311,7 +311,7 @@ class JoinSide:
         self, index: int, given: Input, meeting: PairMatching, slot_bits: int, share: DiskShare | None = None
     ) -> None:
         self.index = index
-        self.share = share  #: a room of its own is there as long as somebody holds it
+        self.share = share  #: held here, because a temporary budget is closed when nobody holds it
         self.keys = given.keys
         self._time = given.time if meeting.timed else None
         self._meeting = meeting
@@ -339,7 +339,7 @@ class JoinSide:
 
 
 class _Joining(BatchLogic):
-    """Rows that come in meet those that are there, on the other side; then they are there, too."""
+    """Matches arriving rows with those kept on the other side, then keeps them too."""
 
     def __init__(self, setting: OperatorSetting, meeting: PairMatching, sides: Sequence[JoinSide]) -> None:
         self._progress = Progress(setting.slot_bits)
@@ -349,7 +349,7 @@ class _Joining(BatchLogic):
         self._columns = columns_of(setting.inputs)
 
     def compute(self, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch:
-        """See `Base.compute`. The right is added first, so that rows of one epoch meet once, the left meeting them."""
+        """See `BatchLogic.compute`. It adds right rows before it matches left rows, so no pair is found twice."""
         left, right = self._sides
         with naming(self.setting.operator):
             came = [self._on_time(side, piece) for side in self._sides]
@@ -362,7 +362,7 @@ class _Joining(BatchLogic):
         return pa.concat_batches(pairs)
 
     def _on_time(self, side: JoinSide, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch:
-        """The rows of one side that may meet others."""
+        """Returns the rows of one side that are not late."""
         batch = with_keys(self.rows(piece, side.index), side.keys)
         late = self._progress.passed(side.key_columns(batch), self._meeting.closing(side.times(batch)))
         if late.any():
@@ -371,7 +371,7 @@ class _Joining(BatchLogic):
         return batch
 
     def _meet(self, side: JoinSide, batch: pa.RecordBatch, other: JoinSide) -> pa.RecordBatch:
-        """The pairs of rows that come in on one side, and rows kept on the other."""
+        """Returns the pairs of arriving rows of one side and kept rows of the other."""
         times = side.times(batch)
         search = self._meeting.search(side.index, times)
         wanted = [key.take(pa.array(search.rows)) for key in side.key_columns(batch)]
@@ -384,7 +384,7 @@ class _Joining(BatchLogic):
         return self._paired({side.index: batch.take(pa.array(rows)), other.index: found}, other)
 
     def _paired(self, rows: Mapping[int, pa.RecordBatch], kept: JoinSide) -> pa.RecordBatch:
-        """Rows side by side. The key is taken from those that were kept: there, equal keys are the same."""
+        """Puts the rows of both sides side by side, with the keys of the kept rows: there, equal keys are identical."""
         keys = kept.key_columns(rows[kept.index])
         others = [rows[column.side].column(column.source) for column in self._columns[len(keys) :]]
         return pa.record_batch([*keys, *others], schema=self.setting.output)

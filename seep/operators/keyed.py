@@ -1,4 +1,4 @@
-"""Keyed state: what operators that keep something per key need to know of the streams they read."""
+"""The keys of the streams that an operator with state reads: checks, types and columns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check_keyed(operator: str, inputs: Sequence[Input]) -> None:
 
 
 def key_types(given: Input, reserved: Collection[str] = ()) -> dict[str, pa.DataType]:
-    """Names and types of the key columns, for a container; one whose name is `reserved` there gets underscores.
+    """Returns names and types of the key columns for a container; `reserved` names get underscores.
 
     >>> stream = Input(pa.schema([("value", pa.int64()), ("n", pa.int64())]), keys=("value",))
     >>> key_types(stream, reserved=["value"])
@@ -42,22 +42,22 @@ def key_types(given: Input, reserved: Collection[str] = ()) -> dict[str, pa.Data
 
 
 def key_columns(given: Input, batch: pa.RecordBatch) -> list[pa.Array]:
-    """The key columns of a batch, in the order of `key_types`."""
+    """Returns the key columns of a batch, in the order of `key_types`."""
     return [plain(batch.column(key)) for key in given.keys]
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type without dictionary encoding, as every batch may come with a dictionary of its own."""
+    """Returns the type without dictionary encoding, because each batch may have its own dictionary."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """The columns without dictionary encoding."""
+    """Returns the columns without dictionary encoding."""
     return pa.schema([(field.name, plain_type(field.type)) for field in schema])
 
 
 def plain(column: pa.Array) -> pa.Array:
-    """The column without dictionary encoding."""
+    """Returns the column without dictionary encoding."""
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 

@@ -1,4 +1,4 @@
-"""Keys: the key columns of a stream, as the state of an operator has them."""
+"""The key columns of a stream, in the form in which the state of an operator keeps them."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ class Keys:
         self.fields = [stream.schema.field(name).with_type(kind) for name, kind in self.kinds.items()]
 
     def of(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
-        """The key columns of rows."""
+        """Returns the key columns of rows."""
         return {name: batch.column(name).cast(kind) for name, kind in self.kinds.items()}
 
     def timers(self, name: str, slot_bits: int, value: pa.DataType | None = None) -> Timers:
-        """Timers by these keys, whatever their columns are called."""
+        """Makes timers by these keys; their columns have neutral names, so any name of a key column is possible."""
         kinds = {f"key_{at}": kind for at, kind in enumerate(self.kinds.values())}
         return Timers(name, kinds, slot_bits=slot_bits, value=value)
 
     def due(self, popped: pa.RecordBatch) -> dict[str, pa.Array]:
-        """The key columns of what such timers returned."""
+        """Returns the key columns of records that such timers returned, under their own names."""
         return dict(zip(self.kinds, popped.columns[1:-1], strict=True))
 
 
 def take(columns: Mapping[str, pa.Array], rows: NDArray[np.int64]) -> dict[str, pa.Array]:
-    """Some rows of columns."""
+    """Returns some rows of columns."""
     return {name: column.take(pa.array(rows)) for name, column in columns.items()}

@@ -1,4 +1,4 @@
-"""Progress: how far event time had come in each slot before this epoch, so that rows which are late stay late."""
+"""The watermark of each slot before this epoch: a row that was late stays late after its slot has moved."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NEVER = -(2**63)
 
 
 class Progress:
-    """The watermark of each slot at the end of the last epoch; its container, `state`, goes with the operator's others.
+    """The watermark of each slot at the end of the last epoch; its container, `state`, is part of the operator's state.
 
     >>> progress = Progress(slot_bits=2)
     >>> progress.advance(SlotSet.full(2), 10)
@@ -31,9 +31,9 @@ class Progress:
         self.state = OwnState("progress", self, slot_bits=slot_bits, value=pa.int64())
 
     def passed(self, keys: Sequence[pa.Array], times: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of the times the watermark had reached in the slots of these keys before this epoch.
+        """Says which of the times the watermark had reached before this epoch, in the slots of these keys.
 
-        Costs a hash of each key, but only if there are such times in any slot.
+        It hashes the keys only if the watermark had reached one of the times in any slot.
         """
         if times.min(initial=2**63 - 1) > self._watermarks.max():
             return np.zeros(len(times), np.bool_)
@@ -41,11 +41,11 @@ class Progress:
         return reached
 
     def reached(self, slots: SlotSet) -> int:
-        """The watermark before this epoch in the slots of a piece, which is the same for all of them."""
+        """Returns the watermark before this epoch in the slots of a piece; it is the same in all of them."""
         return int(self._watermarks[slots.mask(self._slot_bits)].min()) if slots else _NEVER
 
     def advance(self, slots: SlotSet, watermark: int) -> None:
-        """Ends the epoch for some slots. The end of the input is no event time: a run that goes on has more rows."""
+        """Ends the epoch for some slots. The end of the input is not recorded, as a later run may read more rows."""
         mask = slots.mask(self._slot_bits)
         if watermark != MAX_WATERMARK:
             self._watermarks[mask] = np.maximum(self._watermarks[mask], watermark)

@@ -1,4 +1,4 @@
-"""Room: what a process has for state that need not be in memory: a budget for what is, and a directory for the rest."""
+"""The budget of a process for state that can be on disk: bytes in memory, and a directory for the rest."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 
 from primitives.state.budget import MemoryBudget
 
-#: Bytes of such state that stay in memory where nothing else is said.
+#: Bytes of such state in memory, unless the settings say otherwise.
 DEFAULT_MEMORY = 1 << 30
 
 
 class StateBudget:
-    """Shared by all instances of a node. While one uses its spilling containers, it holds `lock`: they share a budget.
+    """Shared by all instances of a node: an instance holds `lock` while it uses its spilling containers.
 
-    >>> room = Room()
+    >>> room = StateBudget()
     >>> place = room.place("counter", "totals")
     >>> place.name, place.parent.is_dir()
     ('counter-totals-0', True)
@@ -35,7 +35,7 @@ class StateBudget:
         self._finally: Callable[[], object] = lambda: None
 
     def place(self, operator: str, state: str) -> Path:
-        """A directory for a container of an operator, and for no other; it need not be there yet."""
+        """Returns the path of a directory for one container of an operator only; it may not exist yet."""
         return self._root() / f"{operator}-{state}-{next(self._serials)}"
 
     def _root(self) -> Path:

@@ -1,4 +1,4 @@
-"""Routed: a stateless operator that puts out to each operator behind it only the rows that are for it."""
+"""A stateless operator that sends to each downstream operator only the rows that are for it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from seep.protocol.logic import Piece
 
 
 class Routed(FlatMap):
-    """As `FlatMap`; and of the rows made, an operator named in `routes` gets those for which its expression is true.
+    """A `FlatMap` whose output is routed: an operator in `routes` gets the rows for which its expression is true.
 
-    Operators that are not named get all of them. It spares a filter in front of each, to which all rows would go.
+    Operators that are not in `routes` get all rows. A filter in front of each would receive all rows instead.
 
     >>> odd = pc.equal(pc.bit_wise_and(pc.field("n"), 1), 1)
     >>> split = Routed(lambda batch: batch, routes={"odd": odd, "even": ~odd})
@@ -40,8 +40,8 @@ class Routed(FlatMap):
         behind = {edge.downstream for edge in setting.outputs}
         if unknown := sorted(self.routes.keys() - behind):
             raise UserError(
-                f"operator '{setting.operator}' has a route to '{unknown[0]}', which does not read it; "
-                f"those that do are {sorted(behind)}"
+                f"operator '{setting.operator}' has a route to '{unknown[0]}', which does not read its output; "
+                f"the operators that do are {sorted(behind)}"
             )
         return _Routing(setting, self)
 
@@ -53,7 +53,7 @@ class _Routing(BatchLogic):
         self._routes = definition.routes
 
     def compute(self, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch | None:
-        """See `Base.compute`."""
+        """See `BatchLogic.compute`."""
         rows = self.rows(piece)
         return self.guard.call(piece.epoch, self._transform, rows) if len(rows) else None
 

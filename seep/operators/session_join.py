@@ -1,4 +1,4 @@
-"""The session join: pairs of rows of two streams that have the same key, and are in the same session of both."""
+"""The session join: pairs of rows of two streams that have the same key and are in the same session."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _TIME, _START, _END = "session.time", "window_start", "window_end"
 
 @dataclass(frozen=True, slots=True)
 class SessionJoin(Join):
-    """Pairs with the same key in the same session, which rows of both streams make up together.
+    """Joins pairs with the same key in the same session, which rows of both streams form together.
 
     Puts out the columns of other joins, and `window_start` and `window_end`, when the watermark closes the session. A
-    row is late if the watermark has gone past its own gap, even if there is a session that it would have belonged to.
+    row is late if the watermark has passed its time plus the gap, even if a session is open that would include it.
     """
 
     window: Session
@@ -54,7 +54,7 @@ class SessionJoin(Join):
         return _Joining(setting, gap_of(self.window, time_types(setting.inputs)[LEFT]))
 
     def meeting(self, inputs: Sequence[Input]) -> PairMatching:
-        """Rows wait for their session under their key alone."""
+        """Rows wait for the end of their session by key alone."""
         kind = time_types(inputs)[LEFT]
         gap_of(self.window, kind)
         if self.window.lateness:
@@ -63,7 +63,7 @@ class SessionJoin(Join):
 
 
 class _Sessions(NamedTuple):
-    """Those that have closed."""
+    """Sessions that have closed."""
 
     keys: list[pa.Array]
     starts: Times
@@ -71,7 +71,7 @@ class _Sessions(NamedTuple):
 
 
 class _Joining(BatchLogic):
-    """Sessions are found by the operator for windows, on the keys and times of both streams."""
+    """Finds sessions with the operator for session windows, on the keys and times of both streams."""
 
     def __init__(self, setting: OperatorSetting, gap: int) -> None:
         self._gap = gap
@@ -85,7 +85,7 @@ class _Joining(BatchLogic):
         super().__init__(setting, *self._sessions.containers, *sides, self._progress.state)
 
     def compute(self, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch | None:
-        """See `Base.compute`."""
+        """See `BatchLogic.compute`."""
         with naming(self.setting.operator):
             came = [self._on_time(side, piece) for side in self._sides]
         for side, rows in zip(self._sides, came, strict=True):
@@ -124,7 +124,7 @@ class _Joining(BatchLogic):
         return pa.record_batch([*columns, *bounds], schema=self.setting.output)
 
     def _taken(self, side: JoinSide, sessions: _Sessions) -> tuple[Times, pa.RecordBatch]:
-        """The rows of one side in these sessions, which are kept no more; and the session of each."""
+        """Removes the rows of one side in these sessions; returns the session of each row, and the rows."""
 
         def fits(which: Times, rows: pa.RecordBatch) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
             times = self._times(side, rows)
@@ -136,7 +136,7 @@ class _Joining(BatchLogic):
 
 
 def _both(left: Input) -> Input:
-    """The stream of keys and times of both sides."""
+    """Returns the stream of keys and times of both sides."""
     kinds = {f"key_{at}": plain_type(left.schema.field(name).type) for at, name in enumerate(left.keys)}
     return Input(pa.schema({**kinds, _TIME: pa.int64()}), tuple(kinds), _TIME)
 
@@ -149,7 +149,7 @@ def _session_windows(setting: OperatorSetting, both: Input, gap: int) -> Session
 
 
 def _crossed(left_of: Times, right_of: Times) -> tuple[Times, Times]:
-    """All pairs of a left and a right row of the same session.
+    """Returns all pairs of a left and a right row of the same session.
 
     >>> _crossed(np.array([5, 7]), np.array([7, 5, 7]))
     (array([0, 1, 1]), array([1, 0, 2]))

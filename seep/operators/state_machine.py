@@ -1,4 +1,4 @@
-"""StateMachine and Reduce: Python row by row, with a state for each key."""
+"""StateMachine and Reduce: operators that call a Python function for each row, with a state for each key."""
 
 from __future__ import annotations
 
@@ -27,22 +27,21 @@ Emit = Literal["changes", "end"]
 
 _STATE = "state"
 
-#: What Arrow raises if a row does not fit the declared columns.
+#: The errors that Arrow raises if a row does not fit the declared columns.
 _MISFITS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
 class StateMachine(Definition):
-    """Calls `fold(state, row)` for the rows of each key, in order of event time; returned are a new state, and rows.
+    """Calls `fold(state, row)` for the rows of each key, in order of event time; it returns a new state, and rows.
 
-    A row is a dict, the state anything that `Values` can store; None forgets the key. Rows to put out are a dict, an
-    iterable of dicts, or None. The state that a key begins with is `initial`, or what that returns if it can be called.
-    Rows of equal time come in order of all their columns, from the left, so that it does not matter which of them came
-    first; but all those of an earlier epoch have come before.
+    A row is a dict. The state is anything that `Values` can store; None deletes the key. The rows to put out are a
+    dict, an iterable of dicts, or None. The first state of a key is `initial`, or its result if it is callable. Within
+    an epoch, rows of equal time are sorted by all their columns, so that their order of arrival does not matter.
 
-    A row for which `fold` raises, or returns what does not fit, leaves the state of its key as it was: then `fold` is
-    called again for the rows of the epoch, and must return the same.
+    A row for which `fold` raises, or returns something that does not fit, leaves the state of its key unchanged: then
+    `fold` is called again for the rows of the epoch, and must return the same.
 
-    It costs 3 to 7 microseconds for a row of three columns, so a core does 140,000 to 300,000 of them a second.
+    It takes 3 to 7 microseconds for a row of three columns, so a core processes 140,000 to 300,000 rows a second.
     """
 
     kind: ClassVar[Kind] = Kind.STATEFUL
@@ -68,10 +67,10 @@ class StateMachine(Definition):
 
 
 class Reduce(Definition):
-    """Combines the rows of each key: `function(a, b)` makes one row, a dict, of what there is and the next one.
+    """Combines the rows of each key: `function(a, b)` makes one row, a dict, of the row so far and the next one.
 
-    Puts out the row of each key that changed in an epoch, or with `emit="end"` those of all keys when the input has
-    ended. The key columns need not be returned. Order, failures and costs are as for `StateMachine`.
+    Puts out the row of each key that changed in an epoch, or with `emit="end"` the rows of all keys when the input has
+    ended. The function need not return the key columns. Order, failures and costs are those of `StateMachine`.
     """
 
     kind: ClassVar[Kind] = Kind.STATEFUL
@@ -99,19 +98,19 @@ def _values(given: Input, slot_bits: int, kind: pa.DataType | None) -> Values:
 
 
 class _Steps:
-    """What has been done with the rows of a piece so far: nothing of it is in the container yet."""
+    """The results for the rows of a piece so far; they are not in the container yet."""
 
     def __init__(self) -> None:
-        self.states: dict[Key, Any] = {}  #: of the keys that had rows
-        self.made: list[list[Row]] = []  #: of each row
+        self.states: dict[Key, Any] = {}  #: by key that had rows
+        self.made: list[list[Row]] = []  #: by row
 
 
 class _Machine(BatchLogic):
-    """Steps through rows one by one.
+    """Processes rows one by one.
 
-    What raises, or does not fit, is to leave no trace in a state that may have been changed in place. Copies of it for
-    each row would cost more than all the rest. So there is a fast way that copies states once, and only if rows may
-    become dead letters; and if a row fails, a slow one from the start, that copies and tries each.
+    A row that raises, or does not fit, must leave no trace in a state that may have been changed in place. Copying the
+    state for each row would cost more than all the rest. So the fast path copies states once, and only if rows may
+    become dead letters; if a row fails, the slow path starts again, and copies the state for each row.
     """
 
     def __init__(self, setting: OperatorSetting, kind: pa.DataType | None) -> None:
@@ -124,14 +123,14 @@ class _Machine(BatchLogic):
 
     @abstractmethod
     def step(self, state: Any, row: dict[str, Any]) -> tuple[Any, list[Row]]:
-        """The state after a row, and the rows that it makes; `state` is None for a new key."""
+        """Returns the state after a row, and the rows that it makes; `state` is None for a new key."""
 
     def put_out(self, steps: _Steps) -> Iterable[Row]:
-        """The rows to put out."""
+        """Returns the rows to put out."""
         return chain.from_iterable(steps.made)
 
     def compute(self, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch | None:
-        """See `Base.compute`."""
+        """See `BatchLogic.compute`."""
         batch = self.rows_in_sequence(piece)
         keys = self._keys.from_columns(
             self._keys.normal_columns(key_columns(self.setting.inputs[0], batch), len(batch))
@@ -150,7 +149,7 @@ class _Machine(BatchLogic):
         return result
 
     def _run(self, epoch: int, rows: Sequence[tuple[Key, dict[str, Any]]]) -> _Steps | None:
-        """All steps, or None if one of them failed and is to become a dead letter."""
+        """Processes all rows; returns None if one failed and is to become a dead letter."""
         steps = _Steps()
         for key, row in rows:
             try:
@@ -166,7 +165,7 @@ class _Machine(BatchLogic):
         return steps
 
     def _run_carefully(self, epoch: int, rows: Sequence[tuple[Key, dict[str, Any]]]) -> _Steps:
-        """All steps that do not fail; rows for which they do become dead letters."""
+        """Processes all rows; those that fail become dead letters."""
         steps = _Steps()
         for key, row in rows:
             try:
@@ -189,7 +188,7 @@ class _Machine(BatchLogic):
     def _converted(
         self, epoch: int, rows: Sequence[tuple[Key, dict[str, Any]]], steps: _Steps
     ) -> pa.RecordBatch | None:
-        """What the steps put out; None if something does not fit and is to become a dead letter."""
+        """Returns the output as a batch; None if a row does not fit and is to become a dead letter."""
         try:
             return self._batch(self.put_out(steps))
         except _MISFITS:

@@ -1,4 +1,4 @@
-"""Operators that keep nothing: each of their output rows comes of one input row."""
+"""Stateless operators: each output row is computed from one input row."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _ROW_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
 class Vectorised(Definition):
-    """An operator that makes a batch of a batch, whatever rows happen to be in it together."""
+    """An operator that computes a batch from a batch; the result for a row does not depend on the other rows."""
 
     kind: ClassVar[Kind] = Kind.STATELESS
 
     @abstractmethod
     def transform(self, setting: OperatorSetting, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows to put out for those of a batch, which has some."""
+        """Returns the output rows for a batch, which is not empty."""
 
     def logic(self, setting: OperatorSetting) -> BatchLogic:
         return _Transforming(setting, partial(self.transform, setting))
@@ -49,10 +49,10 @@ class _Transforming(BatchLogic):
 
 
 class FlatMap(Vectorised):
-    """Any number of rows for each row: `function` makes a RecordBatch, a Table or a mapping of columns of a batch.
+    """Any number of rows for each row: `function` makes a RecordBatch, a Table or a mapping of columns from a batch.
 
-    Batches are cut at will, so what the function makes of a row must not depend on the others. Without a `schema` it is
-    asked for its columns once, with an empty batch.
+    The division into batches is arbitrary, so the result for a row must not depend on the other rows. Without a
+    `schema`, the function is called once with an empty batch to find its columns.
 
     >>> twice = FlatMap(lambda batch: pa.concat_tables([pa.table(batch), pa.table(batch)]))
     >>> twice.output("twice", [Input(pa.schema([("n", pa.int64())]))]).names
@@ -75,20 +75,20 @@ class FlatMap(Vectorised):
             found: pa.Schema = as_batch(operator, self.function(empty(schema))).schema
         except Exception as reason:
             raise UserError(
-                f"operator '{operator}': its function does not take an empty batch, so its columns are not known "
+                f"operator '{operator}': its function fails for an empty batch, so its columns are not known "
                 f"({type(reason).__name__}: {reason}); pass schema="
             ) from reason
         for field in found:
             if pa.types.is_null(field.type):
                 raise UserError(
-                    f"operator '{operator}': the type of its column '{field.name}' does not show in an empty batch; "
+                    f"operator '{operator}': the type of its column '{field.name}' is not known from an empty batch; "
                     "pass schema="
                 )
         return found
 
 
 class Map(FlatMap):
-    """One row for each row, in the same order; otherwise as `FlatMap`.
+    """A `FlatMap` that makes one row for each row, in the same order.
 
     >>> double = Map(lambda batch: {"n": pc.multiply(batch["n"], 2)})
     >>> double.output("double", [Input(pa.schema([("n", pa.int64())]))]).names
@@ -99,14 +99,14 @@ class Map(FlatMap):
         rows = super().transform(setting, batch)
         if len(rows) != len(batch):
             raise UserError(
-                f"operator '{setting.operator}' is a map, and its function made {len(rows)} rows of {len(batch)}; "
+                f"operator '{setting.operator}' is a map, and its function made {len(rows)} rows from {len(batch)}; "
                 "return one for each, or use flat_map"
             )
         return rows
 
 
 class Filter(Vectorised):
-    """The rows for which `predicate` is true: an Arrow expression, or a function that makes booleans of a batch.
+    """Keeps the rows for which `predicate` is true: an Arrow expression, or a function from a batch to booleans.
 
     >>> Filter(pc.field("m") > 3).output("big", [Input(pa.schema([("n", pa.int64())]))])
     Traceback (most recent call last):
@@ -123,7 +123,7 @@ class Filter(Vectorised):
             kind = type_of(operator, schema, self.predicate)
             if not pa.types.is_boolean(kind):
                 raise UserError(
-                    f"operator '{operator}' keeps rows by {self.predicate}, which is {kind}; it must be true or false"
+                    f"operator '{operator}' filters by {self.predicate}, which is {kind}; it must be true or false"
                 )
         return schema
 
@@ -143,7 +143,7 @@ class Filter(Vectorised):
 
 
 class Project(Vectorised):
-    """Exactly these columns, by new name: each is an input column, or computed by an Arrow expression.
+    """Puts out exactly these columns, by new name: each is an input column or an Arrow expression.
 
     >>> project = Project({"id": "user", "dear": pc.field("cents") > 99})
     >>> project.output("p", [Input(pa.schema([("user", pa.string()), ("cents", pa.int64())]))]).types
@@ -174,10 +174,10 @@ class Project(Vectorised):
 
 
 class EachRow(Definition):
-    """Any number of rows for each row, by Python: `function` makes a dict, None, or an iterable of dicts of a dict.
+    """Any number of rows for each row, in Python: `function` makes a dict, None, or an iterable of dicts from a dict.
 
-    It costs about a microsecond for each value that goes in or comes out, so a core does some 300,000 small rows a
-    second: a hundred times less than `Map` and `Filter` with Arrow's functions do.
+    It takes about a microsecond for each value of input and output, so a core processes about 300,000 small rows a
+    second: a hundred times fewer than `Map` and `Filter` with Arrow's functions.
     """
 
     kind: ClassVar[Kind] = Kind.STATELESS
@@ -227,7 +227,7 @@ class _RowByRow(BatchLogic):
         return pa.RecordBatch.from_pylist(rows, self.setting.output)
 
     def _without_misfits(self, epoch: int, rows: list[dict[str, Any]], made: list[list[Row]]) -> pa.RecordBatch | None:
-        """What was made of rows, without what the declared columns do not take."""
+        """Returns the output without the rows that do not fit the declared columns."""
         fitting: list[Row] = []
         for row, results in zip(rows, made, strict=True):
             try:

@@ -1,4 +1,4 @@
-"""Strictness: what tests look for in a user's operator, as it would go wrong without a word once slots move."""
+"""Strict checks of a user's operator in tests: for mistakes that show only when slots move."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seep.operators.keyed import key_columns
 
 
 class Strictness:
-    """Knows every key that rows of one instance had, and what attributes were like before the first of them."""
+    """Remembers every key of the rows of one instance, and the attributes before the first row."""
 
     def __init__(self, setting: OperatorSetting, state: Containers, watched: Iterable[object]) -> None:
         self._setting = setting
@@ -25,7 +25,7 @@ class Strictness:
         self._known: set[int] = set()
 
     def owned_keys(self, slots: SlotSet, inputs: Inputs) -> OwnedKeys:
-        """The keys of rows that came until now, of which some may have come to whom the state was before."""
+        """Returns the keys of all rows so far, including those of earlier owners of the slots."""
         if self._state.restored != self._restored:
             self._restored = self._state.restored
             for chunk in self._state.snapshot(slots):
@@ -35,5 +35,5 @@ class Strictness:
         return OwnedKeys(self._setting.operator, slots, self._setting.slot_bits, self._known)
 
     def check_attributes(self) -> None:
-        """UserError if one has changed."""
+        """Raises UserError if an attribute has changed."""
         self._attributes.check(self._setting.operator)

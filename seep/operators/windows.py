@@ -1,4 +1,4 @@
-"""Windows of event time: how users describe them, and where they begin and end."""
+"""Windows of event time: the classes by which users describe them, and the computation of their bounds."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _MICROSECONDS = {"s": 10**6, "ms": 10**3}
 
 
 class Window:
-    """A way to cut event time: by `Tumbling`, `Sliding` or `Session`.
+    """A division of event time: `Tumbling`, `Sliding` or `Session`.
 
-    A window closes when the watermark says that no more of its rows will come. Rows that come after that, but late by
-    no more than `lateness`, have the window's row put out again; others are dropped and counted. Lengths of time are
-    text such as "30 s", or a timedelta; or for integer event times, plain numbers.
+    A window closes when the watermark says that no more of its rows will come. For a row that comes later, but by no
+    more than `lateness`, the window's result is put out again; other late rows are dropped and counted. Lengths of time
+    are text such as "30 s", or a timedelta; for integer event times, plain numbers.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Tumbling(Window):
-    """Windows of one size, end to end, the first of which begins at `offset`."""
+    """Windows of one size without gaps or overlaps; one of them begins at `offset`."""
 
     size: Duration
     offset: Duration = 0
@@ -37,7 +37,7 @@ class Tumbling(Window):
 
 @dataclass(frozen=True, slots=True)
 class Sliding(Window):
-    """Windows of one size, one of which begins every `slide`, so that they overlap."""
+    """Windows of one size; one begins every `slide`, so that they overlap."""
 
     size: Duration
     slide: Duration
@@ -47,10 +47,10 @@ class Sliding(Window):
 
 @dataclass(frozen=True, slots=True)
 class Session(Window):
-    """Windows that end when a key has had no row for as long as `gap`: from the first row to `gap` after the last one.
+    """Windows of one key that end when it has had no row for `gap`: from the first row to `gap` after the last one.
 
-    Rows that are exactly `gap` apart are in two windows. A late row may join windows that have been put out; then one
-    with another start or end is put out, and those stay.
+    Rows that are exactly `gap` apart are in two windows. A late row may merge windows whose results have been put out;
+    then the result of the merged window is put out, and the earlier results are not withdrawn.
     """
 
     gap: Duration
@@ -59,9 +59,9 @@ class Session(Window):
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Windows at regular distances, in the unit of watermarks; cut into panes, so that each row counts only once.
+    """Windows at regular distances, in the unit of watermarks, divided into panes, so that each row is counted once.
 
-    A pane is of the greatest width that divides all windows into whole panes.
+    The width of a pane is the greatest that divides all windows into whole panes.
 
     >>> grid = Grid(size=30, slide=20, offset=0, lateness=0)
     >>> grid.width, grid.pane_of(np.array([47])).tolist(), grid.last_end(np.array([40])).tolist()
@@ -86,29 +86,29 @@ class Grid:
         return self.size == self.slide
 
     def pane_of(self, times: Times) -> Times:
-        """Where the panes of rows begin."""
+        """Returns the starts of the panes of rows."""
         return (times - self.offset) // self.width * self.width + self.offset
 
     def next_end(self, times: Times) -> Times:
-        """The first end of a window at each time or after it."""
+        """Returns the first end of a window at or after each time."""
         return times + (self.offset + self.size - times) % self.slide
 
     def last_end_by(self, watermark: int) -> int:
-        """The last end of a window that has closed at a watermark."""
+        """Returns the end of the last window that is closed at a watermark."""
         phase = self.offset + self.size
         return (watermark + 1 - phase) // self.slide * self.slide + phase
 
     def last_end(self, panes: Times) -> Times:
-        """The end of the last window that holds each pane."""
+        """Returns the end of the last window that contains each pane."""
         return (panes - self.offset) // self.slide * self.slide + self.offset + self.size
 
     def over(self, panes: Times) -> Times:
-        """The watermark from which on nothing can change for each pane."""
+        """Returns the watermark from which on each pane cannot change any more."""
         return self.last_end(panes) - 1 + self.lateness
 
 
 def grid_of(window: Tumbling | Sliding, time: pa.DataType) -> Grid:
-    """The windows over event times of a type; UserError if these do not go together."""
+    """Returns the windows over event times of a type; raises UserError if the windows do not fit the type."""
     slide = window.slide if isinstance(window, Sliding) else window.size
     grid = Grid(
         _positive("size", window.size, time),
@@ -122,12 +122,12 @@ def grid_of(window: Tumbling | Sliding, time: pa.DataType) -> Grid:
 
 
 def gap_of(window: Session, time: pa.DataType) -> int:
-    """The gap over event times of a type."""
+    """Returns the gap in the unit of event times of a type."""
     return _positive("gap", window.gap, time)
 
 
 def lateness_of(window: Tumbling | Sliding | Session, time: pa.DataType) -> int:
-    """How late rows may come, over event times of a type."""
+    """Returns the allowed lateness in the unit of event times of a type."""
     lateness = _length("lateness", window.lateness, time)
     if lateness < 0:
         raise UserError(f"the lateness of a window is {window.lateness!r}; it cannot be negative")

@@ -163,7 +163,7 @@ def test_state_is_only_that_of_keys() -> None:
         ),
         ({"n": agg.last("x")}, STREAM._replace(time=None), r"operator 'c': last\(x\) goes by event time"),
         ({"n": Agg("median", "x")}, STREAM, r"operator 'c' knows no aggregate median\(x\); use count, sum"),
-        ({"k": agg.count()}, STREAM, "operator 'c' would put out two columns 'k', of .*; call the aggregate"),
+        ({"k": agg.count()}, STREAM, "operator 'c' would put out two columns 'k', of .*; give the aggregate"),
         ({"n": Agg("sum")}, STREAM, r"operator 'c' knows no aggregate sum\(\); use count, sum"),
         (
             {"n": agg.count()},

@@ -48,14 +48,16 @@ def test_a_flat_map_makes_any_number_of_rows() -> None:
 
 
 def test_a_map_must_keep_the_number_of_rows() -> None:
-    with pytest.raises(UserError, match=r"'operator' is a map, and its function made 0 rows of \d; .*flat_map"):
+    with pytest.raises(UserError, match=r"'operator' is a map, and its function made 0 rows from \d; .*flat_map"):
         Instances(Map(lambda batch: batch.slice(0, 0)), [STREAM]).epoch(pa.RecordBatch.from_pylist(ROWS, SCHEMA))
 
 
 def test_columns_that_do_not_show_in_an_empty_batch_are_asked_for() -> None:
-    with pytest.raises(UserError, match=r"operator 'mine': its function does not take an empty batch.*pass schema="):
+    with pytest.raises(UserError, match=r"operator 'mine': its function fails for an empty batch.*pass schema="):
         Map(lambda batch: {"n": [batch["n"].to_pylist()[0]]}).output("mine", [STREAM])
-    with pytest.raises(UserError, match=r"operator 'mine': the type of its column 'n' does not show.*pass schema="):
+    with pytest.raises(
+        UserError, match=r"operator 'mine': the type of its column 'n' is not known from.*pass schema="
+    ):
         Map(lambda batch: {"n": batch["n"].to_pylist()}).output("mine", [STREAM])
     assert results(Map(lambda batch: {"n": batch["n"].to_pylist()}, N)) == [{"n": 1}, {"n": 3}, {"n": None}]
 
@@ -103,7 +105,7 @@ def test_a_filter_keeps_the_rows_for_which_it_is_true(predicate: Any) -> None:
     [
         (pc.field("m") > 1, "operator 'big' uses column 'm', which its input lacks; it has .*'k', 'n'"),
         (pc.field("k") > 1, "operator 'big': .*k > 1.* cannot be computed: Function 'greater' has no kernel"),
-        (pc.field("n") + 1, "operator 'big' keeps rows by .*, which is int64; it must be true or false"),
+        (pc.field("n") + 1, "operator 'big' filters by .*, which is int64; it must be true or false"),
     ],
 )
 def test_a_predicate_that_cannot_be_is_refused_before_the_run(predicate: Any, message: str) -> None:

@@ -87,5 +87,5 @@ def test_each_extra_goes_to_one_instance_of_the_next_run(host: Host, saved: Save
 
 
 def test_an_operator_that_cannot_take_over_what_was_kept_is_named(host: Host, saved: Saved) -> None:
-    with pytest.raises(UserError, match="operator 'seen', odds and ends: KeyError: 'no such thing'"):
+    with pytest.raises(UserError, match="operator 'seen', its extra data: KeyError: 'no such thing'"):
         begun(host, saved, 1, Careless)

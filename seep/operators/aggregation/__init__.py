@@ -1,1 +1,1 @@
-"""Aggregation: aggregates of all rows of a key, over windows of event time, over sessions, and the highest rows."""
+"""Aggregation by key: of all rows, over windows of event time, and over sessions; and the highest rows of a window."""

@@ -26,11 +26,11 @@ __all__ = ["Agg", "Aggregate", "count", "first", "last", "max", "mean", "min", "
 class Aggregate(Definition):
     """Aggregates of the rows of each key.
 
-    Without a window, "changes" puts out, after each epoch, the key and the aggregates of every key of which a row came;
+    Without a window, "changes" puts out, after each epoch, the key and the aggregates of every key that received rows;
     "end" puts out all keys once, when the input has ended. With a window, the key, `window_start`, `window_end` and the
-    aggregates come out when the watermark closes the window. (These two are of the type of the event time, or int64 for
-    integers.) Null is a key like any other. The order of rows put out in one epoch means nothing. State is in memory;
-    without a window it can be `on_disk`, for more keys than fit (see `Disk`).
+    aggregates are put out when the watermark closes the window. (Both bounds have the type of the event time, or int64
+    for integers.) Null is a key like any other. The order of output rows within an epoch is not defined. State is in
+    memory; without a window it can be `on_disk`, for more keys than fit into memory (see `Disk`).
 
     >>> counts = Aggregate({"n": count()})
     >>> counts.output("counter", [Input(pa.schema([("word", pa.string())]), keys=("word",))])
@@ -62,7 +62,7 @@ class Aggregate(Definition):
         fields = [*keys.fields, *bounds, *aggregates.fields]
         _check_names(operator, [field.name for field in fields])
         setting = OperatorSetting(operator, 0, (stream,), pa.schema(fields), ())
-        self.logic(setting).close()  # which checks that there can be state of these columns
+        self.logic(setting).close()  # checks that state can be made of these columns
         return setting.output
 
     def logic(self, setting: OperatorSetting) -> BatchLogic:
@@ -94,7 +94,7 @@ def _check_names(operator: str, names: Sequence[str]) -> None:
         if name in names[:at]:
             raise UserError(
                 f"operator '{operator}' would put out two columns '{name}', of {list(names)}; "
-                "call the aggregate otherwise, or rename the key column before"
+                "give the aggregate another name, or rename the key column before"
             )
 
 

@@ -1,4 +1,4 @@
-"""Folding: how aggregates are kept in columns of a frame, into which rows are folded, and results worked out."""
+"""Keeps aggregates in columns of a frame: folds rows into them, and computes results from them."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from seep.rows.times import event_times
 Rows = NDArray[np.int64]
 Kinds = Mapping[str, pa.DataType]
 
-#: Digits of the longest decimal, and of the greatest count.
+#: The number of digits of the longest decimal, and of the greatest count.
 _DIGITS, _DIGITS_OF_COUNTS = 38, 19
 
-# --- what is kept -----------------------------------------------------------------------------------------------------
+# --- columns of state -------------------------------------------------------------------------------------------------
 
 
 class FoldedColumns(ABC):
-    """Columns of state that several rows are folded into, or several parts of what was folded before."""
+    """Columns of state into which input rows, or partial results, are folded."""
 
-    kinds: Kinds  #: of the columns; a new row of them is null, except a count, which is 0
-    hints: Mapping[str, Hint] = MappingProxyType({})  #: what the columns were in state stored earlier
+    kinds: Kinds  #: by column; a new row is null, except a count, which is 0
+    hints: Mapping[str, Hint] = MappingProxyType({})  #: what the columns were in state stored by earlier versions
 
     @abstractmethod
     def of_rows(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
-        """What each row of the input counts for, as columns of state."""
+        """Returns the contribution of each input row, as columns of state."""
 
     @abstractmethod
     def fold(self, frame: Frame | Disk, rows: Rows, given: Mapping[str, pa.Array]) -> None:
@@ -50,7 +50,7 @@ class FoldedColumns(ABC):
 
 
 class Folded(FoldedColumns):
-    """One column, by one of the folds of `Frame`."""
+    """One column, folded by one of the operations of `Frame`."""
 
     def __init__(self, name: str, kind: pa.DataType, fold: str, column: str | None) -> None:
         self.kinds = {name: kind}
@@ -75,7 +75,7 @@ class Folded(FoldedColumns):
 
 
 class Extreme(Folded):
-    """The least or greatest value; there is one zero, so that it does not depend on the order of rows which it is."""
+    """The least or greatest value. Zeros of floats lose their sign, so that the result does not depend on row order."""
 
     def _values(self, batch: pa.RecordBatch) -> pa.Array:
         values = super()._values(batch)
@@ -83,7 +83,7 @@ class Extreme(Folded):
 
 
 class CheckedSum(Folded):
-    """A sum of which it is told if it is beyond its type, at any time until now."""
+    """A sum with a second column that says whether it has ever exceeded its type."""
 
     def __init__(self, agg: Agg, kind: pa.DataType) -> None:
         super().__init__(agg.state, kind, "add", agg.column)
@@ -107,13 +107,13 @@ class CheckedSum(Folded):
             frame.column(self._beyond)[rows] = True
 
     def result(self, state: pa.RecordBatch) -> pa.Array:
-        """The sums, null where they are beyond the type."""
+        """Returns the sums, null where they have exceeded the type."""
         beyond = state.column(self._beyond).fill_null(False)
         return pc.if_else(beyond, pa.scalar(None, self._kind), state.column(self._name))
 
 
 class WidenedSum(Folded):
-    """A sum of more digits than there will be."""
+    """A sum with so many digits that it is not exceeded."""
 
     def __init__(self, agg: Agg, kind: pa.DataType) -> None:
         super().__init__(agg.state, kind, "add", agg.column)
@@ -121,7 +121,7 @@ class WidenedSum(Folded):
 
 
 class WrappingSum(Folded):
-    """A sum that wraps around."""
+    """A sum that wraps around at 64 bits."""
 
     def __init__(self, agg: Agg, kind: pa.DataType) -> None:
         super().__init__(agg.state, kind, "add_wrapping", agg.column)
@@ -129,7 +129,7 @@ class WrappingSum(Folded):
 
 
 class ValidCount(Folded):
-    """How many values of a column are not null."""
+    """The number of values of a column that are not null."""
 
     def __init__(self, name: str, column: str) -> None:
         super().__init__(name, pa.int64(), "add", column)
@@ -139,7 +139,7 @@ class ValidCount(Folded):
 
 
 class AtTime(FoldedColumns):
-    """The first or last value by event time, then by value; and beside it, that time."""
+    """The first or last value by event time, then by value, with its time in a second column."""
 
     def __init__(self, name: str, kind: pa.DataType, column: str, time: str, latest: bool) -> None:
         self._name, self._at = name, f"time of {name}"
@@ -169,7 +169,7 @@ class AtTime(FoldedColumns):
         return pc.or_(beyond(time, old_time), tied).fill_null(True).combine_chunks()
 
     def _is_beyond(self, value: Any, old_value: pa.Array) -> pa.Array:
-        """Whether a value wins over one of the same time; NaN is greater than any number, as sorting has it."""
+        """Whether a value replaces one of the same time; NaN is greater than any number, as in sorting."""
         greater, less = (value, old_value) if self._latest else (old_value, value)
         beyond = pc.greater(greater, less)
         if not pa.types.is_floating(self._kind):
@@ -178,7 +178,7 @@ class AtTime(FoldedColumns):
 
 
 def _by_value(rows: Rows, values: pa.Array) -> tuple[Rows, pa.Array]:
-    """Rows and the floats to add to them, in the order of these: sums of floats depend on it, in their last bits."""
+    """Sorts rows by the floats to add to them, because the last bits of a sum of floats depend on the order."""
     if values.null_count:
         valid = ~null_mask(values)
         rows, values = rows[valid], values.drop_null()
@@ -191,17 +191,17 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _longer(kind: pa.DataType, digits: int, after_point: int = 0) -> pa.DataType:
-    """A decimal of more digits, some of them after the point; of 38 at most, as in Spark."""
+    """Returns a decimal type with more digits, some of them after the point; at most 38, as in Spark."""
     return pa.decimal128(min(kind.precision + digits, _DIGITS), min(kind.scale + after_point, _DIGITS))
 
 
 def _of_most_digits(kind: pa.DataType) -> pa.DataType:
-    """The widest decimal for sums of integers or decimals."""
+    """Returns the widest decimal type for sums of integers or decimals."""
     return pa.decimal128(_DIGITS, kind.scale if pa.types.is_decimal(kind) else 0)
 
 
 def _mean_of_decimals(total: pa.Array, rows: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Quotients with many more digits than are kept, which are rounded half up; null where there are no rows."""
+    """Divides with many more digits than are kept, and rounds half up; null where there are no rows."""
     counts = pc.if_else(pc.equal(rows, 0), pa.scalar(None, pa.int64()), rows)
     sums = total.cast(pa.decimal256(_DIGITS, total.type.scale))
     exact = pc.divide(sums, counts.cast(pa.decimal256(_DIGITS_OF_COUNTS, 0)))
@@ -209,7 +209,7 @@ def _mean_of_decimals(total: pa.Array, rows: pa.Array, kind: pa.DataType) -> pa.
 
 
 def _one_of_each(offered: pa.Table, latest: bool) -> pa.Table:
-    """Of each row number its first or last line by time, then by value."""
+    """Returns, for each row number, its first or last line by time, then by value."""
     order = pc.sort_indices(offered, sort_keys=[(name, "ascending") for name in offered.schema.names]).to_numpy()
     rows = offered["row"].to_numpy()[order]
     other = rows[1:] != rows[:-1]
@@ -246,16 +246,16 @@ class Aggregates:
 
     @property
     def fields(self) -> list[pa.Field]:
-        """The columns of results."""
+        """The columns of the results."""
         return [pa.field(name, self._result_type(agg)) for name, agg in self._asked.items()]
 
     def disk(self, name: str, keys: Kinds, room: StateBudget, **more: Any) -> Disk:
-        """The same as `frame`, for more rows than fit in memory."""
+        """Makes a container like `frame` for more rows than fit in memory."""
         place = room.place(self._operator, name)
         return Disk(name, keys, self.kinds, defaults=self._defaults, directory=place, memory=room.memory // 2, **more)
 
     def frame(self, name: str, keys: Kinds, values: Kinds | None = None, **more: Any) -> Frame:
-        """A frame with the columns of state, and others."""
+        """Makes a frame with the columns of state, and other columns."""
         return Frame(name, keys, {**(values or {}), **self.kinds}, defaults=self._defaults, **more)
 
     @property
@@ -263,7 +263,7 @@ class Aggregates:
         return {column: None for column in self.kinds if not column.startswith("count(")}
 
     def of_rows(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
-        """What each input row counts for, as columns of state."""
+        """Returns the contribution of each input row, as columns of state."""
         return {name: column for kept in self._kept.values() for name, column in kept.of_rows(batch).items()}
 
     def fold(
@@ -273,9 +273,9 @@ class Aggregates:
         given: Mapping[str, pa.Array],
         key_at: Callable[[int], Mapping[str, Any]] | None = None,
     ) -> None:
-        """Folds columns of state, of input rows or of what was folded before, into rows of a frame.
+        """Folds columns of state, from input rows or partial results, into rows of a frame.
 
-        UserError if a sum may not be beyond its type and is; `key_at` names its key where the frame has others.
+        Raises UserError if a sum exceeds its type where that is an error; `key_at` gives its key if the frame does not.
         """
         for name, kept in self._kept.items():
             try:
@@ -285,11 +285,11 @@ class Aggregates:
                 raise self._beyond(name, key) from overflow
 
     def evolution(self, container: str) -> Evolution:
-        """What the columns of a container were in stored state where sums could not be beyond their type."""
+        """Returns how to read state stored by versions that did not check sums for overflow."""
         return Evolution({container: {name: hint for kept in self._kept.values() for name, hint in kept.hints.items()}})
 
     def results(self, state: pa.RecordBatch) -> list[pa.Array]:
-        """The aggregates of each row of state."""
+        """Returns the aggregates of each row of state."""
         return [self._result(agg, state) for agg in self._asked.values()]
 
     def _keep(self, agg: Agg) -> None:
@@ -301,7 +301,7 @@ class Aggregates:
             self._kept[agg.state] = self._kept_for(agg)
 
     def _total_for(self, mean: Agg) -> Agg:
-        """The sum that a mean is made from; one that is never beyond its type."""
+        """Returns the sum that a mean is computed from, of a type that it does not exceed."""
         kind = self._type(mean)
         narrow = pa.types.is_floating(kind) or (pa.types.is_integer(kind) and kind.bit_width < 64)
         return Agg("sum", mean.column, "error" if narrow else "widen")
@@ -364,7 +364,7 @@ class Aggregates:
             raise self._unfit(agg, "integers, floats or decimal128")
 
     def _beyond(self, name: str, key: Mapping[str, Any]) -> UserError:
-        """The error of a sum, kept under this name, that is beyond its type."""
+        """Returns the error for a sum, in the column of this name, that exceeds its type."""
         column = name.removeprefix("sum(").rpartition(")")[0]
         return UserError(
             f"operator '{self._operator}': the sum of column '{column}' for key {key} is beyond {self.kinds[name]}; "
@@ -372,7 +372,7 @@ class Aggregates:
         )
 
     def _type(self, agg: Agg) -> pa.DataType:
-        """The type of the column that is aggregated, and of its minimum."""
+        """Returns the type of the aggregated column, without dictionary encoding."""
         if agg.column is None or self._stream.schema.get_field_index(agg.column) < 0:
             raise no_column(self._operator, agg.column or "", self._stream.schema)
         return plain_type(self._stream.schema.field(agg.column).type)

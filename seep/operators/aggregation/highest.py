@@ -1,4 +1,4 @@
-"""Highest: of each window of event time, the rows with the highest value, or the keys of which there is most."""
+"""The rows with the highest value, or the keys with the highest total, in each window of event time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Bounds = tuple[pa.Field, pa.Field]
 
 _START, _END = "window_start", "window_end"
 _TOTAL, _PARTS = "highest.total", "highest.parts"
-#: More windows than this, for each row, are looked for one by one.
+#: With more possible windows than this for each row, the windows are numbered by sorting.
 _SPARSE = 4
 _LEAST = -(2**63)
 
@@ -47,10 +47,10 @@ _LEAST = -(2**63)
 
 
 class HighestRows(Definition):
-    """Of each window, the rows of an instance with the highest value of a column, all of them if several have it.
+    """Puts out, for each window, the rows of an instance with the highest value of a column; all of them in a tie.
 
-    Without `window`, the rows are those of windows already, and say so in `window_start` and `window_end`. Nulls are
-    never the highest. It keeps, until the window closes, the highest rows of each epoch.
+    Without `window`, the rows are results of windows, with columns `window_start` and `window_end`. A null is never
+    the highest. The state is the highest rows of each epoch, until the window closes.
     """
 
     kind: ClassVar[Kind] = Kind.STATEFUL
@@ -76,7 +76,7 @@ class HighestRows(Definition):
 
 
 class _HighestRows(BatchLogic):
-    """What may be the highest waits as records of timers, which are due when the window closes."""
+    """Keeps candidates for the highest as records of timers, which are due when the window closes."""
 
     def __init__(self, setting: OperatorSetting, definition: HighestRows) -> None:
         (self._given,) = setting.inputs
@@ -91,10 +91,10 @@ class _HighestRows(BatchLogic):
         super().__init__(setting, self._waiting, self._progress.state)
 
     def compute(self, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch | None:
-        """See `Base.compute`."""
+        """See `BatchLogic.compute`."""
         rows = self.rows(piece)
         if len(rows):
-            self._offer(rows, self._progress.reached(piece.slots))
+            self._keep_candidates(rows, self._progress.reached(piece.slots))
         self._progress.advance(piece.slots, piece.watermark)
         due = self._waiting.pop(piece.watermark, piece.slots)
         if not len(due):
@@ -104,8 +104,8 @@ class _HighestRows(BatchLogic):
         highest = _highest(ends, found[self._column])
         return self._put_out(found.take(pa.array(highest)), ends[highest])
 
-    def _offer(self, rows: pa.RecordBatch, previous: int) -> None:
-        """Keeps those that may be the highest."""
+    def _keep_candidates(self, rows: pa.RecordBatch, previous: int) -> None:
+        """Keeps the rows that may be the highest."""
         with naming(self.setting.operator):
             ends = self._ends(rows)
         late = ends - 1 <= previous
@@ -132,7 +132,7 @@ class _HighestRows(BatchLogic):
 
 
 def _highest(ends: Ints, values: pa.Array) -> Ints:
-    """Which rows have the highest value of those with the same end."""
+    """Returns the rows with the highest value among those with the same window end."""
     if values.null_count:
         valid = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
         chosen: Ints = valid[_highest(ends[valid], values.drop_null())]
@@ -166,10 +166,10 @@ def _of_highest(windows: Ints, count: int, values: NDArray[Any]) -> Ints:
 
 
 class HighestKeys(Definition):
-    """Of each window, the keys of an instance with the highest count, or sum of integers; all that have it.
+    """Puts out, for each window, the keys of an instance with the highest count, or sum of integers; all in a tie.
 
-    What is added up goes from one window to the next: rows that come into it are added, those that leave it are taken
-    away. So a window costs what has changed, and a glance at every key that is in it.
+    Totals are carried from one window to the next: rows that enter it are added, rows that leave it are subtracted. So
+    a window costs what has changed, and one comparison for every key in it.
     """
 
     kind: ClassVar[Kind] = Kind.STATEFUL
@@ -204,7 +204,7 @@ class HighestKeys(Definition):
 
 
 class HighestFound(NamedTuple):
-    """What was the highest: in which window, by its end, which row of the frame, and how much."""
+    """The highest totals: the end of the window, the row of the frame, and the total."""
 
     ends: Ints
     rows: Ints
@@ -212,7 +212,7 @@ class HighestFound(NamedTuple):
 
 
 class _HighestKeys(BatchLogic):
-    """Panes are added up by themselves, and come into the totals when they close."""
+    """Sums each pane separately, and adds it to the totals when it closes."""
 
     def __init__(self, setting: OperatorSetting, definition: HighestKeys) -> None:
         (self._given,) = setting.inputs
@@ -230,9 +230,9 @@ class _HighestKeys(BatchLogic):
         self.counters = self._panes.counters
 
     def compute(self, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch | None:
-        """See `Base.compute`."""
+        """See `BatchLogic.compute`."""
         previous = self._panes.progress.reached(piece.slots)
-        parts = [*self._straggling(piece, previous), *self._entering(piece), *self._left(piece)]
+        parts = [*self._late_rows(piece, previous), *self._closed_panes(piece), *self._leaving_rows(piece)]
         if not parts and (not len(self._totals) or piece.watermark == MAX_WATERMARK):
             return None
         steps = SlidingChanges(*map(np.concatenate, zip(*parts, strict=True))) if parts else NO_STEPS
@@ -243,36 +243,36 @@ class _HighestKeys(BatchLogic):
         self._forget(steps)
         return results
 
-    # --- what changes -------------------------------------------------------------------------------------------------
+    # --- changes of totals --------------------------------------------------------------------------------------------
 
-    def _entering(self, piece: Piece[pa.RecordBatch]) -> list[SlidingChanges]:
-        """Panes that the watermark closes."""
+    def _closed_panes(self, piece: Piece[pa.RecordBatch]) -> list[SlidingChanges]:
+        """Adds the panes that the watermark closes."""
         closed = self._panes.compute(piece)
         if closed is None or not len(closed):
             return []
         starts = event_times(closed[_START])
-        return [self._entered(self._keys.of(closed), starts, starts + self._grid.width, to_numbers(closed.column(-1)))]
+        return [self._enter(self._keys.of(closed), starts, starts + self._grid.width, to_numbers(closed.column(-1)))]
 
-    def _straggling(self, piece: Piece[pa.RecordBatch], previous: int) -> list[SlidingChanges]:
-        """Rows whose pane has closed, though not all windows that it is in."""
+    def _late_rows(self, piece: Piece[pa.RecordBatch], previous: int) -> list[SlidingChanges]:
+        """Adds late rows whose pane has closed, but not all windows that contain it."""
         rows = self.rows(piece)
         if not len(rows) or previous == _LEAST:
             return []
         starts = self._grid.pane_of(event_times(rows[self._given.time]))
-        straggles = (starts + self._grid.width - 1 <= previous) & (self._grid.last_end(starts) - 1 > previous)
-        if not straggles.any():
+        is_late = (starts + self._grid.width - 1 <= previous) & (self._grid.last_end(starts) - 1 > previous)
+        if not is_late.any():
             return []
-        self.counters["late"] -= int(straggles.sum())  # as which the panes count them
-        rows, starts = rows.filter(pa.array(straggles)), starts[straggles]
+        self.counters["late"] -= int(is_late.sum())  # the panes count them as late
+        rows, starts = rows.filter(pa.array(is_late)), starts[is_late]
         now = np.full(len(rows), previous + 1)
-        return [self._entered(self._keys.of(rows), starts, now, to_numbers(self._amounts(rows)))]
+        return [self._enter(self._keys.of(rows), starts, now, to_numbers(self._amounts(rows)))]
 
-    def _entered(self, keys: Mapping[str, pa.Array], starts: Ints, times: Ints, amounts: Ints) -> SlidingChanges:
-        """What comes in now, and is to leave after the last window that it is in."""
+    def _enter(self, keys: Mapping[str, pa.Array], starts: Ints, times: Ints, amounts: Ints) -> SlidingChanges:
+        """Adds amounts, and schedules their subtraction after the last window that contains them."""
         self._leaving.schedule_batch(self._grid.last_end(starts), list(keys.values()), pa.array(amounts))
         return SlidingChanges(times, self._totals.locate(keys), amounts, np.ones(len(times), np.int64))
 
-    def _left(self, piece: Piece[pa.RecordBatch]) -> list[SlidingChanges]:
+    def _leaving_rows(self, piece: Piece[pa.RecordBatch]) -> list[SlidingChanges]:
         due = self._leaving.pop(piece.watermark, piece.slots)
         if not len(due):
             return []
@@ -283,13 +283,13 @@ class _HighestKeys(BatchLogic):
     # --- windows ------------------------------------------------------------------------------------------------------
 
     def _slide(self, steps: SlidingChanges, previous: int, piece: Piece[pa.RecordBatch]) -> HighestFound:
-        """Goes through the windows that the watermark closes."""
+        """Computes the windows that the watermark closes."""
         place = self._totals.in_place(steps.rows)
         begin = int(steps.times[0]) if previous == _LEAST else previous + 2
         last = int(steps.times[-1]) if piece.watermark == MAX_WATERMARK else piece.watermark + 1
         first = int(self._grid.next_end(np.array([begin]))[0])
         windows = first, last, self._grid.slide
-        mine = self._mine(piece.slots, place.end)
+        mine = self._rows_in_slots(piece.slots, place.end)
         *found, beyond = slide(steps, place.words, place.width, place.first, mine, windows)
         if beyond >= 0:
             raise self._beyond(beyond)
@@ -302,8 +302,8 @@ class _HighestKeys(BatchLogic):
             "leave rows out before, or make their numbers smaller"
         )
 
-    def _mine(self, slots: SlotSet, end: int) -> NDArray[np.bool_]:
-        """Which rows of the frame belong to some slots: mostly all."""
+    def _rows_in_slots(self, slots: SlotSet, end: int) -> NDArray[np.bool_]:
+        """Says which rows of the frame belong to some slots: usually all."""
         mask = slots.mask(self.setting.slot_bits)
         mine = np.ones(end, np.bool_)
         if self._totals.rows_per_slot()[~mask].any():
@@ -319,13 +319,13 @@ class _HighestKeys(BatchLogic):
         return pa.record_batch([*keys.values(), *bounds, pa.array(found.totals)], schema=self.setting.output)
 
     def _forget(self, steps: SlidingChanges) -> None:
-        """Keys of which no part is left."""
+        """Deletes keys that have no rows left in any window."""
         rows = steps.rows[steps.parts < 0]
         if len(rows):
             self._totals.delete_rows(rows[self._totals.column(_PARTS)[rows] == 0])
 
 
-# --- what is checked --------------------------------------------------------------------------------------------------
+# --- checks -----------------------------------------------------------------------------------------------------------
 
 
 def _time_type(operator: str, given: Input) -> pa.DataType:

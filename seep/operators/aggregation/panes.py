@@ -1,4 +1,4 @@
-"""Panes: aggregates over tumbling and sliding windows, kept by pane and put together when a window closes."""
+"""Aggregates over tumbling and sliding windows, kept by pane, and combined when a window closes."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _LEAST = -(2**63)
 
 
 class Panes(BatchLogic):
-    """State is a row for each key and pane; and for each of these a timer, for when a window next needs the pane.
+    """Keeps a row for each key and pane, and a timer for each row, due when a window next needs the pane.
 
-    So an epoch costs its rows and what is due, not what is kept.
+    So the cost of an epoch depends on its rows and on the timers that are due, not on the size of the state.
     """
 
     def __init__(self, setting: OperatorSetting, keys: Keys, aggregates: Aggregates, grid: Grid) -> None:
@@ -56,7 +56,7 @@ class Panes(BatchLogic):
     # --- rows in ------------------------------------------------------------------------------------------------------
 
     def _add(self, batch: pa.RecordBatch, previous: int) -> NDArray[np.int64]:
-        """Folds rows into their panes; returns the numbers of these in the frame."""
+        """Folds rows into their panes; returns the rows of these panes in the frame."""
         with naming(self.setting.operator):
             starts = self._grid.pane_of(event_times(batch.column(self._time)))
         late = self._grid.over(starts) <= previous
@@ -82,7 +82,7 @@ class Panes(BatchLogic):
     # --- windows out --------------------------------------------------------------------------------------------------
 
     def _closed(self, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch | None:
-        """State of the windows that the watermark closes; forgets the panes that no window will need again."""
+        """Returns the state of the windows that the watermark closes; deletes panes that no window will need again."""
         due = self._timers.pop(piece.watermark, piece.slots)
         if not len(due):
             return None
@@ -101,7 +101,7 @@ class Panes(BatchLogic):
         return self._windows(state.take(pa.array(which)), ends - self._grid.size)
 
     def _reopened(self, touched: NDArray[np.int64], previous: int) -> pa.RecordBatch | None:
-        """State of the windows that had closed before, and of which a row came that is not too late."""
+        """Returns the state of windows that had closed before, and received a row within the lateness."""
         if not self._grid.lateness or not len(touched):
             return None
         distinct = Bitmap()
@@ -117,14 +117,14 @@ class Panes(BatchLogic):
         return self._gathered(panes.take(pa.array(which)), ends - self._grid.size)
 
     def _spread(self, ends: Times, reach: Times) -> tuple[NDArray[np.int64], Times]:
-        """For each pane the ends of windows from one to another: which pane, and which end."""
+        """Lists the ends of windows in a range for each pane: pairs of a pane and an end."""
         counts = np.maximum((reach - ends) // self._grid.slide + 1, 0)
         which = np.repeat(np.arange(len(ends)), counts)
         nth = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
         return which, ends[which] + nth * self._grid.slide
 
     def _gathered(self, keys: pa.RecordBatch, starts: Times) -> pa.RecordBatch:
-        """State of windows, each given once or more often, from all their panes."""
+        """Returns the state of windows from all their panes; a window may be given several times."""
         windows = self._new_windows()
         windows.locate({**self._keys.of(keys), _START: starts})
         distinct = windows.to_arrow()
@@ -136,7 +136,7 @@ class Panes(BatchLogic):
         return self._windows(self._panes.take(rows[there]), distinct.column(_START).to_numpy()[which[there]])
 
     def _windows(self, panes: pa.RecordBatch, starts: Times) -> pa.RecordBatch:
-        """State of windows that begin at `starts`, each from the panes given for it."""
+        """Returns the state of windows that begin at `starts`, from the panes given for each."""
         if self._grid.is_tumbling:
             return panes
         windows = self._new_windows()

@@ -1,4 +1,4 @@
-"""Sessions: aggregates over windows that end when a key has had no row for some time."""
+"""Aggregates over sessions: windows that end when a key has had no row for some time."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from seep.rows.times import event_times, times_column
 Ints = NDArray[np.int64]
 Columns = dict[str, pa.Array]
 
-# Columns of state beside the key and the aggregates. Keys are called as users like, so these have a prefix.
+# Columns of state besides the key and the aggregates. Users name key columns freely, so these have a prefix.
 _NTH, _FIRST, _LAST, _COUNT, _ALARM = (f"session.{fact}" for fact in ("nth", "first", "last", "count", "alarm"))
 _NO_ALARM = 2**63 - 1
 
 
 class Sessions(NamedTuple):
-    """Sessions of some keys; or what makes them up: rows that came in, and sessions as they were stored."""
+    """Sessions of some keys, or parts of sessions: input rows, and sessions as they were stored."""
 
     key: Ints  #: numbers of keys in this epoch
     first: Ints
     last: Ints
-    rows: Ints  #: how many came in now
+    rows: Ints  #: the number of new rows
     state: pa.RecordBatch
 
     def at(self, places: Ints) -> Sessions:
-        """Some of them."""
+        """Returns the sessions at some places."""
         return Sessions(
             self.key[places],
             self.first[places],
@@ -48,7 +48,7 @@ class Sessions(NamedTuple):
 
 
 class KeySessions(NamedTuple):
-    """What is known of some keys: their sessions, the number of each, and of each key the alarm still to come."""
+    """The stored state of some keys: their sessions, the number of each session, and the next alarm of each key."""
 
     sessions: Sessions
     nth: Ints
@@ -56,10 +56,10 @@ class KeySessions(NamedTuple):
 
 
 class SessionWindows(BatchLogic):
-    """State is a row for each session that is open, or may be reopened; those of a key are numbered in order of time.
+    """Keeps a row for each session that is open or may be reopened; the sessions of a key are numbered by time.
 
-    Keys of which rows come, or whose alarm goes off, are looked at; no others. A key has one alarm, for when its next
-    session closes if no row comes until then: it often finds that one has come, and is set anew.
+    An epoch processes only keys that have new rows or whose alarm is due. A key has one alarm, for the time when its
+    next session closes if no row comes before. If a row has come, the alarm is set again.
     """
 
     def __init__(self, setting: OperatorSetting, keys: Keys, aggregates: Aggregates, gap: int, lateness: int) -> None:
@@ -69,7 +69,7 @@ class SessionWindows(BatchLogic):
         self._lateness = lateness
         self._time = setting.inputs[0].time or ""
         bits = setting.slot_bits
-        #: each session also says how many the key has, and when its alarm goes off
+        #: each row also holds the number of sessions of the key, and the time of its alarm
         self._sessions = aggregates.frame(
             "sessions",
             keys.kinds,
@@ -101,10 +101,10 @@ class SessionWindows(BatchLogic):
         return self._results(keys, sessions.at(np.flatnonzero(out)))
 
     def _ends(self, sessions: Sessions) -> Ints:
-        """The watermark that closes each session."""
+        """Returns the watermark that closes each session."""
         return sessions.last + (self._gap - 1)
 
-    # --- what makes up sessions ---------------------------------------------------------------------------------------
+    # --- parts of sessions --------------------------------------------------------------------------------------------
 
     def _rows(self, keys: Ints, batch: pa.RecordBatch) -> Sessions:
         with naming(self.setting.operator):
@@ -127,14 +127,14 @@ class SessionWindows(BatchLogic):
         return KeySessions(Sessions(which, first, last, np.zeros(len(which), np.int64), state), nth, alarms)
 
     def _located(self, keys: Columns, which: Ints, nth: int) -> tuple[Ints, Ints]:
-        """Those of some keys that have an nth session, and where it is."""
+        """Returns the keys that have an nth session, and its row."""
         rows = self._sessions.locate({**take(keys, which), _NTH: np.full(len(which), nth)}, create=False)
         return which[rows >= 0], rows[rows >= 0]
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
     def _merged(self, keys: Columns, rows: Sessions, stored: Sessions) -> Sessions:
-        """What is less than the gap apart becomes one; ordered by key and time."""
+        """Merges parts that are less than the gap apart; returns sessions sorted by key and time."""
         key, first, last, count = (np.concatenate([rows[at], stored[at]]) for at in range(4))
         parts = Sessions(key, first, last, count, pa.concat_batches([rows.state, stored.state]))
         parts = parts.at(np.lexsort((first, key)))
@@ -149,7 +149,7 @@ class SessionWindows(BatchLogic):
         )
 
     def _folded(self, keys: Columns, parts: Sessions, session: Ints, count: int) -> pa.RecordBatch:
-        """The state of each of so many sessions from that of their parts."""
+        """Returns the state of `count` sessions, folded from the states of their parts."""
         state = parts.state
 
         def key_at(part: int) -> dict[str, Any]:
@@ -161,14 +161,14 @@ class SessionWindows(BatchLogic):
         return folded.to_arrow().select(state.schema.names)
 
     def _without_late(self, sessions: Sessions, previous: int) -> Sessions:
-        """Without those made of late rows alone, for what was stored can still change."""
+        """Drops sessions made of late rows only; sessions with stored parts can still change."""
         late = self._ends(sessions) + self._lateness <= previous
         if not late.any():
             return sessions
         self.counters["late"] += int(sessions.rows[late].sum())
         return sessions.at(np.flatnonzero(~late))
 
-    # --- back into state ----------------------------------------------------------------------------------------------
+    # --- storing ------------------------------------------------------------------------------------------------------
 
     def _store(self, keys: Columns, sessions: Sessions, stored: KeySessions, watermark: int) -> None:
         """Replaces the sessions of keys, and sets their alarms."""
@@ -187,7 +187,7 @@ class SessionWindows(BatchLogic):
         self._sessions.put({**take(keys, sessions.key), _NTH: nth}, **columns)
 
     def _set_alarms(self, keys: Columns, sessions: Sessions, alarms: Ints, watermark: int) -> Ints:
-        """Sees to it that each key has an alarm for the next that happens to its sessions; returns all alarms."""
+        """Sets an alarm for the next change of each key's sessions, unless it has one; returns all alarms."""
         ends = self._ends(sessions)
         needed = np.full(len(alarms), _NO_ALARM)
         np.minimum.at(needed, sessions.key, np.where(ends > watermark, ends, ends + self._lateness))
@@ -205,7 +205,7 @@ class SessionWindows(BatchLogic):
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _number(key: Ints, first: Ints, last: Ints, gap: int) -> Ints:
-    """The number of the session of each part; these are in order of key and time."""
+    """Returns the number of the session of each part; the parts are sorted by key and time."""
     session, number, reach = np.empty(len(key), np.int64), -1, np.int64(0)
     for at in range(len(key)):
         if at == 0 or key[at] != key[at - 1] or first[at] - reach >= gap:

@@ -1,4 +1,4 @@
-"""Sliding: totals that go from one window to the next by what comes in and what leaves, and the highest of each."""
+"""Sliding totals: carried from one window to the next by adding and subtracting; finds the highest in each window."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LEAST = -(2**63)
 
 
 class SlidingChanges(NamedTuple):
-    """What changes in totals, in order of time: from the first window on that ends then, or later."""
+    """Changes of totals, sorted by time; each counts from the first window that ends at that time or later."""
 
     times: Ints
     rows: Ints  #: of the frame
@@ -34,9 +34,9 @@ def slide(
     mine: NDArray[np.bool_],
     windows: tuple[int, int, int],
 ) -> tuple[Ints, Ints, Ints, np.int64]:
-    """Takes all steps; the highest totals at each end of a window, from the first to the last.
+    """Applies all steps; returns the highest totals at each end of a window: the ends, the rows and the totals.
 
-    And a row whose total is beyond 64 bits at such an end, or after all steps; -1 if there is none.
+    The last result is a row whose total exceeds 64 bits at such an end, or after all steps; -1 if there is none.
     """
     found, count, done = np.empty((64, 3), np.int64), 0, 0
     wraps, wrapped, beyond = np.empty(len(steps.times), np.int64), 0, np.int64(-1)
@@ -56,7 +56,7 @@ def slide(
             found[count : count + len(rows), 1] = rows
             count += len(rows)
             end += step
-        elif done < len(steps.times):  # nothing is in the window, nor in those before the next step
+        elif done < len(steps.times):  # this window is empty, and so are those before the next step
             end += (steps.times[done] - end + step - 1) // step * step
         else:
             break
@@ -69,7 +69,7 @@ def slide(
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _beyond(wraps: Ints) -> np.int64:
-    """A row that has wrapped around, and not back, or -1; there are few, if any."""
+    """Returns a row that has wrapped around and not back, or -1; there are few, if any."""
     for at in range(len(wraps)):
         row, net = max(wraps[at], ~wraps[at]), 0
         for other in wraps:
@@ -81,7 +81,7 @@ def _beyond(wraps: Ints) -> np.int64:
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _highest_total(words: Ints, width: int, first: int, mine: NDArray[np.bool_]) -> int:
-    """Without branches, as whether a row is in the window is hard to predict."""
+    """Returns the highest total. It has no branches, because they would be hard to predict."""
     highest = np.int64(_LEAST)
     for row in range(len(mine)):
         at = row * width + first
@@ -93,7 +93,7 @@ def _highest_total(words: Ints, width: int, first: int, mine: NDArray[np.bool_])
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _rows_with(highest: int, words: Ints, width: int, first: int, mine: NDArray[np.bool_]) -> Ints:
-    """A function of its own, as the loop is twenty times slower where arrays change hands around it."""
+    """Returns the rows with the highest total. It is a separate function, because the loop is 20 times faster so."""
     found, count = np.empty(16, np.int64), 0
     for row in range(len(mine)):
         at = row * width + first
@@ -107,7 +107,7 @@ def _rows_with(highest: int, words: Ints, width: int, first: int, mine: NDArray[
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _all_rows_with(highest: int, words: Ints, width: int, first: int, mine: NDArray[np.bool_]) -> Ints:
-    """Where they are many."""
+    """Does the same as `_rows_with` for many rows."""
     found, count = np.empty(len(mine), np.int64), 0
     for row in range(len(mine)):
         at = row * width + first
@@ -118,7 +118,7 @@ def _all_rows_with(highest: int, words: Ints, width: int, first: int, mine: NDAr
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def take(steps: SlidingChanges, at: int, words: Ints, width: int, first: int, wraps: Ints, count: int) -> int:
-    """Takes one step; if the total wraps around, notes the row, or its complement if downwards, and returns 1."""
+    """Applies one step; if the total wraps around, notes the row, or its complement if downwards, and returns 1."""
     place, amount = steps.rows[at] * width + first, steps.amounts[at]
     before = words[place]
     after = before + amount

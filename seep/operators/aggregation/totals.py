@@ -1,4 +1,4 @@
-"""Totals: aggregates of all rows of each key, put out as they change or at the end."""
+"""Aggregates of all rows of each key, put out when they change or at the end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from seep.protocol.messages import MAX_WATERMARK
 
 
 class Totals(BatchLogic):
-    """One row of state for each key."""
+    """Keeps one row of state for each key."""
 
     def __init__(
         self, setting: OperatorSetting, keys: Keys, aggregates: Aggregates, *, at_end: bool, on_disk: bool = False
@@ -27,7 +27,7 @@ class Totals(BatchLogic):
         self._at_end = at_end
         self._totals: Frame | Disk
         if on_disk:
-            self._room = setting.room or StateBudget()  # one of its own is there as long as somebody holds it
+            self._room = setting.room or StateBudget()  # held here: a temporary one is closed when unused
             self._totals = aggregates.disk("totals", keys.kinds, self._room, slot_bits=setting.slot_bits)
         else:
             self._totals = aggregates.frame("totals", keys.kinds, slot_bits=setting.slot_bits)
@@ -47,7 +47,7 @@ class Totals(BatchLogic):
         return self._all(piece) if piece.watermark == MAX_WATERMARK else None
 
     def _all(self, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch:
-        """What there is; once, so it is forgotten."""
+        """Returns all results, and deletes the state, so that they are put out once."""
         totals = self._totals.to_arrow(piece.slots)
         self._totals.drop(piece.slots)
         return self._results(totals)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from seep.sinks.reading import read as read
     from seep.sinks.spark_sink import spark as spark
 
-#: Where each public name is, imported when it is first asked for: Spark's readers of a spool need none of them.
+#: The module of each public name, imported when first used: Spark's readers of a spool need none of them.
 _HOMES = {
     **dict.fromkeys(("csv", "json_lines", "parquet"), "seep.sinks.file_sinks"),
     **dict.fromkeys(("callback", "collect"), "seep.sinks.in_driver"),

@@ -1,4 +1,4 @@
-"""What a sink is before any instance of it runs, and the store that it commits whole epochs to."""
+"""The definition of a sink in a query, and the store to which it commits whole epochs."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from seep.protocol.view import Incarnation
 
 
 class StoreSite(StrEnum):
-    """Where a sink's store is opened."""
+    """The place where a sink's store is opened."""
 
-    NODE = "node"  #: at each instance: one store per instance
-    DRIVER = "driver"  #: at the driver: one store for all instances, and rows travel there
+    NODE = "node"  #: on the node of each instance: one store per instance
+    DRIVER = "driver"  #: at the driver: one store for all instances; rows are sent there
 
 
 class SinkFenced(Exception):
-    """The store is open for a later incarnation of the instance."""
+    """A later incarnation of the instance has opened the store."""
 
 
 class SinkStore(ABC):
-    """Takes epochs, all or nothing, each once; knows after a failure where its instance has to go on."""
+    """Stores each epoch once, all or nothing; after a failure it says after which epoch its instance continues."""
 
     @abstractmethod
     def open(self, sink: Incarnation) -> int:
@@ -32,47 +32,48 @@ class SinkStore(ABC):
 
     @abstractmethod
     def commit(self, sink: Incarnation, epoch: int, batches: Sequence[pa.RecordBatch], watermark: int) -> int:
-        """Takes the next epoch (often without rows); returns the last one that is durable, this or an earlier one.
+        """Takes the next epoch (often without rows); returns the last durable epoch, this or an earlier one.
 
-        What is not durable yet comes again after a failure. Raises SinkFenced, and EnvironmentFault if it cannot write.
+        Epochs that are not durable are sent again after a failure. Raises SinkFenced, or EnvironmentFault if it cannot
+        write.
         """
 
     def flush(self) -> int:
-        """Makes durable what was taken, in such a way that a later run can take back all that comes after it.
+        """Makes the taken epochs durable, so that a later run can remove exactly what was committed after them.
 
         Returns the last durable epoch. Only for stores that collect several epochs.
         """
         raise NotImplementedError
 
     def close(self) -> None:  # noqa: B027
-        """The instance ends; what is not durable is dropped."""
+        """Ends the use by this instance; epochs that are not durable are dropped."""
 
 
 class SinkDefinition(ABC):
-    """A sink. It travels to the nodes with the query, so it holds no open resources."""
+    """A sink. It is sent to the nodes with the query, so it holds no open resources."""
 
     place: StoreSite = StoreSite.NODE
 
     @property
     def roll(self) -> int:
-        """After how many epochs at most the store makes them durable; the window of open epochs grows by it."""
+        """The most epochs that the store collects before it makes them durable; added to the window of open epochs."""
         return 1
 
     @abstractmethod
     def check(self, operator: str, schema: pa.Schema) -> None:
-        """UserError that names the operator if rows of these columns cannot be written there; called before a run."""
+        """Raises UserError that names the operator if rows of these columns cannot be written; called before a run."""
 
     def note(self) -> Any:
-        """What a later run must know to go on from a checkpoint of this one: plain data."""
+        """Returns plain data that a later run needs to continue from a checkpoint of this one."""
         return None
 
     def resumed(self, epoch: int, note: Any) -> SinkDefinition:  # noqa: ARG002
-        """The sink of a run that goes on after an epoch of an earlier one, which noted that.
+        """Returns the sink for a run that continues after an epoch of an earlier run, given the note of that run.
 
-        What the earlier run wrote after the epoch has to go before anything is written: it comes again.
+        It removes what the earlier run wrote after the epoch before it writes anything: those rows are sent again.
         """
         return self
 
     @abstractmethod
     def store(self, operator: str, schema: pa.Schema) -> SinkStore:
-        """Makes the store, at its place."""
+        """Makes the store; called where the store is to be opened."""

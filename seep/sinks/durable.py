@@ -1,4 +1,4 @@
-"""Files that survive a crash: written whole, flushed to the disk, and only then visible under their name."""
+"""Writes files that survive a crash: complete and flushed to disk before they are visible under their name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 
 def write(path: Path, fill: Callable[[BinaryIO], object]) -> None:
-    """A new file, flushed to the disk."""
+    """Writes a new file, and flushes it to disk."""
     with open(path, "wb") as stream:
         fill(stream)
         stream.flush()
@@ -17,13 +17,13 @@ def write(path: Path, fill: Callable[[BinaryIO], object]) -> None:
 
 
 def publish(path: Path, target: Path) -> None:
-    """Moves a written file to where it is meant to be, at once and for good, in place of what was there."""
+    """Moves a written file to its target, atomically and durably; replaces an existing file."""
     os.rename(path, target)
     sync_directory(target.parent)
 
 
 def sync_directory(path: Path) -> None:
-    """The names in a directory, flushed to the disk."""
+    """Flushes the names in a directory to disk."""
     directory = os.open(path, os.O_RDONLY)
     try:
         os.fsync(directory)

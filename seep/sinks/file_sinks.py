@@ -18,27 +18,27 @@ from seep.sources.files import absolute
 
 
 def parquet(path: str | Path, *, roll: int = 10, overwrite: bool = False, append: bool = False) -> FileSink:
-    """Parquet files in a directory, each row exactly once; `seep.sinks.read` gives them back as a table.
+    """Writes Parquet files to a directory, each row exactly once; `seep.sinks.read` reads them as a table.
 
-    Each instance writes a file for every `roll` epochs with rows. The directory, which must be seen under the same path
-    from all machines, has to be empty or missing; `overwrite` removes the files of earlier runs when the first instance
-    starts, `append` adds to them.
+    Each instance writes a file for every `roll` epochs with rows. The directory must have the same path on all
+    machines, and be empty or missing; `overwrite` removes the files of earlier runs when the first instance starts,
+    `append` adds to them.
     """
     return FileSink(path, PARQUET, roll, overwrite, append)
 
 
 def csv(path: str | Path, *, roll: int = 10, overwrite: bool = False, append: bool = False) -> FileSink:
-    """CSV files with a header in a directory; otherwise as `parquet`. Columns must be plain: no lists, no binary."""
+    """Writes CSV files with a header; otherwise like `parquet`. Columns must be plain: no lists, no binary."""
     return FileSink(path, CSV, roll, overwrite, append)
 
 
 def json_lines(path: str | Path, *, roll: int = 10, overwrite: bool = False, append: bool = False) -> FileSink:
-    """Files of JSON objects, one on each line, in a directory; otherwise as `csv`. NaN and infinities become null."""
+    """Writes files of JSON objects, one on each line; otherwise like `csv`. NaN and infinities become null."""
     return FileSink(path, JSON_LINES, roll, overwrite, append)
 
 
 class FileSink(SinkDefinition):
-    """See `parquet`. It stands for one run: `check` takes a new name for it if the old one has been used."""
+    """See `parquet`. It is for one run: `check` gives it a new run name if the old one has been used."""
 
     def __init__(self, path: str | Path, form: FileFormat, roll: int, overwrite: bool, append: bool) -> None:
         if roll < 1:

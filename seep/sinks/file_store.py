@@ -1,14 +1,15 @@
-"""The store of file sinks: part files that become visible whole, each range of epochs exactly once.
+"""The store of file sinks: part files that become visible when complete, each range of epochs exactly once.
 
 An instance collects the rows of some epochs, and then makes them durable in two steps, each an atomic rename out of the
 directory of its incarnation (see `fencing`):
 
-1. the part, if there are any rows: its name says which epochs it holds;
-2. the progress file: the last of these epochs.
+1. the part file, if there are any rows: its name says which epochs it holds;
+2. the progress file, with the last of these epochs.
 
-After a failure the later of the two tells where to go on. A crash before step 1 leaves nothing visible, and the epochs
-come again. A crash between the steps leaves the part, whose name says how far it goes. Epochs without rows are told by
-the progress file alone. As the earlier incarnation is fenced before the later one looks, neither can change afterwards.
+After a failure, the higher of the two epochs says where to continue. A crash before step 1 leaves nothing visible, and
+the epochs are sent again. A crash between the steps leaves the part, whose name says its last epoch. Epochs without
+rows are recorded by the progress file alone. The earlier incarnation is fenced before the later one reads either, so
+neither can change afterwards.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ from seep.sinks.fencing import enter, incarnations, remove
 from seep.sinks.formats import FileFormat
 from seep.sinks.layout import OutputLayout, PartFile
 
-#: Rows of this many bytes are made durable before all epochs of a roll are there, so that memory is bounded.
+#: With more bytes of rows than this, a roll is made durable early, so that memory is bounded.
 _MOST_BYTES = 64 << 20
 
-#: What the file system says of files in a directory that somebody else has removed.
+#: The errors of the file system for files in a directory that was removed.
 _GONE = (errno.ENOENT, errno.ESTALE)
 
 
 class EarlierOutput(StrEnum):
-    """What becomes of the output of earlier runs."""
+    """What to do with the output of earlier runs."""
 
     REFUSE = "refuse"
     OVERWRITE = "overwrite"
@@ -48,7 +49,7 @@ class EarlierOutput(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """The run goes on after an epoch of earlier runs, the last of which wrote more than counts."""
+    """The run continues after an epoch of earlier runs; what the last of them wrote after it is not valid."""
 
     epoch: int
     runs: tuple[str, ...]  #: in order
@@ -56,7 +57,7 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where and how a run writes."""
+    """The directory, format and settings of a run's output."""
 
     layout: OutputLayout
     run: str
@@ -74,29 +75,29 @@ class FileStore(SinkStore):
         self._schema = schema
         self._target = target
         #: the directory of the incarnation; None before it is open and when it is closed or fenced
-        self._desk: Path | None = None
+        self._workspace: Path | None = None
         self._sink: Incarnation | None = None
         self._durable = self._taken = 0
         self._epochs: list[int] = []
         self._rows: list[pa.RecordBatch] = []
 
     def open(self, sink: Incarnation) -> int:
-        """See `SinkStore`. One that is fenced already hears of it when it commits."""
+        """See `SinkStore`. An incarnation that is already fenced is refused when it commits."""
         self._sink = sink
         try:
-            with self._telling(sink):
-                self._desk = enter(self._home(sink), sink.number)
-                if self._desk is not None:
+            with self._translated_errors(sink):
+                self._workspace = enter(self._home(sink), sink.number)
+                if self._workspace is not None:
                     self._settle_earlier_runs()
-                    self._record_schema(sink, self._desk)
+                    self._record_schema(sink, self._workspace)
                     self._durable = self._taken = self._last_committed(sink)
         except SinkFenced:
-            self._desk = None
+            self._workspace = None
         return self._durable
 
     def commit(self, sink: Incarnation, epoch: int, batches: Sequence[pa.RecordBatch], watermark: int) -> int:
-        """See `SinkStore`. An incarnation that was replaced may hear of it only when a roll is full."""
-        if self._desk is None:
+        """See `SinkStore`. An incarnation that was replaced may be refused only when a roll is full."""
+        if self._workspace is None:
             raise SinkFenced(f"{sink} was replaced, or its store is closed")
         if epoch <= self._taken:
             raise InternalError(f"{sink} commits epoch {epoch} after {self._taken}")
@@ -105,21 +106,21 @@ class FileStore(SinkStore):
         self._rows += [batch for batch in batches if batch.num_rows]
         is_last = watermark == MAX_WATERMARK
         if is_last or self._is_full():
-            with self._telling(sink):
-                self._make_durable(sink, self._desk, is_last)
+            with self._translated_errors(sink):
+                self._make_durable(sink, self._workspace, is_last)
         return self._durable
 
     def close(self) -> None:
-        """See `SinkStore`. The directory of the incarnation stays, to tell earlier ones that they are fenced."""
-        self._desk = None
+        """See `SinkStore`. The directory of the incarnation stays, so that earlier ones find that they are fenced."""
+        self._workspace = None
         self._epochs, self._rows = [], []
 
     def flush(self) -> int:
-        """See `SinkStore`: the next part begins after what was taken so far."""
-        if self._desk is not None and self._epochs:
+        """See `SinkStore`: the next part begins after the epochs taken so far."""
+        if self._workspace is not None and self._epochs:
             assert self._sink is not None
-            with self._telling(self._sink):
-                self._make_durable(self._sink, self._desk, False)
+            with self._translated_errors(self._sink):
+                self._make_durable(self._sink, self._workspace, False)
         return self._durable
 
     # -- making epochs durable ----------------------------------------------------------------------------------------
@@ -127,23 +128,23 @@ class FileStore(SinkStore):
     def _is_full(self) -> bool:
         return len(self._epochs) >= self._target.roll or sum(batch.nbytes for batch in self._rows) >= _MOST_BYTES
 
-    def _make_durable(self, sink: Incarnation, desk: Path, is_last: bool) -> None:
+    def _make_durable(self, sink: Incarnation, workspace: Path, is_last: bool) -> None:
         if self._rows or (is_last and self._is_first_part()):
-            self._publish_part(sink, desk)
-        write(desk / "progress", lambda stream: stream.write(b"%d" % self._taken))
-        publish(desk / "progress", self._home(sink) / "progress")
+            self._publish_part(sink, workspace)
+        write(workspace / "progress", lambda stream: stream.write(b"%d" % self._taken))
+        publish(workspace / "progress", self._home(sink) / "progress")
         self._durable = self._taken
         self._epochs, self._rows = [], []
 
-    def _publish_part(self, sink: Incarnation, desk: Path) -> None:
+    def _publish_part(self, sink: Incarnation, workspace: Path) -> None:
         form = self._target.form
         name = PartFile(self._target.run, self._epochs[0], self._epochs[-1], sink.instance.index, form.suffix).name
         table = pa.Table.from_batches(self._rows, self._schema)
-        write(desk / name, lambda stream: form.write(table, stream))
-        publish(desk / name, self._target.layout.root / name)
+        write(workspace / name, lambda stream: form.write(table, stream))
+        publish(workspace / name, self._target.layout.root / name)
 
     def _is_first_part(self) -> bool:
-        """Whether the run has written nothing yet: then a part without rows at least tells the columns."""
+        """Whether the run has written nothing yet: then a part without rows is written for its columns."""
         return not any(part.run == self._target.run for part in self._target.layout.parts())
 
     # -- opening ------------------------------------------------------------------------------------------------------
@@ -159,17 +160,17 @@ class FileStore(SinkStore):
             found.append(int(progress.read_bytes()))
         return max(found, default=0)
 
-    def _record_schema(self, sink: Incarnation, desk: Path) -> None:
-        """For `read`. All instances write the same."""
-        write(desk / "schema", lambda stream: stream.write(self._schema.serialize()))
-        publish(desk / "schema", self._target.layout.schema(self._target.run))
+    def _record_schema(self, sink: Incarnation, workspace: Path) -> None:
+        """Writes the schema for `read`. All instances write the same file."""
+        write(workspace / "schema", lambda stream: stream.write(self._schema.serialize()))
+        publish(workspace / "schema", self._target.layout.schema(self._target.run))
         directory = self._home(sink)
         while directory != self._target.layout.root.parent:
             sync_directory(directory)
             directory = directory.parent
 
     def _settle_earlier_runs(self) -> None:
-        """Before anything is written: what earlier runs left is dealt with as the user has said."""
+        """Refuses, removes or keeps the output of earlier runs, as the user has said; before anything is written."""
         if self._target.resumed is not None:
             self._take_back(self._target.resumed)
             return
@@ -184,7 +185,7 @@ class FileStore(SinkStore):
             )
 
     def _take_back(self, resumed: Resumed) -> None:
-        """Fences the runs that this one goes on from, and removes what the last of them wrote after the epoch."""
+        """Fences the runs that this one continues, and removes what the last of them wrote after the epoch."""
         layout = self._target.layout
         for run in resumed.runs:
             for home in layout.instances(run):
@@ -197,7 +198,7 @@ class FileStore(SinkStore):
             (layout.root / part.name).unlink(missing_ok=True)
 
     def _clear(self, run: str) -> None:
-        """Fences all instances of an earlier run, and only then removes its parts."""
+        """Fences all instances of an earlier run, and then removes its parts."""
         layout = self._target.layout
         remove(layout.run(run))
         for part in layout.parts():
@@ -207,8 +208,8 @@ class FileStore(SinkStore):
     # -- errors -------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _telling(self, sink: Incarnation) -> Iterator[None]:
-        """Says what it means if the file system refuses."""
+    def _translated_errors(self, sink: Incarnation) -> Iterator[None]:
+        """Translates errors of the file system into errors of the sink."""
         try:
             yield
         except UserError as error:
@@ -220,7 +221,7 @@ class FileStore(SinkStore):
             raise EnvironmentFault(f"sink {self._operator!r} cannot write to {root}: {error}") from error
 
     def _is_replaced(self, sink: Incarnation) -> bool:
-        """Whether a later incarnation, or a later run, has taken over."""
+        """Whether a later incarnation, or a later run, has fenced this one."""
         home = self._home(sink)
         is_later_here = home.is_dir() and max(incarnations(home), default=-1) > sink.number
         return is_later_here or any(run > self._target.run for run in self._target.layout.runs())

@@ -1,4 +1,4 @@
-"""The formats of file sinks: which columns they can hold, how tables are written, and how they are read again."""
+"""The formats of file sinks: the columns that they can hold, and how tables are written and read."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from seep.sources.csv_files import CsvDialect
 from seep.sources.dialect import Dialect
 from seep.sources.json_files import JsonDialect
 
-#: Rows of a batch in an Arrow file.
+#: The most rows of a batch in an Arrow file.
 _ARROW_ROWS = 1 << 16
 
 
 class FileFormat(ABC):
-    """How tables become files."""
+    """A format in which tables are written to files."""
 
     name: str
     suffix: str
 
     @abstractmethod
     def can_hold(self, kind: pa.DataType) -> bool:
-        """Whether values of a type can be written, and read as they were."""
+        """Whether values of a type can be written, and are equal when read."""
 
     @abstractmethod
     def write(self, table: pa.Table, stream: BinaryIO) -> None:
-        """The whole file."""
+        """Writes the whole file."""
 
     @abstractmethod
     def read(self, path: Path, schema: pa.Schema) -> pa.Table:
-        """What `write` has written."""
+        """Reads what `write` has written."""
 
     def check(self, schema: pa.Schema) -> None:
-        """UserError if there is a column that the format cannot hold."""
+        """Raises UserError if the format cannot hold a column."""
         for field in schema:
             if not self.can_hold(field.type):
                 raise UserError(
@@ -49,13 +49,13 @@ class FileFormat(ABC):
 
 
 class ParquetFormat(FileFormat):
-    """Columns of almost any type."""
+    """Parquet, with columns of almost any type."""
 
     name = "Parquet"
     suffix = "parquet"
 
     def can_hold(self, kind: pa.DataType) -> bool:
-        """See `Format`. Arrow knows: it is asked to write no rows."""
+        """See `FileFormat`. It tries to write a table without rows."""
         try:
             pq.write_table(pa.schema([("column", kind)]).empty_table(), pa.BufferOutputStream())
         except (pa.ArrowException, NotImplementedError):
@@ -63,24 +63,24 @@ class ParquetFormat(FileFormat):
         return True
 
     def write(self, table: pa.Table, stream: BinaryIO) -> None:
-        """See `Format`."""
+        """See `FileFormat`."""
         pq.write_table(table, stream)
 
     def read(self, path: Path, schema: pa.Schema) -> pa.Table:
-        """See `Format`."""
+        """See `FileFormat`."""
         with pq.ParquetFile(path) as file:
             return file.read().cast(schema)
 
 
 class TextFormat(FileFormat):
-    """Read back as sources read it."""
+    """A text format, read in the same way as by sources."""
 
     @abstractmethod
     def dialect(self, schema: pa.Schema) -> Dialect:
-        """How rows of these columns are written."""
+        """Returns the dialect in which rows of these columns are written."""
 
     def read(self, path: Path, schema: pa.Schema) -> pa.Table:
-        """See `Format`."""
+        """See `FileFormat`."""
         data, dialect = path.read_bytes(), self.dialect(schema)
         end = data.find(b"\n") + 1
         header = dialect.header(data[:end])
@@ -89,7 +89,7 @@ class TextFormat(FileFormat):
 
 
 class CsvFormat(TextFormat):
-    """With a header. Text is in quotes, so that it differs from null."""
+    """CSV with a header. Text is in quotes, so that it differs from null."""
 
     name = "CSV"
     suffix = "csv"
@@ -99,16 +99,16 @@ class CsvFormat(TextFormat):
         return CsvDialect(schema=schema)
 
     def can_hold(self, kind: pa.DataType) -> bool:
-        """See `Format`."""
+        """See `FileFormat`."""
         return kind != pa.string_view() and json_text.is_writable(kind)
 
     def write(self, table: pa.Table, stream: BinaryIO) -> None:
-        """See `Format`."""
+        """See `FileFormat`."""
         pacsv.write_csv(table, stream)
 
 
 class JsonLinesFormat(TextFormat):
-    """One object on each line."""
+    """JSON, with one object on each line."""
 
     name = "JSON lines"
     suffix = "jsonl"
@@ -118,37 +118,37 @@ class JsonLinesFormat(TextFormat):
         return JsonDialect()
 
     def can_hold(self, kind: pa.DataType) -> bool:
-        """See `Format`."""
+        """See `FileFormat`."""
         return json_text.is_writable(kind)
 
     def write(self, table: pa.Table, stream: BinaryIO) -> None:
-        """See `Format`."""
+        """See `FileFormat`."""
         for batch in table.to_batches():
             stream.write(json_text.lines(batch))
 
 
 class ArrowFormat(FileFormat):
-    """Columns of any type, as they are in memory: files are mapped, not parsed."""
+    """Arrow files, with columns of any type: files are mapped into memory, not parsed."""
 
     name = "Arrow"
     suffix = "arrow"
 
     def can_hold(self, kind: pa.DataType) -> bool:  # noqa: ARG002
-        """See `Format`."""
+        """See `FileFormat`."""
         return True
 
     def write(self, table: pa.Table, stream: BinaryIO) -> None:
-        """See `Format`. Small batches are made one: a reader pays for each."""
+        """See `FileFormat`. Small batches are combined, because each batch costs a reader time."""
         with pa.ipc.new_file(stream, table.schema) as file:
             file.write_table(table.combine_chunks(), max_chunksize=_ARROW_ROWS)
 
     def read(self, path: Path, schema: pa.Schema) -> pa.Table:
-        """See `Format`."""
+        """See `FileFormat`."""
         with pa.memory_map(str(path)) as mapped:
             return pa.ipc.open_file(mapped).read_all().cast(schema)
 
 
 PARQUET, CSV, JSON_LINES, ARROW = ParquetFormat(), CsvFormat(), JsonLinesFormat(), ArrowFormat()
 
-#: By the suffix of files.
+#: The formats by the suffix of files.
 FORMATS: dict[str, FileFormat] = {each.suffix: each for each in (PARQUET, CSV, JSON_LINES, ARROW)}

@@ -1,4 +1,4 @@
-"""Sinks at the driver: rows are collected in its memory, or given to a function there."""
+"""Sinks at the driver: they collect rows in its memory, or pass them to a function there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Function = Callable[[int, pa.Table], object]
 
 
 def collect() -> SinkDefinition:
-    """All rows, kept in the driver's memory, by epoch and then by instance: for results that fit, and for tests.
+    """Keeps all rows in the driver's memory, by epoch and then by instance: for small results, and for tests.
 
     >>> from primitives.graph import InstanceId
     >>> schema = pa.schema([("n", pa.int64())])
@@ -33,10 +33,10 @@ def collect() -> SinkDefinition:
 
 
 def callback(function: Function) -> SinkDefinition:
-    """`function(epoch, table)` is called in the driver with the rows of an instance's epoch, if it has any.
+    """Calls `function(epoch, table)` in the driver with the rows of each epoch of each instance, if there are any.
 
-    Each epoch of an instance is given once; with several instances an epoch comes in as many parts. Calls never
-    overlap; the epochs of an instance come in order. While the function runs, the sink waits.
+    It is called once for an epoch of an instance, so several times for an epoch if the sink has several instances.
+    Calls never overlap; the epochs of an instance come in order. While the function runs, the sink waits.
     """
     if not callable(function):
         raise UserError(f"callback() needs a function of an epoch and a table, and got {function!r}")
@@ -71,10 +71,10 @@ class Callback(SinkDefinition):
 
 
 class DriverStore(SinkStore):
-    """One store for all instances of a sink, which may call at the same time.
+    """A store for all instances of a sink, which may call it concurrently.
 
-    It lives as long as the run does, so what it takes is durable at once. An instance that did not hear the answer to
-    a commit makes it again, and gets the same answer.
+    It exists as long as the run, so each commit is durable at once. An instance that did not receive the answer to a
+    commit repeats it, and gets the same answer.
     """
 
     def __init__(self, operator: str, schema: pa.Schema) -> None:
@@ -85,7 +85,7 @@ class DriverStore(SinkStore):
         self._committed: dict[InstanceId, int] = {}
 
     def open(self, sink: Incarnation) -> int:
-        """See `SinkStore`. One that is fenced already hears of it when it commits."""
+        """See `SinkStore`. An incarnation that is already fenced is refused when it commits."""
         with self._lock:
             self._incarnations[sink.instance] = max(sink.number, self._incarnations.get(sink.instance, sink.number))
             return self._committed.get(sink.instance, 0)
@@ -110,7 +110,7 @@ class DriverStore(SinkStore):
 
     @abstractmethod
     def _take(self, sink: InstanceId, epoch: int, rows: list[pa.RecordBatch]) -> None:
-        """The rows of an epoch that is new; if this fails, the epoch does not count as taken."""
+        """Processes the rows of a new epoch; if this fails, the epoch is not committed."""
 
 
 class Collected(DriverStore):
@@ -121,7 +121,7 @@ class Collected(DriverStore):
         self._rows: dict[tuple[int, InstanceId], list[pa.RecordBatch]] = {}
 
     def table(self) -> pa.Table:
-        """What was committed so far, by epoch and then by instance."""
+        """Returns the rows committed so far, by epoch and then by instance."""
         with self._lock:
             return pa.Table.from_batches(
                 [batch for place in sorted(self._rows) for batch in self._rows[place]], self._schema
@@ -132,7 +132,7 @@ class Collected(DriverStore):
 
 
 class CallingStore(DriverStore):
-    """Keeps nothing, and calls a function."""
+    """Calls a function with the rows, and keeps none."""
 
     def __init__(self, operator: str, schema: pa.Schema, function: Function) -> None:
         super().__init__(operator, schema)

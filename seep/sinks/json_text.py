@@ -1,4 +1,4 @@
-"""Rows as JSON lines, by columns: no Python object per row."""
+"""Writes rows as JSON lines, column by column, without a Python object per row."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _CONTROLS = [chr(code) for code in range(32)]
 
 
 def is_writable(kind: pa.DataType) -> bool:
-    """Whether values of a type can be JSON, and are the same when read back; but NaN and infinities become null."""
+    """Whether values of a type can be written as JSON, and are equal when read; NaN and infinities become null."""
     plain = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_timestamp, pa.types.is_decimal)
     return kind in (pa.float32(), pa.float64(), pa.date32()) or _is_text(kind) or any(test(kind) for test in plain)
 
 
 def lines(batch: pa.RecordBatch) -> pa.Buffer:
-    """One object for each row, and a line feed after each.
+    """Returns one JSON object for each row, with a line feed after each.
 
     >>> lines(pa.record_batch({"n": [1, None], "word": ['say "hi"', ""]})).to_pybytes()
     b'{"n":1,"word":"say \\\\"hi\\\\""}\\n{"n":null,"word":""}\\n'
@@ -36,7 +36,7 @@ def _values(column: pa.Array) -> pa.Array:
 
 
 def _rendered(column: pa.Array) -> pa.Array:
-    """The values as JSON, nulls as nulls."""
+    """Returns the values as JSON text; nulls stay nulls."""
     kind = column.type
     if pa.types.is_floating(kind):
         return pc.if_else(pc.is_finite(column), column, None).cast(_TEXT)

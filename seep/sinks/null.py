@@ -1,4 +1,4 @@
-"""The sink that keeps nothing: for measuring all that comes before it."""
+"""The sink that discards rows: for measuring everything before it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Discard(SinkDefinition):
 
 
 class Discarding(SinkStore):
-    """Nothing is kept, so nothing needs a fence; the manager knows how far the instance was."""
+    """Stores nothing, so it needs no fencing; the manager knows the last epoch of the instance."""
 
     def __init__(self) -> None:
         self.counters = {"rows": 0}

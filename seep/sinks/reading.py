@@ -1,4 +1,4 @@
-"""Reading what file sinks have written."""
+"""Reads what file sinks have written."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from seep.sinks.layout import OutputLayout, PartFile
 
 
 def read(path: str | Path) -> pa.Table:
-    """The rows in the directory of a file sink, by run, epoch and instance; also while a query writes to it.
+    """Reads the rows in the directory of a file sink, by run, epoch and instance, even while a query writes to it.
 
-    The rows of epochs that are not durable yet are missing: those of the last `roll` epochs at most.
+    Rows of epochs that are not durable yet are missing: at most those of the last `roll` epochs.
     """
     layout = OutputLayout(path)
     parts, runs = layout.parts(), layout.runs()
@@ -35,7 +35,7 @@ def _read(layout: OutputLayout, part: PartFile) -> pa.Table:
 
 
 def _columns(layout: OutputLayout, run: str) -> pa.Schema:
-    """The columns of a run. Parquet files tell them as well, if that is all that was kept."""
+    """Returns the columns of a run, from its schema file, or from a Parquet file if that is missing."""
     path = layout.schema(run)
     if path.exists():
         return pa.ipc.read_schema(pa.py_buffer(path.read_bytes()))

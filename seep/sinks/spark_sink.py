@@ -1,4 +1,4 @@
-"""The sink that Spark reads from: rows are spooled as Arrow files, and stay until Spark has done with them."""
+"""The sink that Spark reads from: rows are spooled as Arrow files, and kept until Spark has processed them."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ from seep.sinks.file_store import FileStore, Resumed, Target
 from seep.sinks.formats import ARROW
 from seep.sinks.spool import SinkSpool
 
-#: Rows that are shown to Spark and not yet taken, in bytes for each instance, before the sink waits.
+#: The most bytes per instance that are shown to Spark and not yet taken, before the sink waits.
 BACKLOG = 256 << 20
-#: What a part counts for at least: many small files are a burden, too.
+#: The bytes that a part counts for at least, because many small files cost time too.
 _LEAST = 1 << 16
-#: Seconds between two looks whether Spark has taken more.
+#: Seconds between two checks whether Spark has taken more.
 _POLL = 0.02
 
 
 def spark(path: str | Path | None = None, *, roll: int = 1, backlog: int = BACKLOG, at_once: bool = False) -> SparkSink:
-    """Rows for Spark, each exactly once: `run.to_spark()`, or `spark.readStream.format("seep").load(path)`.
+    """Passes rows to Spark, each exactly once: `run.to_spark()`, or `spark.readStream.format("seep").load(path)`.
 
-    The directory must be seen under the same path from all machines, and be empty or missing; without a path it is one
-    of this machine that goes with the program, which will do for a local Spark. Each instance writes a file for every
-    `roll` epochs. The query waits while Spark has not taken more than `backlog` bytes of an instance.
+    The directory must have the same path on all machines, and be empty or missing. Without a path, it is a temporary
+    directory of this machine, removed at the end of the program, which is sufficient for a local Spark. Each instance
+    writes a file for every `roll` epochs. The query waits if there are more than `backlog` bytes of an instance that
+    Spark has not taken.
 
-    In a run with storage, rows are shown when a stored checkpoint covers them, so that they stay what they are if the
-    run is restored from it; `at_once` shows them as soon as they are committed.
+    In a run with storage, rows are shown to Spark when a stored checkpoint covers them, so that they do not change if
+    the run is restored from it; `at_once` shows them as soon as they are committed.
     """
     return SparkSink(path, roll, backlog, at_once)
 
@@ -58,7 +59,7 @@ class SparkSink(FileSink):
 
     @property
     def run(self) -> str:
-        """What the spool calls the run that this stands for."""
+        """The name of this run in the spool."""
         return self._run
 
     def check(self, operator: str, schema: pa.Schema) -> None:
@@ -101,7 +102,7 @@ class SpoolStore(FileStore):
         super().__init__(operator, schema, target)
         self._spool = SinkSpool(target.layout.root)
         self._backlog = backlog
-        #: what this instance has written in this run and Spark was not yet seen to have taken
+        #: the parts that this instance has written in this run, and that Spark had not taken at the last check
         self._written: deque[_Written] = deque()
 
     def open(self, sink: Incarnation) -> int:
@@ -114,21 +115,21 @@ class SpoolStore(FileStore):
         )
         return epoch
 
-    def _make_durable(self, sink: Incarnation, desk: Path, is_last: bool) -> None:
+    def _make_durable(self, sink: Incarnation, workspace: Path, is_last: bool) -> None:
         nbytes = sum(batch.nbytes for batch in self._rows)
         if nbytes:
-            self._await_room(sink, desk)
+            self._await_room(sink, workspace)
             self._written.append(_Written(self._taken, max(_LEAST, nbytes)))
-        super()._make_durable(sink, desk, is_last)
+        super()._make_durable(sink, workspace, is_last)
 
-    def _await_room(self, sink: Incarnation, desk: Path) -> None:
+    def _await_room(self, sink: Incarnation, workspace: Path) -> None:
         while sum(part.nbytes for part in self._written) >= self._backlog and self._not_taken() >= self._backlog:
-            if not desk.is_dir():
+            if not workspace.is_dir():
                 raise SinkFenced(f"{sink} was replaced")
             time.sleep(_POLL)
 
     def _not_taken(self) -> int:
-        """Bytes that Spark could have taken; for what it is not shown yet it is not to blame."""
+        """Returns the bytes that are shown to Spark and not taken; parts that are not shown yet do not count."""
         taken, shown = self._spool.taken, self._spool.shown_by(self._target.run)
         while self._written and self._written[0].last <= taken:
             self._written.popleft()
@@ -140,7 +141,7 @@ class SpoolStore(FileStore):
 
 
 def check_not_shown(spool: SinkSpool, resumed: Resumed) -> None:
-    """What Spark has been shown cannot be taken back."""
+    """Raises an error if Spark was shown rows after the epoch, as these cannot be removed."""
     shown = max((spool.shown_by(run) for run in resumed.runs), default=0)
     if shown > resumed.epoch:
         raise UserError(
@@ -150,7 +151,7 @@ def check_not_shown(spool: SinkSpool, resumed: Resumed) -> None:
 
 
 def _size(path: Path) -> int:
-    """Of a part that Spark's reader may remove at any time."""
+    """Returns the size of a part, which Spark's reader may remove at any time."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
@@ -158,7 +159,7 @@ def _size(path: Path) -> int:
 
 
 def _temporary() -> str:
-    """A directory that lasts as long as this program."""
+    """Makes a directory that is removed at the end of this program."""
     path = tempfile.mkdtemp(prefix="seep-spool-")
     atexit.register(shutil.rmtree, path, ignore_errors=True)
     return path

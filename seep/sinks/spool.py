@@ -1,12 +1,12 @@
 """The spool: a directory of Arrow files between a sink and Spark, which reads it as a log of epochs.
 
-Three marks say how far things are; each has one writer, and each only grows (but for a Spark query that begins anew):
+Three marks are epoch numbers; each has one writer, and only grows (unless a Spark query begins from the start):
 
 - *shown*, by the driver of a run: Spark may read the parts up to this epoch. They will never change.
-- *taken*, by Spark's reader: the rows up to this epoch are processed. Sinks wait if too much is shown and not taken.
-- *trimmed*, by Spark's reader: the rows up to this epoch will not be asked for again, and their parts are removed.
+- *taken*, by Spark's reader: Spark has processed the rows up to this epoch. Sinks wait if too much is not taken.
+- *trimmed*, by Spark's reader: Spark will not read the rows up to this epoch again, and their parts are removed.
 
-A part belongs to its last epoch, so the parts after one epoch and up to another are each row of these epochs once.
+A part belongs to its last epoch, so the parts after one epoch and up to another hold each row of these epochs once.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import pyarrow as pa
 from seep.sinks.durable import publish, write
 from seep.sinks.layout import OutputLayout, PartFile
 
-#: Taken by a reader that wants all there will ever be: nothing has to wait for it.
+#: The mark *taken* of a reader that reads everything at the end: sinks need not wait for it.
 EVERYTHING = 2**62
 
 
 class SinkSpool:
-    """The directory as all sides see it: instances of the sink, the driver of the run, and Spark's readers."""
+    """The directory, for all who use it: instances of the sink, the driver of the run, and Spark's readers."""
 
     def __init__(self, root: str | Path) -> None:
         self.layout = OutputLayout(root)
@@ -37,18 +37,18 @@ class SinkSpool:
 
     @property
     def id(self) -> str | None:
-        """Tells this log from any other that may be in the same directory some day; None while nobody has written."""
+        """An id that differs from that of a later log in the same directory; None before anything was written."""
         runs = self.layout.runs()
         return runs[0] if runs else None
 
     @property
     def schema(self) -> pa.Schema | None:
-        """The columns of the latest run that has told them; None while nobody has written."""
+        """The columns of the latest run that has written them; None before anything was written."""
         told = [path for run in self.layout.runs() if (path := self.layout.schema(run)).exists()]
         return pa.ipc.read_schema(pa.py_buffer(told[-1].read_bytes())) if told else None
 
     def parts(self, after: int, upto: int) -> list[PartFile]:
-        """The parts with the rows of epochs `after` + 1 to `upto`, in order."""
+        """Lists the parts with the rows of epochs `after` + 1 to `upto`, in order."""
         return [part for part in self.layout.parts() if after < part.last <= upto]
 
     def path(self, part: PartFile) -> Path:
@@ -58,7 +58,7 @@ class SinkSpool:
 
     @property
     def shown(self) -> int:
-        """As the latest run says; one that has been followed by another has nothing more to say."""
+        """The mark of the latest run; the marks of earlier runs do not count any more."""
         runs = self.layout.runs()
         return self.shown_by(runs[-1]) if runs else 0
 
@@ -80,7 +80,7 @@ class SinkSpool:
         return _number(self.layout.hidden / "trimmed")
 
     def trim(self, epoch: int) -> None:
-        """Says so before anything is removed: whoever finds a part missing can know why."""
+        """Writes the mark, then removes the parts: so a reader that finds a part missing knows why."""
         if epoch > self.trimmed:
             _put(self.layout.hidden / "trimmed", str(epoch))
         for part in self.parts(0, epoch):
@@ -88,7 +88,7 @@ class SinkSpool:
 
     @property
     def failure(self) -> str | None:
-        """What the latest run failed of, if it did."""
+        """The reason why the latest run failed, if it did."""
         runs = self.layout.runs()
         with suppress(FileNotFoundError):
             return (self.layout.run(runs[-1]) / "failed").read_text("utf-8") if runs else None
@@ -106,7 +106,7 @@ def _number(path: Path) -> int:
 
 
 def _put(path: Path, text: str) -> None:
-    """Replaces a mark at once and for good, whoever else does so at the same time."""
+    """Replaces a mark atomically and durably, even if others do so at the same time."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}-{os.getpid()}-{threading.get_ident()}")
     write(fresh, lambda stream: stream.write(text.encode()))

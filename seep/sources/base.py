@@ -1,4 +1,4 @@
-"""ReaderDefinition: a source that is described by a reader and what it says of its rows."""
+"""The base of sources that are made of a reader and a description of their rows."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from seep.sources.reader import SourceReader
 
 
 class ReaderDefinition(SourceDefinition):
-    """The base of all sources here; a subclass knows its columns and partitions, and makes readers."""
+    """A source with a reader; a subclass knows its columns and partitions, and makes readers."""
 
-    #: A column that readers leave out: when the row was due.
+    #: A column for the time when the row was due, which readers leave out.
     stamp: str | None = None
-    #: Whether rows that are overdue by more than an epoch can hold are passed over.
+    #: Whether rows are skipped if more are overdue than an epoch can hold.
     shed = False
 
     def __init__(self, time: str | None, out_of_order: Duration) -> None:
@@ -32,10 +32,10 @@ class ReaderDefinition(SourceDefinition):
 
     @abstractmethod
     def reader(self) -> SourceReader:
-        """A reader for one instance."""
+        """Makes a reader for one instance."""
 
     def check_data(self) -> None:
-        """UserError if what is outside is not there or not as described; without the name of the operator."""
+        """Raises UserError, without the operator's name, if the outside data is missing or not as described."""
 
     def check(self, operator: str) -> None:
         with naming(operator):
@@ -50,7 +50,7 @@ class ReaderDefinition(SourceDefinition):
         return PartitionedLogic(setting, rows, self.reader(), clock)
 
     def _lag(self) -> int:
-        """How much later than a later row a row may come, in units of the watermark."""
+        """Returns by how much a row may be older than an earlier one, in units of the watermark."""
         if self._time is None:
             if self._out_of_order != 0:
                 raise UserError("out_of_order= is given without time=; name the column with the event time")
@@ -76,7 +76,7 @@ class ReaderDefinition(SourceDefinition):
 
 @contextmanager
 def naming(operator: str) -> Iterator[None]:
-    """A UserError in the block says which source it concerns."""
+    """Adds the name of the source to a UserError in the block."""
     try:
         yield
     except UserError as error:
@@ -84,7 +84,7 @@ def naming(operator: str) -> Iterator[None]:
 
 
 def check_partitions(partitions: int) -> int:
-    """Returns a number of partitions if it is one."""
+    """Returns the number of partitions; raises UserError if it is less than one."""
     if partitions < 1:
         raise UserError(f"partitions={partitions!r}; a source has at least one")
     return partitions

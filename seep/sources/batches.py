@@ -1,4 +1,4 @@
-"""The in-memory source: batches that travel with the query."""
+"""The in-memory source: batches that are sent to the nodes with the query."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Given: TypeAlias = pa.RecordBatch | pa.Table
 def memory(
     batches: Given | Iterable[Given], *, time: str | None = None, out_of_order: Duration = 0, partitions: int = 1
 ) -> Memory:
-    """The rows of some batches or tables, in their order; each partition has an equal part of them.
+    """Reads the rows of some batches or tables, in their order, divided equally among the partitions.
 
     >>> memory(pa.record_batch({"n": [1, 2, 3]})).schema.names
     ['n']
@@ -50,7 +50,7 @@ class Memory(ReaderDefinition):
 
 
 class MemoryReader(SourceReader):
-    """Offsets count the rows of a partition."""
+    """Reads batches in memory; an offset is a number of rows of a partition."""
 
     def __init__(self, table: pa.Table, partitions: int) -> None:
         bounds = [table.num_rows * i // partitions for i in range(partitions + 1)]

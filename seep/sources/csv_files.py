@@ -31,12 +31,12 @@ def csv(
     nulls: Sequence[str] = ("",),
     partitions: int = PARTITIONS,
 ) -> TextFiles:
-    """The rows of CSV files: of one, of those that match a pattern, or of those in a directory.
+    """Reads the rows of CSV files: of one file, of files that match a pattern, or of files in a directory.
 
-    With a header the columns of a file may come in any order, and others than those of the schema are left out. Values
-    in double quotes may contain line feeds; two double quotes stand for one. `nulls` are the texts, not in quotes, that
-    stand for null. Without a schema, columns are inferred from the first rows, which later ones may not fit. Files are
-    shared out over at most `partitions` partitions, in the order of their names.
+    With a header, the columns of a file may be in any order, and columns that are not in the schema are ignored. Values
+    in double quotes may contain line feeds; two double quotes stand for one. `nulls` are the unquoted texts that stand
+    for null. Without a schema, columns are inferred from the first rows, and later rows may not fit. Files are divided
+    among at most `partitions` partitions, in the order of their names.
     """
     if len(delimiter) != 1 or delimiter in '"\n\r':
         raise UserError(f"delimiter={delimiter!r}; use a single character other than a quote or a line end")
@@ -44,7 +44,7 @@ def csv(
 
 
 class CsvDialect(Dialect):
-    """Rows end at line feeds outside of quotes."""
+    """The dialect of CSV: rows end at line feeds outside of quotes."""
 
     suffixes = (".csv",)
 

@@ -19,9 +19,9 @@ def custom(
     time: str | None = None,
     out_of_order: Duration = 0,
 ) -> CustomSource:
-    """A source read by `reader()`: a class derived from `SourceReader`, or a function that makes such an object.
+    """Makes a source from your own reader: a subclass of `SourceReader`, or a function that makes such an object.
 
-    It is called once for every instance, on the node where that runs.
+    `reader` is called once for every instance, on its node.
 
     >>> from seep.sources.reader import Block
     >>> class Countdown(SourceReader):

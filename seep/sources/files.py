@@ -1,4 +1,4 @@
-"""Input files: which ones a path means, and how they are shared out over partitions."""
+"""Input files: finds the files for a path, and divides them among partitions."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from primitives.slots import SlotSet, split_by_weight
 
 Item = TypeVar("Item")
 
-#: Files are read by at most so many partitions, unless the caller wants more or fewer.
+#: The most partitions that files are divided among, unless the caller gives another number.
 PARTITIONS = 256
 
 
 class InputFile(NamedTuple):
-    """A file as it was when the query was made; what is appended later is not read."""
+    """A file with its size when the query was made; rows appended later are not read."""
 
     path: str
     size: int
 
 
 def absolute(path: str | Path) -> str:
-    """The path as other processes see it, whatever directory they are in."""
+    """Returns the absolute path, which other processes can use from any directory."""
     if "://" in str(path):
         raise UserError(f"{path} is not a path; files must be in a local or shared directory: mount it, or copy them")
     return str(Path(path).absolute())
 
 
 def resolve(path: str | Path, suffixes: Sequence[str]) -> list[InputFile]:
-    """The files that a path, a glob pattern or a directory means, by name; UserError if there are none.
+    """Returns the files for a path, a glob pattern or a directory, sorted by name; raises UserError if there are none.
 
     Names that begin with `.` or `_` are hidden. In a directory only files with one of the suffixes count.
     """
@@ -59,36 +59,36 @@ def _is_hidden(file: Path) -> bool:
 
 
 class Parts(NamedTuple, Generic[Item]):
-    """Items shared out over partitions, in either of two ways; both have the same number of partitions."""
+    """Items divided among partitions in two ways, with the same number of partitions."""
 
-    neighbours: list[list[Item]]  #: each partition has items that follow each other
+    neighbours: list[list[Item]]  #: each partition has consecutive items
     by_time: list[list[Item]]  #: each partition has items of all times: see `deal_out`
 
     @classmethod
     def of(cls, items: Sequence[Item], weights: Sequence[int], most: int, by_time: Sequence[Item]) -> Parts[Item]:
-        """Of items, which are given in the order of their time too."""
+        """Divides items, given in the order of their names and, as `by_time`, in the order of their time."""
         neighbours = share_out(items, weights, most)
         return cls(neighbours, deal_out(by_time, len(neighbours)))
 
 
 def deal_out(items: Sequence[Item], parts: int) -> list[list[Item]]:
-    """Items one by one to one part after the other, in turns; neighbouring parts are far apart in a turn.
+    """Deals items one by one to the parts, in rounds; neighbouring parts are far apart in a round.
 
-    So instances that have any neighbouring partitions each get through all of the time together.
+    So instances with neighbouring partitions progress through event time at the same speed.
 
     >>> deal_out("abcdef", 4)
     [['a', 'e'], ['c'], ['b', 'f'], ['d']]
     """
     width = max(parts - 1, 0).bit_length()
-    turn = sorted(range(parts), key=lambda part: f"{part:0{width}b}"[::-1])
+    round_ = sorted(range(parts), key=lambda part: f"{part:0{width}b}"[::-1])
     dealt: list[list[Item]] = [[] for _ in range(parts)]
     for at, item in enumerate(items):
-        dealt[turn[at % parts]].append(item)
+        dealt[round_[at % parts]].append(item)
     return dealt
 
 
 def content_of(files: Iterable[tuple[str, int]]) -> str:
-    """Names and sizes of files in a few words.
+    """Returns a short text that depends on names and sizes of files.
 
     >>> content_of([("/data/a.csv", 7), ("/data/b.csv", 1)]) == content_of([("/moved/a.csv", 7), ("/moved/b.csv", 1)])
     True
@@ -98,7 +98,7 @@ def content_of(files: Iterable[tuple[str, int]]) -> str:
 
 
 def share_out(items: Sequence[Item], weights: Sequence[int], most: int) -> list[list[Item]]:
-    """Neighbouring items together, in up to `most` parts of weights as even as can be; one empty part for no items.
+    """Divides items into up to `most` parts of consecutive items with even weights; one empty part for no items.
 
     >>> share_out("abcd", [1, 1, 1, 3], 2)
     [['a', 'b', 'c'], ['d']]

@@ -13,7 +13,7 @@ from seep.rows.times import Duration
 from seep.sources.base import ReaderDefinition, check_partitions
 from seep.sources.reader import Block, SourceReader
 
-#: (partition, number of the first row, how many rows) -> these rows, the same every time.
+#: (partition, number of the first row, number of rows) -> these rows, the same every time.
 Function = Callable[[int, int, int], pa.RecordBatch | Mapping[str, Any]]
 
 
@@ -28,12 +28,12 @@ def generator(
     stamp: str | None = None,
     shed: bool = False,
 ) -> Generator:
-    """Rows computed by `function(partition, first, count)`, which must give the same rows for the same numbers.
+    """Makes rows with `function(partition, first, count)`, which must return the same rows for the same numbers.
 
-    `rows` is the number of rows of each partition, without end if not given. `stamp` names a column of the schema that
-    the function leaves out: it gets the microseconds of unix time when the row was due by the rate (without a rate:
-    when it was read), as int64 or timestamp; sinks can tell latencies by it. With `shed`, rows that are overdue by
-    more than an epoch can hold are passed over, and counted.
+    `rows` is the number of rows of each partition; without it, the source never ends. `stamp` names a column of the
+    schema that the function leaves out: it is filled with the time when the row was due by the rate (without a rate:
+    when it was read), in microseconds of unix time, as int64 or timestamp; sinks can compute latencies from it. With
+    `shed`, rows are skipped, and counted, if more are overdue than an epoch can hold.
 
     >>> schema = pa.schema([("n", pa.int64())])
     >>> numbers = generator(lambda partition, first, count: {"n": range(first, first + count)}, schema, rows=10)
@@ -88,7 +88,7 @@ class Generator(ReaderDefinition):
 
 
 class GeneratorReader(SourceReader):
-    """Offsets are the numbers of rows."""
+    """Reads rows that a function computes; an offset is the number of a row."""
 
     def __init__(self, function: Function, rows: int | None, schema: pa.Schema) -> None:
         self._function = function

@@ -23,17 +23,17 @@ def json_lines(
     out_of_order: Duration = 0,
     partitions: int = PARTITIONS,
 ) -> TextFiles:
-    """The rows of files with one JSON object on each line: of one, of those that match a pattern, or in a directory.
+    """Reads files with one JSON object on each line: one file, files that match a pattern, or files in a directory.
 
-    Fields that an object lacks are null; others than those of the schema are left out. Without a schema, columns are
-    inferred from the first rows, which later ones may not fit. Files are shared out over at most `partitions`
-    partitions, in the order of their names.
+    Fields that an object lacks are null; fields that are not in the schema are ignored. Without a schema, columns are
+    inferred from the first rows, and later rows may not fit. Files are divided among at most `partitions` partitions,
+    in the order of their names.
     """
     return TextFiles(path, JsonDialect(), schema, time, out_of_order, partitions)
 
 
 class JsonDialect(Dialect):
-    """Every line feed ends a row, as JSON has none within its text."""
+    """The dialect of JSON lines: every line feed ends a row, because JSON text contains none."""
 
     suffixes = (".jsonl", ".ndjson", ".json")
 
@@ -67,5 +67,5 @@ def _read(data: bytes, options: arrow.ParseOptions) -> pa.Table:
 
 
 def _as_read(field: pa.Field) -> pa.Field:
-    """Arrow takes dates in JSON for numbers of days only; as text they can be cast."""
+    """Returns the field as text for dates: Arrow reads dates in JSON only as numbers of days, but can cast text."""
     return field.with_type(pa.string()) if pa.types.is_date(field.type) else field

@@ -1,4 +1,4 @@
-"""The logic of every source with a reader: keeps positions, watermark and pace, and reads exactly what it has read."""
+"""The logic of every source with a reader: keeps positions, watermark and pace, and reads the same rows again."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ from seep.sources.time_order import TakenRows, take_in_time_order
 
 Clock = Callable[[], float]
 
-#: Seconds of input that an epoch may bring at once when a query is behind, however short epochs are.
+#: Seconds of input that one epoch may always read when a query is behind, even if epochs are short.
 _BURST = 0.25
-#: How slowly it is forgotten how large rows were.
+#: The factor by which the remembered size of rows decays per epoch.
 _FORGETTING = 0.95
 
 
 class RowDescription(NamedTuple):
-    """What a source says of its rows."""
+    """The description of a source's rows."""
 
     schema: pa.Schema
     partitions: int
     time: str | None = None  #: the column with the event time
     lag: int = 0  #: by how much a row may be older than an earlier one of its partition, in units of the watermark
-    stamp: str | None = None  #: a column that the reader leaves out: when the row was due, in microseconds
+    stamp: str | None = None  #: a column that the reader leaves out: the time when the row was due, in microseconds
     shed: bool = False
-    by_time: bool = False  #: whether partitions are read in the order of their event time, and not side by side
+    by_time: bool = False  #: whether partitions are read in the order of their event time, not at equal speed
 
 
 class PartitionedLogic:
-    """Slot i is partition i; slots without a partition are at their end from the beginning."""
+    """Reads the partitions of an instance. Slot i is partition i; a slot without a partition has ended at once."""
 
     def __init__(
         self, setting: SourceSetting, rows: RowDescription, reader: SourceReader, clock: Clock = time.time
@@ -62,7 +62,7 @@ class PartitionedLogic:
         self._pace = _pace(setting, rows)
         self._read_schema = _without(rows.schema, rows.stamp)
         self._positions: dict[int, Position] = {}
-        self._row_bytes = 0.0  #: of the largest rows, on average of an epoch, lately
+        self._row_bytes = 0.0  #: the largest recent average of an epoch's rows
 
     # -- SourceLogic --------------------------------------------------------------------------------------------------
 
@@ -75,15 +75,15 @@ class PartitionedLogic:
         self._pace.committed(epoch)
 
     def read(self, epoch: int, slots: SlotSet) -> Reading[pa.RecordBatch]:
-        """See `SourceLogic`. How much is a matter of pace, and of how large rows were before."""
+        """See `SourceLogic`. The number of rows depends on the pace, and on the size of earlier rows."""
         now = self._clock()
         is_over = self._setting.until is not None and now >= self._setting.until
         before = {slot: self._position(slot) for slot in slots}
-        live = {} if is_over else {slot: _begun(p, now) for slot, p in before.items() if not p.ended}
-        evened = self._evened(before | live)
+        live = {} if is_over else {slot: _with_start(p, now) for slot, p in before.items() if not p.ended}
+        average = self._averaged(before | live)
         share = sum(slot < self._rows.partitions for slot in slots) / self._rows.partitions
         if self._rows.by_time:
-            mine = [evened] * round(share * self._rows.partitions)
+            mine = [average] * round(share * self._rows.partitions)
             portions = self._bound(self._pace.portions(epoch, now, share, mine), share)
             taken = take_in_time_order(live, sum(portion.take for portion in portions), self._take_rows)
         else:
@@ -92,10 +92,10 @@ class PartitionedLogic:
         self.counters["shed"] += sum(each.after.shed - live[slot].shed for slot, each in zip(live, taken, strict=True))
         self._positions |= {slot: each.after for slot, each in zip(live, taken, strict=True)}
         self._note(taken, portions, share)
-        return self._reading(slots, taken, is_over, evened)
+        return self._reading(slots, taken, is_over, average)
 
     def _bound(self, portions: list[ReadPortion], share: float) -> list[ReadPortion]:
-        """Together no more than the bytes of an epoch, and a row of each partition at least."""
+        """Limits the portions to the bytes of an epoch in total, but to no less than one row of each partition."""
         rows = sum(portion.take for portion in portions)
         most = MAX_BYTES * share / self._row_bytes if self._row_bytes else math.inf
         if rows <= most:
@@ -105,7 +105,7 @@ class PartitionedLogic:
     def _note(self, taken: Sequence[TakenRows], portions: Sequence[ReadPortion], share: float) -> None:
         counts = [sum(batch.num_rows for batch in each.batches) for each in taken]
         wanted, rows = [portion.take for portion in portions], sum(counts)
-        if self._rows.by_time:  # by whichever partitions have them
+        if self._rows.by_time:  # the rows may come from any partition
             counts, wanted = [rows], [sum(wanted)]
         is_full = any(2 * count >= most for count, most in zip(counts, wanted, strict=True))
         self._pace.took(rows, share, is_full)
@@ -114,16 +114,16 @@ class PartitionedLogic:
             self._row_bytes = max(nbytes / rows, _FORGETTING * self._row_bytes)
 
     def reread(self, epoch: int, slots: SlotSet, positions: Positions) -> Reading[pa.RecordBatch]:  # noqa: ARG002
-        """See `SourceLogic`. EnvironmentFault if the same rows are not there any more."""
+        """See `SourceLogic`. Raises EnvironmentFault if it does not find the same rows again."""
         taken = [self._retake(slot, Position(*positions[slot])) for slot in slots]
-        evened = self._evened({slot: each.first for slot, each in zip(slots, taken, strict=True)})
+        average = self._averaged({slot: each.first for slot, each in zip(slots, taken, strict=True)})
         self.seek({slot: positions[slot] for slot in slots})
-        return self._reading(slots, taken, is_over=False, evened=evened)
+        return self._reading(slots, taken, is_over=False, average=average)
 
-    # -- state of its own ---------------------------------------------------------------------------------------------
+    # -- positions as state --------------------------------------------------------------------------------------------
 
     def get_processing_state(self, slots: SlotSet) -> dict[int, list[Any]]:
-        """The positions, for the container `positions`."""
+        """Returns the positions, for the container `positions`."""
         return {slot: list(position) for slot, position in self._positions.items() if slot in slots}
 
     def set_processing_state(self, state: Mapping[int, list[Any]]) -> None:
@@ -131,7 +131,7 @@ class PartitionedLogic:
         self.seek(state)
 
     def drop_processing_state(self, slots: SlotSet) -> None:
-        """Forgets the positions of slots that leave."""
+        """Drops the positions of slots that leave."""
         for slot in [slot for slot in self._positions if slot in slots]:
             del self._positions[slot]
             self._reader.release(slot)
@@ -152,7 +152,7 @@ class PartitionedLogic:
         return self._take(slot, position, ReadPortion(0, rows))
 
     def _take(self, slot: int, position: Position, portion: ReadPortion) -> TakenRows:
-        """Reads on; one block, which may be shorter than the portion."""
+        """Reads one block from a position, which may be shorter than the portion."""
         first = self._skip(slot, position, portion.skip)
         if not portion.take:
             return TakenRows([], first, first)
@@ -160,7 +160,7 @@ class PartitionedLogic:
         return TakenRows([batch] if len(batch) else [], first, after)
 
     def _retake(self, slot: int, target: Position) -> TakenRows:
-        """Reads exactly up to a position, by as many blocks as it takes."""
+        """Reads exactly up to a position, in as many blocks as needed."""
         position = self._position(slot)._replace(start=target.start, at=target.at)
         position = first = self._skip(slot, position, target.shed - position.shed)
         batches: list[pa.RecordBatch] = []
@@ -210,7 +210,7 @@ class PartitionedLogic:
         return int(event_times(batch[self._rows.time]).max())
 
     def _due(self, position: Position, count: int) -> NDArray[np.float64]:
-        """Unix times when the next rows came to be: when they were due by the rate, or else when they were read."""
+        """Returns unix times of the next rows: when they were due by the rate; without a rate, when they were read."""
         if self._setting.rate is None:
             return np.full(count, position.at)
         numbers = np.arange(position.passed + 1, position.passed + count + 1) * self._rows.partitions
@@ -227,20 +227,20 @@ class PartitionedLogic:
 
     # -- all partitions -----------------------------------------------------------------------------------------------
 
-    def _evened(self, positions: Mapping[int, Position]) -> Position:
-        """As if all partitions here were read equally far: what a rate counts from where they are read by time."""
+    def _averaged(self, positions: Mapping[int, Position]) -> Position:
+        """Returns the average position of all partitions, from which a rate counts if they are read by time."""
         there = [position for slot, position in positions.items() if slot < self._rows.partitions]
         rows = sum(position.rows for position in there) // max(len(there), 1)
         start = min((position.start for position in there if position.start), default=0.0)
         return Position(None, rows=rows, start=start, at=max((position.at for position in there), default=0.0))
 
     def _reading(
-        self, slots: SlotSet, taken: Sequence[TakenRows], is_over: bool, evened: Position
+        self, slots: SlotSet, taken: Sequence[TakenRows], is_over: bool, average: Position
     ) -> Reading[pa.RecordBatch]:
         positions = {slot: self._position(slot) for slot in slots}
         batches = [batch for each in taken for batch in each.batches]
         rows = concat(batches, self._rows.schema)
-        firsts = [evened if self._rows.by_time else each.first for each in taken if each.batches]
+        firsts = [average if self._rows.by_time else each.first for each in taken if each.batches]
         return Reading(
             dict.fromkeys(self._setting.outputs, rows) if batches else {},
             {slot: list(position) for slot, position in positions.items()},
@@ -250,7 +250,7 @@ class PartitionedLogic:
         )
 
 
-def _begun(position: Position, now: float) -> Position:
+def _with_start(position: Position, now: float) -> Position:
     return position._replace(start=position.start or now, at=now)
 
 
@@ -264,7 +264,7 @@ def _pace(setting: SourceSetting, rows: RowDescription) -> ReadPace:
 
 
 def _catching_up(rate: Rate, epoch_seconds: float) -> int:
-    """Rows of an epoch, at most: twice what an epoch brings, so that a query that fell behind is not buried at once."""
+    """Returns the most rows of an epoch: those due in two epochs, so that a query that is behind gets no huge epoch."""
     return max(1, math.ceil(rate.rows_per_second * max(2 * epoch_seconds, _BURST)))
 
 
@@ -274,7 +274,7 @@ def _without(schema: pa.Schema, column: str | None) -> pa.Schema:
 
 @contextmanager
 def _naming(operator: str, partition: int, offset: Any) -> Iterator[None]:
-    """Errors of a reader say which source, and those of foreign code also where it stood."""
+    """Adds the source to errors of its reader; for errors that are not our own, also the partition and offset."""
     try:
         yield
     except UserError as error:

@@ -1,4 +1,4 @@
-"""Pace: how many rows a source reads in an epoch, by a rate or as fast as the query takes them."""
+"""The pace of a source: how many rows it reads in an epoch, by a rate or as fast as the query processes them."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ import numpy as np
 from seep.rows.position import Position
 from seep.rows.rate import Rate
 
-#: Rows of an epoch, at least; and of the first ones, until a commit has shown how fast the query is.
+#: The fewest rows of an epoch; and the rows of the first epochs, until a commit shows how fast the query is.
 _LEAST, _FIRST = 256, 1024
-#: Growth of epochs that the query takes in time: until it was once too slow for them, and after that.
+#: The growth of epochs while the query keeps up: before it was too slow for the first time, and after that.
 _SLOW_START, _GROWTH = 2.0, 1.25
-#: Rows of an epoch over those that the query commits in the time of one, if it cannot keep up.
+#: If the query cannot keep up: rows of an epoch, relative to those that it commits in the time of an epoch.
 _HEADROOM = 1.25
-#: Open epochs more than there were when there were fewest, from which on the query does not keep up.
+#: The query does not keep up if so many more epochs are open than the fewest so far.
 _SLACK = 4
-#: Commits, one told with each epoch at most, by which its speed is known.
+#: The number of recent commits from which its speed is computed, at most one for each epoch.
 _COMMITS = 32
 
 
 class ReadPortion(NamedTuple):
-    """What to read of one partition: first pass over some rows, then take some."""
+    """What to read of one partition: first skip some rows, then take some."""
 
     skip: int
     take: int
 
 
 class ReadPace(Protocol):
-    """How much to read of each of the partitions at `positions`, none of which has ended.
+    """Decides how much to read of each of the partitions at `positions`, none of which has ended.
 
     `share` is the part of the source's partitions that the instance has, so that all instances together keep the pace.
     """
@@ -41,43 +41,43 @@ class ReadPace(Protocol):
     def portions(self, epoch: int, now: float, share: float, positions: Sequence[Position]) -> list[ReadPortion]: ...
 
     def took(self, rows: int, share: float, is_full: bool) -> None:
-        """So many rows were read in the epoch that was asked about last, or in a piece of it.
+        """Records the rows read in the latest epoch, or in a piece of it.
 
-        It is full if there was as much as its portion in any partition, or not much less.
+        It is full if any partition had as many rows as its portion, or almost.
         """
         ...
 
     def committed(self, epoch: int) -> None:
-        """The query has come so far."""
+        """Records the last epoch that the query has committed."""
         ...
 
 
 class UnpacedReading:
-    """A pace that goes neither by the clock nor by the query."""
+    """A pace that does not depend on commits."""
 
     def took(self, rows: int, share: float, is_full: bool) -> None:
-        """See `Pace`."""
+        """See `ReadPace`."""
 
     def committed(self, epoch: int) -> None:
-        """See `Pace`."""
+        """See `ReadPace`."""
 
 
 class FixedEpochs(UnpacedReading):
-    """Epochs of the same size, as where no time passes."""
+    """Epochs of the same size, for runs without a clock."""
 
     def __init__(self, rows: int) -> None:
         self._rows = rows
 
     def portions(self, epoch: int, now: float, share: float, positions: Sequence[Position]) -> list[ReadPortion]:  # noqa: ARG002
-        """See `Pace`."""
+        """See `ReadPace`."""
         return [ReadPortion(0, _even(self._rows * share, positions))] * len(positions)
 
 
 class Paced(UnpacedReading):
-    """By a rate: each partition reads what is due of its equal part of the rate.
+    """Reads by a rate: each partition reads the rows that are due by its equal part of the rate.
 
-    What is due counts from the first read of the partition, so one that is behind, by a stall or a recovery, catches
-    up: by at most `max_rows` in an epoch. With `shed`, what is overdue by more than that is passed over.
+    Due rows are counted from the first read of the partition. So a partition that is behind, after a stall or a
+    recovery, catches up, by at most `max_rows` in an epoch. With `shed`, rows overdue by more than that are skipped.
     """
 
     def __init__(self, rate: Rate, partitions: int, max_rows: int, *, shed: bool = False) -> None:
@@ -87,7 +87,7 @@ class Paced(UnpacedReading):
         self._shed = shed
 
     def portions(self, epoch: int, now: float, share: float, positions: Sequence[Position]) -> list[ReadPortion]:  # noqa: ARG002
-        """See `Pace`."""
+        """See `ReadPace`."""
         seconds = np.array([now - (position.start or now) for position in positions])
         due = self._rate.rows_due_at(seconds) / self._partitions
         cap = _even(self._max_rows * share, positions)
@@ -97,29 +97,29 @@ class Paced(UnpacedReading):
 
 @dataclass(slots=True)
 class _Epoch:
-    """What was read in an epoch that is not committed."""
+    """The rows read in an epoch that is not committed."""
 
     number: int
-    quota: float  #: rows that were to be read, if the instance had all partitions
+    quota: float  #: rows to be read, if the instance had all partitions
     rows: float = 0.0
     share: float = 0.0  #: of the partitions, in all pieces of it
-    is_full: bool = False  #: there was no less than was to be read
+    is_full: bool = False  #: there were as many rows as were to be read
 
     @property
     def whole(self) -> float:
-        """Rows that it would have had of all partitions."""
+        """The rows it would have had of all partitions."""
         return self.rows / self.share if self.share else 0.0
 
 
 class Adaptive:
-    """By a closed loop, for sources without a rate: an epoch brings what the query commits in the time of one.
+    """A closed loop for sources without a rate: an epoch reads as much as the query commits in the time of an epoch.
 
-    It begins with small epochs. They double, each time that one of the present size is committed, as long as the query
-    keeps up with them: then hardly more epochs are open than there ever were, and reads come as fast as epochs are long
-    (a tenth later counts, as clocks are not exact). If more are open, an epoch brings a quarter more rows than were
-    committed in the time of one lately, so that the query is never idle; from then on epochs grow by a quarter. They
-    shrink by a quarter if it is reading itself that takes longer than one and a half times the length of an epoch. A
-    source that has less to read than it may does not grow its epochs.
+    It begins with small epochs. They double each time an epoch of the current size is committed while the query keeps
+    up: that is, while few more epochs are open than the fewest so far, and the time between reads is the length of an
+    epoch (or up to a tenth more, because clocks are not exact). If more epochs are open, an epoch reads a quarter more
+    rows than were recently committed in the time of an epoch, so that the query is never idle; after that, epochs grow
+    by a quarter. They shrink by a quarter if reading itself takes longer than 1.5 times the length of an epoch. Epochs
+    do not grow if the source has fewer rows than it may read.
     """
 
     def __init__(self, epoch_seconds: float, max_rows: int) -> None:
@@ -129,15 +129,15 @@ class Adaptive:
         self._growth = _SLOW_START
         self._epoch: int | None = None
         self._last = 0.0
-        self._since = 0  #: the first epoch of the present size
+        self._since = 0  #: the first epoch of the current size
         self._open: deque[_Epoch] = deque()
-        self._fewest = math.inf  #: epochs that were open when a commit was heard of
-        self._told = 0  #: the last epoch that is committed
-        self._rows = 0.0  #: of committed epochs
-        self._commits: deque[tuple[float, float]] = deque(maxlen=_COMMITS)  #: (when heard of, rows until then)
+        self._fewest_open = math.inf  #: the fewest open epochs at a commit
+        self._last_committed = 0  #: the last epoch that is committed
+        self._rows = 0.0  #: total of committed epochs
+        self._commits: deque[tuple[float, float]] = deque(maxlen=_COMMITS)  #: (time, rows committed until then)
 
     def portions(self, epoch: int, now: float, share: float, positions: Sequence[Position]) -> list[ReadPortion]:
-        """See `Pace`. An epoch that is read in several pieces counts once."""
+        """See `ReadPace`. An epoch that is read in several pieces counts once."""
         if epoch != self._epoch:
             if self._epoch is not None:
                 self._adapt(epoch, now)
@@ -146,19 +146,19 @@ class Adaptive:
         return [ReadPortion(0, _even(self._quota * share, positions))] * len(positions)
 
     def took(self, rows: int, share: float, is_full: bool) -> None:
-        """See `Pace`."""
+        """See `ReadPace`."""
         epoch = self._open[-1]
         epoch.rows, epoch.share, epoch.is_full = epoch.rows + rows, epoch.share + share, epoch.is_full or is_full
 
     def committed(self, epoch: int) -> None:
-        """See `Pace`."""
-        self._told = max(self._told, epoch)
+        """See `ReadPace`."""
+        self._last_committed = max(self._last_committed, epoch)
 
     def _adapt(self, epoch: int, now: float) -> None:
         interval, newest = now - self._last, self._newly_committed(now)
         if newest is not None:
-            is_behind = epoch - newest.number > self._fewest + _SLACK
-            self._fewest = min(self._fewest, epoch - newest.number)
+            is_behind = epoch - newest.number > self._fewest_open + _SLACK
+            self._fewest_open = min(self._fewest_open, epoch - newest.number)
             if is_behind and newest.whole and self._speed:
                 self._growth = _GROWTH
                 wanted = _HEADROOM * self._speed * self._epoch_seconds
@@ -170,9 +170,9 @@ class Adaptive:
             self._resize(epoch, self._quota * self._growth)
 
     def _newly_committed(self, now: float) -> _Epoch | None:
-        """The newest epoch that was committed since the last look, if any was."""
+        """Returns the newest epoch that was committed since the last call, if there is one."""
         newest = None
-        while self._open and self._open[0].number <= self._told:
+        while self._open and self._open[0].number <= self._last_committed:
             newest = self._open.popleft()
             self._rows += newest.whole
         if newest is not None:
@@ -189,11 +189,11 @@ class Adaptive:
 
     @property
     def _speed(self) -> float:
-        """Rows per second that were committed lately; 0 if that is not known."""
+        """Returns the rows committed per second recently; 0 if unknown."""
         (begin, before), (end, rows) = self._commits[0], self._commits[-1]
         return (rows - before) / (end - begin) if end > begin else 0.0
 
 
 def _even(rows: float, positions: Sequence[Position]) -> int:
-    """An equal part of the rows for each of the positions, and at least one row."""
+    """Returns an equal part of the rows for each position, at least one row."""
     return max(int(rows / max(len(positions), 1)), 1)

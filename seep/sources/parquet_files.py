@@ -1,4 +1,4 @@
-"""The Parquet source: row groups of files."""
+"""The Parquet source: reads the row groups of files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from seep.sources.base import ReaderDefinition, check_partitions
 from seep.sources.files import PARTITIONS, Parts, absolute, content_of, resolve
 from seep.sources.reader import Block, SourceReader
 
-#: Rows that are decoded at a time, so that memory does not depend on the size of row groups.
+#: The number of rows decoded at a time, so that memory does not depend on the size of row groups.
 _DECODED = 1 << 16
 
 
@@ -30,10 +30,10 @@ def parquet(
     out_of_order: Duration = 0,
     partitions: int = PARTITIONS,
 ) -> Parquet:
-    """The rows of a Parquet file, of the files that match a pattern, or of those in a directory.
+    """Reads the rows of a Parquet file, of files that match a pattern, or of files in a directory.
 
-    With `columns`, only these are read. Row groups are shared out over at most `partitions` partitions: neighbours in
-    the order of file names stay together; with `time` they are dealt out in the order of their time instead.
+    With `columns`, only these are read. Row groups are divided among at most `partitions` partitions: each partition
+    has consecutive row groups in the order of file names; with `time`, they are dealt in the order of their time.
     """
     return Parquet(path, columns, time, out_of_order, check_partitions(partitions))
 
@@ -44,11 +44,11 @@ class RowGroup(NamedTuple):
     path: str
     number: int
     rows: int
-    earliest: int | None = None  #: of its event times, where the file says so
+    earliest: int | None = None  #: the earliest event time, if the file's statistics have it
 
 
 class Parquet(ReaderDefinition):
-    """See `parquet`. Its files are looked up once, before it travels."""
+    """See `parquet`. It lists its files once, before it is sent to the nodes."""
 
     def __init__(
         self,
@@ -102,8 +102,10 @@ class Parquet(ReaderDefinition):
 
 
 class ParquetReader(SourceReader):
-    """Offsets count the rows of a partition; in a list of one where partitions are by time, which they were not in
-    earlier versions. Each partition is decoded as a stream, opened again after a jump.
+    """Decodes each partition as a stream, which it opens again if the offset jumps.
+
+    An offset is a number of rows of a partition; if partitions are by time, in a list of one. Earlier versions did not
+    have partitions by time.
     """
 
     def __init__(self, groups: Parts[RowGroup], schema: pa.Schema, by_time: bool = False) -> None:
@@ -140,7 +142,7 @@ class ParquetReader(SourceReader):
 
 
 class _Stream:
-    """The rows of some row groups from an offset on."""
+    """The rows of some row groups, from an offset."""
 
     def __init__(self, groups: list[RowGroup], schema: pa.Schema, offset: int) -> None:
         ends = list(accumulate(group.rows for group in groups))
@@ -156,7 +158,7 @@ class _Stream:
         return self.offset >= self._total
 
     def take(self, limit: int) -> list[pa.RecordBatch]:
-        """The next rows, `limit` of them if there are as many."""
+        """Returns the next rows, at most `limit`."""
         taken: list[pa.RecordBatch] = []
         while limit > 0 and not self.ended:
             batch = next(self._batches) if self._rest is None else self._rest
@@ -197,24 +199,24 @@ def _describe(path: str, time: str | None) -> tuple[str, pa.Schema, list[RowGrou
 
 
 def _type_of(schema: pa.Schema, time: str | None) -> pa.DataType | None:
-    """The type of the event time, if there is such a column."""
+    """Returns the type of the event time, if there is such a column."""
     index = -1 if time is None else schema.get_field_index(time)
     return schema.field(index).type if index >= 0 and is_event_time(schema.field(index).type) else None
 
 
 def _earliest(group: Any, time: str | None, kind: pa.DataType | None) -> int | None:
-    """The earliest event time in a row group by its statistics, if it has them."""
+    """Returns the earliest event time of a row group from its statistics, if it has them."""
     columns = map(group.column, range(group.num_columns)) if kind is not None else ()
     for statistics in (column.statistics for column in columns if column.path_in_schema == time):
         if statistics is not None and statistics.has_min_max:
-            if "nanoseconds" in statistics.logical_type.to_json():  # for which Python has no datetime
+            if "nanoseconds" in statistics.logical_type.to_json():  # which a Python datetime cannot hold
                 return int(statistics.min_raw) // 1_000
             return int(event_times(pa.array([statistics.min], kind))[0])
     return None
 
 
 def _by_time(groups: list[RowGroup]) -> list[RowGroup]:
-    """In the order of their time, as far as files say so; else in that of the files."""
+    """Sorts row groups by time if all have statistics; otherwise keeps the order of the files."""
     known = [group for group in groups if group.earliest is not None]
     return sorted(groups, key=lambda group: group.earliest or 0) if len(known) == len(groups) else groups
 

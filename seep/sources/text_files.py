@@ -1,4 +1,4 @@
-"""Sources of text files: CSV and JSON lines are dialects of it."""
+"""The source of text files, with CSV and JSON lines as dialects."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from seep.sources.files import InputFile, Parts, absolute, content_of, resolve
 from seep.sources.reader import Block, SourceReader
 from seep.sources.text_rows import RowsBegin, TextRows, beginning, first_bad, rows_from
 
-#: Bytes that columns are inferred from, when none are given.
+#: The number of bytes from which columns are inferred, if none are given.
 _SAMPLE_BYTES = 1 << 20
 
 
 class TextFiles(ReaderDefinition):
-    """A source of text files. They are looked up once, before it travels."""
+    """A source of text files. It lists its files once, before it is sent to the nodes."""
 
     def __init__(
         self,
@@ -95,16 +95,16 @@ class TextFiles(ReaderDefinition):
 
 
 class Offset(NamedTuple):
-    """Where a row begins; travels as a list."""
+    """The position where a row begins; stored as a list."""
 
-    file: int  #: of those of the partition
+    file: int  #: the number of the file in its partition
     byte: int = 0
-    line: int = 0  #: lines before it, for messages
-    by_time: int = 0  #: whether these are files by time or neighbours, as they always were in earlier versions
+    line: int = 0  #: the number of lines before it, for messages
+    by_time: int = 0  #: 1 if the partition is by time; 0 if its files are consecutive, as in earlier versions
 
 
 class TextReader(SourceReader):
-    """Finds the ends of rows by itself, so that it can stop after any of them; keeps no file open."""
+    """Finds the ends of rows itself, so that it can stop after any row; keeps no file open."""
 
     def __init__(self, parts: Parts[InputFile], dialect: Dialect, schema: pa.Schema, by_time: bool) -> None:
         self._parts = parts
@@ -113,14 +113,14 @@ class TextReader(SourceReader):
         self._schema = schema
         self._nothing = concat([], schema)
         self._beginnings: dict[str, RowsBegin] = {}
-        self._row_bytes = 64.0  #: about as many as a row has
+        self._row_bytes = 64.0  #: an estimate of the bytes of a row
 
     def start(self, partition: int) -> list[int]:  # noqa: ARG002
         """See `SourceReader`."""
         return list(Offset(0, by_time=int(self._by_time)))
 
     def read(self, partition: int, offset: Sequence[int], limit: int) -> Block:
-        """See `SourceReader`. A block does not go beyond the end of a file."""
+        """See `SourceReader`. A block has rows of one file only."""
         at, rows = Offset(*offset), self._nothing
         files = (self._parts.by_time if at.by_time else self._parts.neighbours)[partition]
         while at.file < len(files) and not len(rows):
@@ -159,7 +159,7 @@ class TextReader(SourceReader):
 
 
 def _widened(field: pa.Field) -> pa.Field:
-    """What a few rows have in seconds or not at all, later rows may have in microseconds or as text."""
+    """Widens an inferred type: times in seconds become microseconds, and a column of nulls becomes text."""
     if pa.types.is_timestamp(field.type):
         return field.with_type(pa.timestamp("us", field.type.tz))
     return field.with_type(pa.string()) if pa.types.is_null(field.type) else field

@@ -1,4 +1,4 @@
-"""Rows of a text file: where they begin and end, so that reading can stop after any, and which one is at fault."""
+"""Finds where rows of a text file begin and end, so that reading can stop after any row, and which row is at fault."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _BOM = b"\xef\xbb\xbf"
 _LEAST_BYTES = 1 << 16
 _MOST_BYTES = 1 << 26
 
-#: Parses some rows of the given number. Raises ArrowInvalid.
+#: Parses the text of so many rows. Raises ArrowInvalid.
 Parse = Callable[[bytes, int], pa.Table]
 
 
 @dataclass(frozen=True, slots=True)
 class TextRows:
-    """Whole rows, and blank lines among and after them."""
+    """Complete rows, with blank lines between and after them."""
 
     data: bytes
-    ends: NDArray[np.int64]  #: the bytes after each row that is not blank
+    ends: NDArray[np.int64]  #: the offset after each row that is not blank
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -37,20 +37,20 @@ class TextRows:
         return self.data.count(b"\n")
 
     def first(self, rows: int) -> TextRows:
-        """The first rows, or all with the blank lines after them."""
+        """Returns the first rows; if these are all, with the blank lines after them."""
         return self if rows >= len(self) else TextRows(self.data[: self.ends[rows - 1]], self.ends[:rows])
 
     def between(self, first: int, end: int) -> bytes:
-        """The text of some rows, with blank lines before them."""
+        """Returns the text of some rows, with blank lines before them."""
         return self.data[self.start(first) : self.ends[end - 1]]
 
     def start(self, row: int) -> int:
-        """The byte after the row before."""
+        """Returns the offset after the previous row."""
         return int(self.ends[row - 1]) if row else 0
 
 
 class RowsBegin(NamedTuple):
-    """Where the rows of a file begin."""
+    """The position where the rows of a file begin, and the header before it."""
 
     byte: int
     line: int
@@ -58,7 +58,7 @@ class RowsBegin(NamedTuple):
 
 
 def beginning(file: InputFile, dialect: Dialect) -> RowsBegin:
-    """Skips what is before the rows: a byte order mark and a header."""
+    """Skips a byte order mark and a header; returns where the rows begin."""
     start = len(_BOM) if _bytes(file, 0, len(_BOM)) == _BOM else 0
     row = rows_from(file, start, 1, dialect).first(1)
     try:
@@ -69,7 +69,7 @@ def beginning(file: InputFile, dialect: Dialect) -> RowsBegin:
 
 
 def rows_from(file: InputFile, start: int, size: int, dialect: Dialect) -> TextRows:
-    """The rows that are whole in about `size` bytes from `start` on; at least a line, if there are any more."""
+    """Reads the complete rows in about `size` bytes from `start`; at least one line, if there is one."""
     size = min(max(size, _LEAST_BYTES), _MOST_BYTES)
     while True:
         data = _bytes(file, start, size)
@@ -83,7 +83,7 @@ def rows_from(file: InputFile, start: int, size: int, dialect: Dialect) -> TextR
 
 
 def first_bad(rows: TextRows, parse: Parse) -> tuple[int, str]:
-    """The line of the first row that cannot be parsed, counted from 1, and why; found by bisection."""
+    """Finds the first row that cannot be parsed, by bisection; returns its line, counted from 1, and the reason."""
     good, bad = 0, len(rows)  # the first `good` rows can be parsed, the first `bad` cannot
     while bad - good > 1:
         middle = (good + bad) // 2

@@ -1,4 +1,4 @@
-"""Reading partitions in the order of their event time: the one that is behind all others goes on."""
+"""Reads partitions in the order of their event time: always the partition with the earliest time next."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ import pyarrow as pa
 
 from seep.rows.position import MIN_WATERMARK, Position
 
-#: An epoch's rows are read in about so many slices, each of at least so many rows: a partition gets ahead of the others
-#: by a slice at most.
+#: An epoch is read in about so many slices, each of at least so many rows; a partition can be ahead of the others by
+#: one slice at most.
 _SLICES, _LEAST = 16, 256
 
 
 class TakenRows(NamedTuple):
-    """What was read of one partition, and the positions of the first of these rows and of the one after the last."""
+    """The rows read of one partition, with the positions of the first row and after the last row."""
 
     batches: list[pa.RecordBatch]
     first: Position
     after: Position
 
     def then(self, more: TakenRows) -> TakenRows:
-        """This, and what was read right after it."""
+        """Returns these rows, followed by the rows read right after them."""
         return TakenRows(self.batches + more.batches, self.first, more.after)
 
 
-#: Reads at most so many rows of a slot, from a position on.
+#: Reads at most so many rows of a slot from a position.
 Take = Callable[[int, Position, int], TakenRows]
 
 
 def take_in_time_order(live: Mapping[int, Position], rows: int, take: Take) -> list[TakenRows]:
-    """Reads so many rows of all partitions together, slice by slice, always of the one that is behind in event time.
+    """Reads so many rows of all partitions together, slice by slice, always of the partition with the earliest time.
 
-    Of a partition of which no time is known yet one row is read, to know it. One without rows at the moment is left
-    for the next epoch.
+    If the time of a partition is unknown, one row is read to learn it. A partition that has no rows at the moment is
+    left for the next epoch.
     """
     taken = {slot: TakenRows([], position, position) for slot, position in live.items()}
     behind = [(position.latest, slot) for slot, position in live.items()]

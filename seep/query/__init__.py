@@ -1,1 +1,1 @@
-"""The query API: what users write, and the program that is made of it."""
+"""The query API: what users write, and its compilation to a program."""

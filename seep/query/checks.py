@@ -1,4 +1,4 @@
-"""Checks of a query that need nothing but what was declared: each raises a UserError that says what to change."""
+"""Checks of a query's declarations alone: each raises a UserError that says what to change."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from seep.rows.times import is_event_time
 if TYPE_CHECKING:
     from seep.query.stream import Stream
 
-#: Event times of one kind can be compared with each other; a watermark is of the kind of the sources behind it.
+#: The kind of event times: only those of one kind can be compared. A watermark has the kind of its sources' times.
 Clock = Literal["integers", "timestamps"]
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 def check_name(name: object) -> None:
-    """Names stand in messages, on the command line and in file names."""
+    """Raises unless a name can be used in messages, on the command line and in file names."""
     if not isinstance(name, str):
         raise UserError(f"an operator's name comes first and is text, not {name!r}, as in stream.map('double', …)")
     if not _NAME.fullmatch(name):
@@ -34,13 +34,13 @@ def check_name(name: object) -> None:
 
 
 def check_columns(operator: str, schema: pa.Schema) -> None:
-    """No two columns of a stream have the same name."""
+    """Raises if two columns of a stream have the same name."""
     if twice := sorted({name for name in schema.names if schema.names.count(name) > 1}):
         raise UserError(f"operator {operator!r} puts out several columns called {', '.join(twice)}; rename them")
 
 
 def check_time(operator: str, schema: pa.Schema, time: str, remedy: str = "cast it to integers or timestamps") -> None:
-    """The event time is a column of integers or timestamps; the remedy for one that is not stands in the error."""
+    """Raises unless the event time is a column of integers or timestamps; the error ends with the remedy."""
     if schema.get_field_index(time) < 0:
         raise UserError(
             f"operator {operator!r} has no column {time!r} to take the event time from, only {', '.join(schema.names)}"
@@ -51,14 +51,14 @@ def check_time(operator: str, schema: pa.Schema, time: str, remedy: str = "cast 
 
 
 def clock_of(schema: pa.Schema, time: str | None) -> Clock | None:
-    """Of which kind the event times of a stream are, if it has any."""
+    """Returns the kind of a stream's event times, if it has any."""
     if time is None:
         return None
     return "timestamps" if pa.types.is_timestamp(schema.field(time).type) else "integers"
 
 
 def common_clock(operator: str, streams: Sequence[Stream]) -> Clock | None:
-    """The kind of the watermarks that meet in an operator; there must not be two, as they could not be compared."""
+    """Returns the kind of the watermarks of an operator's streams; raises if they cannot be compared."""
     clocks = {stream.clock: stream for stream in streams if stream.clock}
     if len(clocks) > 1:
         described = " and ".join(f"{clock} behind {stream.name!r}" for clock, stream in clocks.items())
@@ -70,7 +70,7 @@ def common_clock(operator: str, streams: Sequence[Stream]) -> Clock | None:
 
 
 def check_keys(schema: pa.Schema, columns: Sequence[object], stream: str) -> None:
-    """Key columns exist, are of types that can be hashed, and are named once each."""
+    """Raises unless key columns exist, have types that can be hashed, and are named once each."""
     if not columns:
         raise UserError(
             f"key_by on the stream of {stream!r} needs at least one column; it has {', '.join(schema.names)}"
@@ -90,7 +90,7 @@ def check_keys(schema: pa.Schema, columns: Sequence[object], stream: str) -> Non
 
 
 def can_be_key(kind: pa.DataType) -> bool:
-    """Whether values of a type can be hashed, and so decide where a row goes."""
+    """Whether values of a type can be hashed, and so be a key."""
     try:
         hash_keys([pa.array([], kind)])
     except UserError:
@@ -99,7 +99,7 @@ def can_be_key(kind: pa.DataType) -> bool:
 
 
 def check_same_query(operator: str, streams: Sequence[Any]) -> None:
-    """All streams belong to the same query."""
+    """Raises unless all streams belong to the same query."""
     for stream in streams:
         if not hasattr(stream, "origins"):
             raise UserError(f"operator {operator!r} reads streams, not {stream!r}; give it a stream of the query")
@@ -109,7 +109,7 @@ def check_same_query(operator: str, streams: Sequence[Any]) -> None:
 
 
 def check_keyed(operator: str, definition: Definition, streams: Sequence[Stream]) -> None:
-    """State is kept by key, so whatever feeds it must say which columns the key is; on all ports of the same types."""
+    """Raises unless all streams of an operator with state have a key, of the same types."""
     if definition.kind is not Kind.STATEFUL:
         return
     for stream in streams:
@@ -127,7 +127,7 @@ def check_keyed(operator: str, definition: Definition, streams: Sequence[Stream]
 
 
 def _key_types(stream: Stream) -> list[pa.DataType]:
-    """Dictionary encoding makes no difference."""
+    """Returns the types of the key, without dictionary encoding."""
     kinds = [stream.schema.field(key).type for key in stream.keys]
     return [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in kinds]
 
@@ -137,12 +137,12 @@ def _keys_in_words(stream: Stream) -> str:
 
 
 def check_travels(operator: str, definition: object) -> None:
-    """The definition can be sent to the nodes, as Spark sends functions; only writes, and throws away what it wrote."""
+    """Raises unless the definition can be sent to the nodes as Spark sends functions: it tries to pickle it."""
     from pyspark import cloudpickle
 
     try:
         pickler: Any = cloudpickle.Pickler
-        pickler(_Nowhere(), protocol=5, buffer_callback=lambda _: None).dump(definition)
+        pickler(_NullFile(), protocol=5, buffer_callback=lambda _: None).dump(definition)
     except Exception as reason:
         raise UserError(
             f"operator {operator!r} cannot be sent to the nodes: {reason}; its functions must not hold on to open "
@@ -150,8 +150,8 @@ def check_travels(operator: str, definition: object) -> None:
         ) from reason
 
 
-class _Nowhere:
-    """A file that keeps nothing."""
+class _NullFile:
+    """A file that discards what is written to it."""
 
     def write(self, written: bytes) -> int:
         return len(written)

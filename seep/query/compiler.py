@@ -1,4 +1,4 @@
-"""The compiler: from the operators that were declared to a checked program."""
+"""The compiler: makes a checked program from the declared operators."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Compiler:
         self._failing = [v for v in self._operators if self._keeps_letters(v)]
 
     def program(self) -> Program:
-        """The program; UserError if anything is wrong with the query."""
+        """Makes the program; raises UserError if anything is wrong with the query."""
         self._check_ends()
         self._check_arguments()
         check_aliases("operator", self._aliases, list(self._query.vertices))
@@ -79,7 +79,7 @@ class Compiler:
 
     @cached_property
     def _streams(self) -> dict[Edge, Stream]:
-        """What flows along each edge, but for dead letters."""
+        """Returns the stream of each edge, without dead letters."""
         return {
             Edge(origin, vertex.name, port): stream
             for vertex in self._query.vertices.values()
@@ -121,7 +121,7 @@ class Compiler:
         return vertex.runs_user_code and on_error == "dead-letters"
 
     def _routed_by(self, edge: Edge, stream: Stream) -> tuple[str, ...]:
-        """The key, or else whole rows: as much of them as can be hashed."""
+        """Returns the key columns; without a key, all columns that can be hashed."""
         hashable = tuple(field.name for field in stream.schema if can_be_key(field.type))
         if not hashable and self._instances(edge.downstream) > 1:
             raise UserError(
@@ -130,7 +130,7 @@ class Compiler:
             )
         return stream.keys or (() if len(hashable) == len(stream.schema) else hashable)
 
-    # -- what instances are told --------------------------------------------------------------------------------------
+    # -- settings of instances ----------------------------------------------------------------------------------------
 
     def _setting(self, vertex: OperatorVertex) -> OperatorSetting:
         return OperatorSetting(
@@ -163,13 +163,13 @@ class Compiler:
         return found
 
     def _resumed(self, vertex: SinkVertex) -> SinkDefinition:
-        """A sink that the run before had, too, goes on after it."""
+        """Returns the sink for this run; if the run before had it too, it continues from its note."""
         if self._resume is None or self._resume.sinks.get(vertex.name) is None:
             return vertex.definition
         return vertex.definition.resumed(self._resume.beginning.epoch, self._resume.sinks[vertex.name])
 
     def _instances(self, name: str) -> int:
-        """As the caller says, or as was declared; the query's own default is cut to what is possible."""
+        """Returns the caller's number, or the declared one, or the query's default, limited to the number of slots."""
         most = 1 << self._graph.operators[name].slot_bits
         given = self._parallelism.get(name, self._declared_parallelism.get(name))
         if given is None:
@@ -191,7 +191,7 @@ class Compiler:
     # -- checks -------------------------------------------------------------------------------------------------------
 
     def _check_ends(self) -> None:
-        """There are sources and sinks, and every stream goes somewhere."""
+        """Raises unless there are sources and sinks, and every stream is read."""
         name = self._query.name
         if not self._sources:
             raise UserError(f"query {name!r} has no source; begin with query.source(name, …)")
@@ -220,7 +220,7 @@ class Compiler:
 
 
 def _check_definitions(program: Program) -> None:
-    """The most costly checks, last: what is outside is there, and everything can be sent to nodes."""
+    """Checks that outside data exists, and that everything can be sent to nodes; last, because these are slow."""
     for name, (source, _) in program.sources.items():
         source.check(name)
     for name, (sink, schema) in program.sinks.items():
@@ -238,7 +238,7 @@ def _kind(vertex: Vertex) -> Kind:
 
 
 def _bits_for(partitions: int) -> int:
-    """The smallest number of bits that gives every partition a slot.
+    """Returns the smallest number of bits that gives every partition a slot.
 
     >>> [_bits_for(partitions) for partitions in (1, 2, 3, 4, 5)]
     [0, 1, 2, 2, 3]

@@ -1,4 +1,4 @@
-"""The launcher: starts a query. `seep` provides it, so that the query API need not know of processes.
+"""The launcher starts a query. `seep` provides it, so that the query API does not depend on processes.
 
 `import seep` imports this module, so it needs nothing but the standard library: see `seep.spark.namesakes`.
 """
@@ -12,10 +12,10 @@ _found: list[Callable[[], Callable[..., Any]]] = []
 
 
 def provide(find: Callable[[], Callable[..., Any]]) -> None:
-    """`find` gives what launches a query; it is called when that is first needed, as it takes time to import."""
+    """Registers `find`, which returns the function that launches a query; its import is slow, so it is called late."""
     _found[:] = [find]
 
 
 def launch(query: Any, spark: Any, **options: Any) -> Any:
-    """A run of the query; see `seep.launch`."""
+    """Launches the query; see `seep.launch`."""
     return _found[0]()(query, spark, **options)

@@ -1,4 +1,4 @@
-"""The program: a checked query in the form that nodes run. Made once, in the driver; it travels with the nodes."""
+"""The program: a checked query in the form that nodes run. It is made once, in the driver, and sent to the nodes."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ class Resume:
 
     checkpoint: int
     beginning: Beginning
-    sinks: Mapping[str, Any]  #: what the sinks of the run before have noted
-    pushed: Mapping[str, int] = field(default_factory=dict)  #: by source that Spark pushes to: its first batch
+    sinks: Mapping[str, Any]  #: the notes of the sinks of the earlier run
+    pushed: Mapping[str, int] = field(default_factory=dict)  #: by source that Spark pushes to: the first batch
     ended: bool = False  #: all sources had been read to their end
 
     def renamed(self, aliases: Mapping[str, Sequence[str]]) -> Resume:
-        """The same for sources that have other names now."""
+        """Returns the same checkpoint for sources that have other names now."""
         positions = renamed("source", self.beginning.positions, aliases)
         return replace(self, beginning=replace(self.beginning, positions=positions))
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Everything that a run needs to know of a query; `Operators` for the nodes."""
+    """Everything that a run needs to know about a query; it implements `Operators` for the nodes."""
 
     name: str
     graph: QueryGraph
@@ -48,12 +48,12 @@ class Program:
     sources: Mapping[str, tuple[SourceDefinition, SourceSetting]]
     sinks: Mapping[str, tuple[SinkDefinition, pa.Schema]]
     parallelism: Mapping[str, int] = field(default_factory=dict)  #: instances per operator; 1 where absent
-    resume: Resume | None = None  #: where a run begins that does not begin from nothing
-    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  #: what operators were called in stored state
+    resume: Resume | None = None  #: the checkpoint that the run begins from; None: it begins from nothing
+    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  #: by operator: its names in stored state
 
     @property
     def begins_at_end(self) -> bool:
-        """Whether the run begins where all its sources had been read to their end."""
+        """Whether the run begins from a checkpoint at which all its sources had ended."""
         resume = self.resume
         return resume is not None and resume.ended and self.sources.keys() <= resume.beginning.positions.keys()
 
@@ -65,7 +65,7 @@ class Program:
         return definition.logic(setting)
 
     def standing(self, operator: str) -> Logic[pa.RecordBatch] | None:
-        """Only what is in memory alone: room on disk, and a budget, are for what is in use."""
+        """Makes the logic of a stand-by if its state is in memory only: disk is for instances in use."""
         logic = self.logic(operator)
         if isinstance(logic, BatchLogic) and not logic.state.in_memory:
             logic.close()
@@ -73,7 +73,7 @@ class Program:
         return logic
 
     def in_room(self, room: StateBudget) -> Program:
-        """The same for a node whose instances have this room for their state."""
+        """Returns the program for a node whose instances share this budget for their state."""
         operators = {
             name: (definition, replace(setting, room=room)) for name, (definition, setting) in self.operators.items()
         }

@@ -1,4 +1,4 @@
-"""Query: the operators that a user declares, by name, in the order of their declaration."""
+"""A query: the operators that a user declares, by name, in the order of their declaration."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from seep.query.program import Program, Resume
 
 
 class Query:
-    """A query in the making: sources, what becomes of their streams, and sinks.
+    """A query under construction: sources, operators on their streams, and sinks.
 
     >>> import pyarrow as pa, seep
     >>> query = seep.Query("doubles")
@@ -69,10 +69,10 @@ class Query:
         on_error: OnError = "stop",
         dead_letters: SinkDefinition | None = None,
     ) -> None:
-        """`parallelism`, `slot_bits` and `on_error` hold for every operator that says nothing else.
+        """`parallelism`, `slot_bits` and `on_error` are defaults for all operators.
 
-        With "dead-letters", rows on which a user's function fails go to the sink `dead-letters`: to the given one, or
-        they are collected at the driver.
+        With `on_error="dead-letters"`, rows on which a user's function fails go to the sink `dead-letters`, which is
+        the given `dead_letters`, or one that collects them at the driver.
         """
         check_name(name)
         check_options(name, {"parallelism": parallelism}, VertexOptions)
@@ -86,7 +86,7 @@ class Query:
         self.vertices: dict[str, Vertex] = {}
 
     def __repr__(self) -> str:
-        """Its operators in the order of their declaration, each with what goes into it."""
+        """Shows the operators in the order of their declaration, each with its inputs."""
         return f"<Query {self.name!r}: {', '.join(map(_as_call, self.vertices.values())) or 'no operators yet'}>"
 
     def source(
@@ -98,9 +98,9 @@ class Query:
         parallelism: int | None = None,
         aliases: Sequence[str] = (),
     ) -> Stream:
-        """A stream from outside; with a rate, at most so many rows per second. Its slots are its partitions.
+        """Adds a source; returns its stream. `rate` limits the rows per second. Its slots are its partitions.
 
-        A source that has another name than in stored state names the old one among its `aliases`.
+        If the source has another name in stored state, give the old name in `aliases`.
         """
         check_name(name)
         if not isinstance(definition, SourceDefinition):
@@ -127,19 +127,19 @@ class Query:
         rate: Rate | float | Mapping[str, Rate | float] | None = None,
         resume: Resume | None = None,
     ) -> Program:
-        """Checks the whole query and makes what nodes run of it.
+        """Checks the whole query and makes the program that nodes run.
 
-        `parallelism` (by operator) and `rate` (one for every source, or by source) go before what was declared. With
-        `resume`, the run goes on from a checkpoint.
+        `parallelism` (by operator) and `rate` (one for all sources, or by source) override what was declared. With
+        `resume`, the run continues from a checkpoint.
         """
         from seep.query.compiler import Compiler
 
         return Compiler(self, parallelism or {}, epoch_seconds, rate, resume).program()
 
     def to_spark(self, spark: SparkSession, **options: Any) -> DataFrame:
-        """Starts the query, and gives what it puts out as a streaming DataFrame: see `launch` and `Run.to_spark`.
+        """Starts the query, and returns its output as a streaming DataFrame: see `launch` and `Run.to_spark`.
 
-        It runs until its input ends, or the program does; who wants to have the run in hand calls these two.
+        It runs until its input or the program ends; to control the run, call these two functions instead.
         """
         run = launch(self, spark, **options)
         try:
@@ -151,7 +151,7 @@ class Query:
         return frame
 
     def to_batch_df(self, spark: SparkSession, **options: Any) -> DataFrame:
-        """Runs the query to its end, and gives what it has put out as a DataFrame: see `launch`, `Run.to_batch_df`."""
+        """Runs the query to its end, and returns its output as a DataFrame: see `launch`, `Run.to_batch_df`."""
         with launch(self, spark, **options) as run:
             frame: DataFrame = run.to_batch_df(spark)
             return frame
@@ -159,7 +159,7 @@ class Query:
     # -- for streams --------------------------------------------------------------------------------------------------
 
     def add(self, vertex: Vertex) -> None:
-        """One more operator; names are given once."""
+        """Adds an operator; raises UserError if its name is taken."""
         if vertex.name in self.vertices:
             raise UserError(f"query {self.name!r} already has an operator {vertex.name!r}; names must differ")
         if vertex.name == DEAD_LETTERS_SINK:
@@ -178,7 +178,7 @@ class Query:
         keeps_time: bool,
         runs_code: bool,
     ) -> Stream:
-        """One more operator between others, and the stream that it puts out."""
+        """Adds an operator between sources and sinks; returns its output stream."""
         check_name(name)
         check_options(name, options, CodeOptions if runs_code else OperatorOptions)
         check_same_query(name, streams)
@@ -197,13 +197,13 @@ def _as_call(vertex: Vertex) -> str:
 
 
 def _keys_kept(stream: Stream, schema: pa.Schema) -> tuple[str, ...]:
-    """The key of an operator's output is that of its input, if all columns are still there."""
+    """Returns the key of an operator's output: that of its input, if all its columns are still there."""
     has_all = all(key in schema.names and can_be_key(schema.field(key).type) for key in stream.keys)
     return stream.keys if has_all else ()
 
 
 def _time_kept(stream: Stream, schema: pa.Schema) -> str | None:
-    """The event time of an operator's output is in the column of the same name, if that is of the same kind."""
+    """Returns the event time column of an operator's output: that of its input, if it is still of the same kind."""
     time = stream.time
     if time is None or time not in schema.names or not is_event_time(schema.field(time).type):
         return None

@@ -1,4 +1,4 @@
-"""Streams: what users build a query with. Every call checks what it can at once, so that errors point to its line."""
+"""Streams: users build a query from them. Every call checks its arguments at once, so that errors point to its line."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ from seep.sinks.definition import SinkDefinition
 if TYPE_CHECKING:
     from seep.query.query import Query
 
-#: A user's function on Arrow batches; what it may return, each operator says.
+#: A user's function on Arrow batches; each operator documents what it may return.
 BatchFunction = Callable[[pa.RecordBatch], Any]
 #: A user's function on one row as a dictionary.
 RowFunction = Callable[[dict[str, Any]], Any]
-#: When an aggregate without a window puts rows out: those that changed, after each epoch; or all, after the last one.
+#: When an aggregate without a window puts rows out: changed rows after each epoch, or all rows at the end.
 Emit = Literal["changes", "end"]
 
 
 class Stream:
     """The rows that one operator puts out, or several together (`union`).
 
-    A stream never changes: each call adds an operator to the query and returns a new stream. The name of the operator
-    comes first. Every operator takes the options `parallelism`, `slot_bits` and `aliases` (what it was called in state
-    stored earlier), and those with a user's function `on_error` ("stop" or "dead-letters").
+    A stream is immutable: each call adds an operator to the query and returns a new stream. The first argument is the
+    name of the operator. Every operator takes the options `parallelism`, `slot_bits` and `aliases` (its names in state
+    stored earlier); operators with a user's function also take `on_error` ("stop" or "dead-letters").
     """
 
     def __init__(self, query: Query, origins: tuple[str, ...], rows: Input, clock: Clock | None) -> None:
         self.query = query
         self.origins = origins  #: the operators that put its rows out
         self.rows = rows
-        self.clock = clock  #: of which kind its watermarks are
+        self.clock = clock  #: the kind of its watermarks
 
     @property
     def name(self) -> str:
-        """The operator, or the operators, that it comes from; for messages."""
+        """The name of its operator, or operators; for messages."""
         return " + ".join(self.origins)
 
     @property
@@ -75,21 +75,21 @@ class Stream:
         columns = ", ".join(f"{field.name}: {field.type}" for field in self.schema)
         return f"<stream of {self.name!r} ({columns}), keys {list(self.keys)}, event time {self.time}>"
 
-    # -- what rows are grouped and timed by -------------------------------------------------------------------------
+    # -- key and event time -----------------------------------------------------------------------------------------
 
     def key_by(self, *columns: str) -> Stream:
-        """The same rows, grouped by the given columns; no operator of its own.
+        """Returns the same rows, grouped by the given columns; it adds no operator.
 
-        The key stays as long as later operators put the columns out.
+        The key is kept as long as later operators put these columns out.
         """
         check_keys(self.schema, columns, self.name)
         return self._with(self.rows._replace(keys=columns))
 
     def event_time(self, column: str) -> Stream:
-        """The same rows, with the event time in another column; no operator of its own.
+        """Returns the same rows, with the event time in another column; it adds no operator.
 
-        The promise is yours: in this column, too, no row may be older than a watermark that has passed (a row that is
-        counts as late). It is true of `window_end` after a window without lateness, for one.
+        You promise that in this column, too, no row is older than the watermark (such a row is late). This is true for
+        `window_end` after a window without lateness, for example.
         """
         check_time(self.name, self.schema, column)
         clock = clock_of(self.schema, column)
@@ -109,38 +109,38 @@ class Stream:
     def map(
         self, name: str, function: BatchFunction, schema: pa.Schema | None = None, **options: Unpack[CodeOptions]
     ) -> Stream:
-        """As many rows as come in; the function makes columns of a batch.
+        """Makes one row for each row; the function makes columns from a batch.
 
-        Without `schema` the columns are found by calling the function with an empty batch.
+        Without `schema`, the function is called with an empty batch to find the columns.
         """
         return self._add(name, Map(function, schema), options)
 
     def flat_map(
         self, name: str, function: BatchFunction, schema: pa.Schema | None = None, **options: Unpack[CodeOptions]
     ) -> Stream:
-        """Any number of rows for those that come in; otherwise like `map`."""
+        """Makes any number of rows for each row; otherwise like `map`."""
         return self._add(name, FlatMap(function, schema), options)
 
     def each(self, name: str, function: RowFunction, schema: pa.Schema, **options: Unpack[CodeOptions]) -> Stream:
-        """Calls a Python function with every single row; it returns a row, several, or None.
+        """Calls a Python function for every row; it returns a row, several rows, or None.
 
-        That is some hundred times slower than `map`: see `EachRow` for figures.
+        This is about a hundred times slower than `map`: see `EachRow` for measurements.
         """
         return self._add(name, EachRow(function, schema), options)
 
     def filter(self, name: str, predicate: pc.Expression | BatchFunction, **options: Unpack[CodeOptions]) -> Stream:
-        """The rows for which an Arrow expression, or a function on batches, is true."""
+        """Keeps the rows for which an Arrow expression, or a function on batches, is true."""
         return self._add(name, Filter(predicate), options)
 
     def select(
         self, name: str, columns: Iterable[str] | Mapping[str, str | pc.Expression], **options: Unpack[CodeOptions]
     ) -> Stream:
-        """These columns only; a mapping renames them, or computes new ones from Arrow expressions."""
+        """Keeps only these columns; a mapping renames columns, or computes new ones from Arrow expressions."""
         chosen = columns if isinstance(columns, Mapping) else {column: column for column in columns}
         return self._add(name, Project(chosen), options)
 
     def union(self, *others: Stream) -> Stream:
-        """The rows of all the streams, which must have the same columns; no operator of its own."""
+        """Returns the rows of all the streams, which must have the same columns; it adds no operator."""
         streams = (self, *others)
         check_same_query("union", streams)
         origins = tuple(origin for stream in streams for origin in stream.origins)
@@ -157,7 +157,7 @@ class Stream:
     # -- by key -----------------------------------------------------------------------------------------------------
 
     def window(self, window: Window) -> Windowed:
-        """What follows is worked out for each window of event time by itself."""
+        """Divides the stream into windows of event time; the next operator computes each window separately."""
         return Windowed(self, window)
 
     def aggregate(
@@ -171,10 +171,10 @@ class Stream:
         aliases: Sequence[str] = (),
         **aggregates: Agg,
     ) -> Stream:
-        """Counts, sums and so on for each key; every keyword is a column: `n=seep.count(), total=seep.sum("price")`.
+        """Computes aggregates for each key; every keyword is a column: `n=seep.count(), total=seep.sum("price")`.
 
-        With "changes", the new values of the keys that changed come out after each epoch. With "end", those of all
-        keys come out once, when the input has ended. More keys than fit in memory are kept with `on_disk`.
+        With `emit="changes"`, it puts out the new values of changed keys after each epoch; with "end", the values of
+        all keys once, when the input has ended. With `on_disk`, there may be more keys than fit in memory.
         """
         options = _given(parallelism, slot_bits, aliases)
         return self._aggregate(name, None, emit, options, aggregates, on_disk)
@@ -207,9 +207,9 @@ class Stream:
         emit: Emit = "changes",
         **options: Unpack[CodeOptions],
     ) -> Stream:
-        """Combines the rows of each key two by two: `function(a, b)` makes one row, a dictionary, of two.
+        """Combines the rows of each key in pairs: `function(a, b)` makes one row, a dictionary, of two.
 
-        It is Python for every row: see `Reduce` for its cost. Rows come out as those of `aggregate` do.
+        It calls Python for every row: see `Reduce` for its cost. `emit` is the same as for `aggregate`.
         """
         return self._add(name, Reduce(function, emit), options, keeps_time=False)
 
@@ -223,9 +223,9 @@ class Stream:
         state_type: pa.DataType | None = None,
         **options: Unpack[CodeOptions],
     ) -> Stream:
-        """For each key, `fold(state, row) -> (state, row or rows or None)`, in order of event time.
+        """Calls `fold(state, row) -> (state, row or rows or None)` for the rows of each key, in order of event time.
 
-        It is Python for every row: see `StateMachine` for its cost.
+        It calls Python for every row: see `StateMachine` for its cost.
         """
         return self._add(name, StateMachine(fold, schema, initial, state_type), options)
 
@@ -240,14 +240,15 @@ class Stream:
         on_disk: bool = False,
         **options: Unpack[OperatorOptions],
     ) -> Stream:
-        """Pairs of rows with the same key: in the same window, or at most so far apart in event time, or all ever.
+        """Joins rows with the same key: in the same window, within a distance in event time, or without regard to time.
 
-        Joins are inner: a row without a partner does not come out.
+        Joins are inner: a row without a partner is not put out.
 
         With `between=(lower, upper)`, the right row's time is from left + lower to left + upper, and rows may come late
-        by `lateness`. In a session, which rows of both sides make up, pairs come out when it has closed, with
-        `window_start` and `window_end`. Without either, all rows are kept for good. Pairs have no event time:
-        `event_time` names one. More rows than fit in memory are kept with `on_disk`, in windows or for good.
+        by `lateness`. In sessions, which rows of both sides form together, pairs are put out when the session has
+        closed, with `window_start` and `window_end`. Without either, all rows are kept for ever. Pairs have no event
+        time: name one with `event_time`. With `on_disk` (in tumbling windows, or without either), there may be more
+        rows than fit in memory.
         """
         _check_join_options(name, options)
         definition = _join_of(name, window, between, lateness, on_disk)
@@ -260,16 +261,16 @@ class Stream:
         *others: Stream,
         **options: Unpack[CodeOptions],
     ) -> Stream:
-        """An operator of your own: a subclass of `seep.Operator`, an object of one (copies are run), or a factory.
+        """Adds an operator of your own: a subclass of `seep.Operator`, an object of one (it is copied), or a factory.
 
-        Further streams come in at its ports 1, 2, …; only an operator of one stream keeps the event time.
+        The other streams are read at ports 1, 2, …; only an operator of one stream keeps the event time.
         """
         return self._add(name, _definition_of(name, operator), options, *others, keeps_time=not others)
 
     # -- ends -------------------------------------------------------------------------------------------------------
 
     def sink(self, name: str, definition: SinkDefinition, **options: Unpack[VertexOptions]) -> None:
-        """The rows leave the query here. A stream may also go on to other operators and sinks."""
+        """Ends the stream in a sink. Other operators and sinks may read the same stream."""
         check_name(name)
         if not isinstance(definition, SinkDefinition):
             raise UserError(f"sink {name!r}: {definition!r} is no sink; use one of seep.sinks, such as collect()")
@@ -291,7 +292,7 @@ class Stream:
 
 
 class Windowed:
-    """A keyed stream cut into windows of event time."""
+    """A keyed stream divided into windows of event time."""
 
     def __init__(self, stream: Stream, window: Window) -> None:
         if not isinstance(window, Window):
@@ -308,7 +309,7 @@ class Windowed:
         aliases: Sequence[str] = (),
         **aggregates: Agg,
     ) -> Stream:
-        """Counts, sums and so on for each key and window, put out when the watermark closes the window.
+        """Computes aggregates for each key and window, put out when the watermark closes the window.
 
         The columns are those of the key, `window_start`, `window_end`, and one for each keyword.
         """
@@ -324,11 +325,12 @@ class Windowed:
         aliases: Sequence[str] = (),
         **aggregate: Agg,
     ) -> Stream:
-        """What is highest in each window over all keys; all that have it, where several do.
+        """Finds the highest in each window over all keys; all of them in a tie.
 
-        With the name of a column, the rows with its highest value, `window_start` and `window_end` before their own
-        columns. With an aggregate, a count or a sum of integers, the keys of which it is highest: `n=seep.count()`.
-        There are two operators: every instance of `name-parts` finds the highest of its keys, `name` those of all.
+        With the name of a column, it puts out the rows with the highest value, with `window_start` and `window_end`
+        before their own columns. With an aggregate, a count or a sum of integers such as `n=seep.count()`, it puts out
+        the keys with the highest value. It adds two operators: each instance of `name-parts` finds the highest of its
+        keys, and `name` the highest of all.
         """
         parts = self._stream._add(
             f"{name}-parts",
@@ -374,7 +376,7 @@ def _highest_of(name: str, window: Window, column: str | None, aggregate: Mappin
 
 
 def _check_join_options(name: str, options: Mapping[str, Any]) -> None:
-    """All that a join takes is listed, not only what every operator does."""
+    """Raises UserError for an unknown option, and lists those that a join takes."""
     known = sorted(["window", "between", "lateness", "on_disk", *OperatorOptions.__annotations__])
     for word, value in options.items():
         if word == "how" and value == "inner":
@@ -426,13 +428,13 @@ def _given(parallelism: int | None, slot_bits: int | None, aliases: Sequence[str
 
 
 def _listed(name: str, aliases: Sequence[str], ending: str) -> list[str]:
-    """The aliases of an operator that is part of another."""
+    """Returns the aliases of an operator that is a part of another."""
     check_aliases(name, aliases)
     return [alias + ending for alias in aliases]
 
 
 def _check_alike(one: Stream, other: Stream) -> None:
-    """The streams of a union agree in columns, types and event time."""
+    """Raises unless the streams of a union agree in columns, types and event time."""
     differences = [
         f"{_field(a)} and {_field(b)}"
         for a, b in zip_longest(one.schema, other.schema)

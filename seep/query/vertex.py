@@ -1,4 +1,4 @@
-"""Vertices: operators as a query's author declared them, before anything is decided about how they run."""
+"""Vertices: operators as the user declared them, before compilation."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 #: The sink of the rows on which users' functions fail.
 DEAD_LETTERS_SINK = "dead-letters"
 
-#: What becomes of rows on which a user's function fails: the query stops, or they go to the sink `dead-letters`.
+#: What to do if a user's function fails on a row: stop the query, or send the row to the sink `dead-letters`.
 OnError = Literal["stop", "dead-letters"]
 
 
 class VertexOptions(TypedDict, total=False):
-    """What can be said of every operator; what is not said is as the query says."""
+    """The options of every operator; the query has defaults for them."""
 
     parallelism: int  #: instances at the start
     slot_bits: int  #: its keyed state is divided into 2^slot_bits slots for the query's life
 
 
 class OperatorOptions(VertexOptions, total=False):
-    """What can be said of an operator between sources and sinks."""
+    """The options of an operator between sources and sinks."""
 
-    aliases: Sequence[str]  #: what it was called in state stored earlier
+    aliases: Sequence[str]  #: its names in state stored earlier
 
 
 class CodeOptions(OperatorOptions, total=False):
-    """What can be said of an operator that runs a user's function."""
+    """The options of an operator that runs a user's function."""
 
     on_error: OnError
 
@@ -74,13 +74,13 @@ Vertex = SourceVertex | OperatorVertex | SinkVertex
 
 
 def streams_into(vertex: Vertex) -> Iterator[tuple[int, Stream]]:
-    """The streams that it reads, by port."""
+    """Yields the streams that a vertex reads, with their ports."""
     if not isinstance(vertex, SourceVertex):
         yield from enumerate(vertex.inputs)
 
 
 def check_options(operator: str, options: VertexOptions | CodeOptions, known: type[VertexOptions]) -> None:
-    """UserError for a word that is no option, or for a value that cannot be."""
+    """Raises UserError for an unknown option, or an invalid value."""
     for word, value in options.items():
         if word not in known.__annotations__:
             allowed = ", ".join(sorted(known.__annotations__))
@@ -92,7 +92,7 @@ def check_options(operator: str, options: VertexOptions | CodeOptions, known: ty
 
 
 def check_aliases(operator: str, aliases: object) -> None:
-    """UserError unless they are a list of other names."""
+    """Raises UserError unless the aliases are a list of other names."""
     if isinstance(aliases, str) or not isinstance(aliases, Sequence):
         raise UserError(f"operator {operator!r}: its aliases are a list of names; write aliases=['the-old-name']")
     for alias in aliases:
@@ -103,7 +103,7 @@ def check_aliases(operator: str, aliases: object) -> None:
 
 
 def aliases_of(vertex: Vertex) -> tuple[str, ...]:
-    """What a vertex was called in state stored earlier; sinks keep their names."""
+    """Returns the names of a vertex in state stored earlier; sinks keep their names."""
     match vertex:
         case SourceVertex():
             return tuple(vertex.aliases)
@@ -118,7 +118,7 @@ def check_on_error(whose: str, on_error: object) -> None:
 
 
 def as_rate(source: str, rate: Rate | float) -> Rate:
-    """A plain number is a steady rate."""
+    """Returns the rate; a plain number is a steady rate."""
     if isinstance(rate, Rate):
         return rate
     if not isinstance(rate, int | float) or rate <= 0:

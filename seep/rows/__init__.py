@@ -1,1 +1,1 @@
-"""Rows: what sources, operators and sinks share: batches, their times and types, positions of sources, rates."""
+"""Rows, for sources, operators and sinks: batches, their times and types, positions of sources, rates."""

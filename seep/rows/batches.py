@@ -1,4 +1,4 @@
-"""Batches of declared columns: what users give as one, what a stream declares, and rows in a sequence."""
+"""Batches of rows: conversion of users' results, conformance to declared columns, and sorting."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _BITS = {pa.float32(): np.int32, pa.float64(): np.int64}
 
 
 def as_batch(operator: str, given: Any, schema: pa.Schema | None = None) -> pa.RecordBatch:
-    """What user code returned as rows: a RecordBatch, a Table, or a mapping of columns of the same length.
+    """Converts the result of user code: a RecordBatch, a Table, or a mapping of columns of the same length.
 
-    The schema, if known, tells the types of columns that are not Arrow arrays.
+    The schema, if known, gives the types of columns that are not Arrow arrays.
 
     >>> as_batch("double", {"n": [1, 2]}).to_pydict()
     {'n': [1, 2]}
@@ -41,19 +41,19 @@ def as_batch(operator: str, given: Any, schema: pa.Schema | None = None) -> pa.R
 
 
 def empty(schema: pa.Schema) -> pa.RecordBatch:
-    """No rows, of these columns."""
+    """Returns a batch of these columns without rows."""
     return pa.record_batch([pa.array([], field.type) for field in schema], schema=schema)
 
 
 def concat(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
-    """The rows of all of them; of a single one, the very same batch."""
+    """Returns the rows of all batches in one; a single batch is returned as it is."""
     if len(batches) == 1:
         return batches[0]
     return pa.concat_batches(batches) if batches else empty(schema)
 
 
 def conform(operator: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with exactly these columns; they are matched by name and cast where no value can be lost.
+    """Returns the batch with exactly these columns, matched by name, and cast where no value is lost.
 
     >>> schema = pa.schema([("n", pa.int64())])
     >>> conform("counter", pa.record_batch({"n": pa.array([1], pa.int8())}), schema).schema == schema
@@ -71,9 +71,9 @@ def conform(operator: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.Recor
 
 
 def in_sequence(batch: pa.RecordBatch, time: str | None) -> pa.RecordBatch:
-    """The rows by event time, then by all columns: the same whatever order they came in; nulls are last.
+    """Sorts rows by event time, then by all columns, so that the order of arrival does not matter; nulls are last.
 
-    Costs a sort of the rows. A column of lists or structs, which has no order of its own, is compared as text.
+    A column of lists or structs, which Arrow cannot sort, is compared as text.
     """
     names = [] if time is None else [time]
     names += [name for name in batch.schema.names if name != time]
@@ -126,7 +126,7 @@ def _cast(operator: str, column: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def is_alike(found: pa.DataType, expected: pa.DataType) -> bool:
-    """Whether values of one type may stand for the other's: integers or floats of any width, layouts of text, nulls.
+    """Whether a type may be cast to another: integers or floats of any width, layouts of text, nulls.
 
     >>> is_alike(pa.int32(), pa.int64()), is_alike(pa.int64(), pa.string())
     (True, False)
@@ -154,7 +154,7 @@ def _is_instant(kind: pa.DataType) -> bool:
 
 
 def _sortable(column: pa.Array) -> pa.Array:
-    """A column that Arrow sorts so that only equal values are ties; the zeros of floats differ by their sign."""
+    """Returns a column that Arrow sorts so that only equal values are ties; floats' zeros differ by their sign."""
     kind = column.type
     if kind in _BITS:
         bits = np.frombuffer(column.buffers()[1], _BITS[kind])[column.offset :][: len(column)]

@@ -1,4 +1,4 @@
-"""Rates: how many rows a source should have read by a given time, for the profiles a load can have."""
+"""Rates: how many rows a source should have read by a given time, for several load profiles."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Numbers = NDArray[np.float64]
 
 
 class Profile(StrEnum):
-    """How a rate changes over a period."""
+    """The way a rate changes over a period."""
 
     STEADY = "steady"
     RAMP = "ramp"  #: from a tenth of the rate up to the full rate in the first half of the period, and down again
-    SAWTOOTH = "sawtooth"  #: from a tenth up to the full rate over each period, then at once down
+    SAWTOOTH = "sawtooth"  #: from a tenth up to the full rate over each period, then down at once
     SPIKE = "spike"  #: a fifth of the rate, with the full rate for the middle tenth of each period
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Rows per second, at its highest, over time.
+    """A rate in rows per second, which may change over time; `rows_per_second` is the highest.
 
     >>> Rate(1000).rows_due(2.5)
     2500.0
@@ -46,15 +46,15 @@ class Rate:
                 raise UserError(f"a rate with {name}={value!r} makes no sense; choose a number above 0")
 
     def rows_due(self, seconds: float) -> float:
-        """The rows due in the first `seconds`: the exact integral of the rate; none before the start."""
+        """Returns the rows due in the first `seconds`: the exact integral of the rate; none before the start."""
         return float(self.rows_due_at(np.array([seconds]))[0])
 
     def seconds_until(self, rows: float) -> float:
-        """When that many rows are due: the inverse of `rows_due`."""
+        """Returns the seconds after which so many rows are due: the inverse of `rows_due`."""
         return float(self.due_times(np.array([rows]))[0])
 
     def rows_due_at(self, seconds: NDArray[Any]) -> Numbers:
-        """`rows_due` for many times at once."""
+        """Computes `rows_due` for many times at once."""
         seconds = np.maximum(seconds, 0.0)
         if self.profile is Profile.STEADY:
             return self.rows_per_second * seconds
@@ -63,7 +63,7 @@ class Rate:
         return (periods * curve.total + curve.area_until(part)) * (self.rows_per_second * self.period)
 
     def due_times(self, rows: NDArray[Any]) -> Numbers:
-        """`seconds_until` for many numbers of rows at once."""
+        """Computes `seconds_until` for many numbers of rows at once."""
         rows = np.maximum(rows, 0.0)
         if self.profile is Profile.STEADY:
             return rows / self.rows_per_second
@@ -73,29 +73,29 @@ class Rate:
 
 
 class _Curve(NamedTuple):
-    """The level of a rate over one period, both from 0 to 1, as straight pieces."""
+    """The level of a rate over one period as linear pieces; level and time are from 0 to 1."""
 
     begins: Numbers
-    levels: Numbers  #: at the begin of each piece
+    levels: Numbers  #: at the start of each piece
     slopes: Numbers
     areas: Numbers  #: under all pieces before
     total: float  #: area under the whole curve
 
     def area_until(self, part: Numbers) -> Numbers:
-        """The area under the first `part` of the period."""
+        """Returns the area under the first `part` of the period."""
         at = np.searchsorted(self.begins, part, side="right") - 1
         width = part - self.begins[at]
         return self.areas[at] + width * (self.levels[at] + self.slopes[at] * width / 2)
 
     def part_with(self, area: Numbers) -> Numbers:
-        """The part of the period under which an area lies; solved so that a slope of 0 needs no case of its own."""
+        """Returns the part of the period that has an area under it, by a formula that also holds for a slope of 0."""
         at = np.searchsorted(self.areas, area, side="right") - 1
         rest, level = area - self.areas[at], self.levels[at]
         root = np.sqrt(np.maximum(level * level + 2 * self.slopes[at] * rest, 0.0))
         return self.begins[at] + 2 * rest / (level + root)
 
 
-#: For each profile, straight pieces: where it begins and ends in the period, and the level there.
+#: For each profile, its linear pieces: start and end in the period, and the level at each.
 _PIECES: dict[Profile, list[tuple[float, float, float, float]]] = {
     Profile.RAMP: [(0.0, 0.5, 0.1, 1.0), (0.5, 1.0, 1.0, 0.1)],
     Profile.SAWTOOTH: [(0.0, 1.0, 0.1, 1.0)],

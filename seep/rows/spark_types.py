@@ -1,7 +1,7 @@
-"""Types: which Arrow type stands for which of Spark's, both ways; what has no counterpart is refused by name.
+"""Converts types between Arrow and Spark; raises an error that names a column whose type has no counterpart.
 
-Text, numbers, decimals, bytes, dates, times, durations, nulls, arrays, maps and structs go through. A timestamp of
-Spark's is an instant, so it is one in UTC here, whatever the session's zone; one without a zone stays without one.
+Text, numbers, decimals, bytes, dates, times, durations, nulls, arrays, maps and structs are supported. A timestamp of
+Spark is an instant, so it becomes a timestamp in UTC, whatever the session's zone; one without a zone has no zone here.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _TO_SPARK: dict[pa.DataType, spark.DataType] = {
     pa.null(): spark.NullType(),
 }
 
-#: What to do about types that have no counterpart, by how Spark names them.
+#: Advice for types without counterpart, by Spark's name of the type.
 _INSTEAD_OF_SPARK = {
     "interval": "cast it to a day-time interval, or give months and microseconds as numbers",
     "variant": "take what is needed out of it with variant_get(…), or make text of it with to_json(…)",
@@ -64,7 +64,7 @@ _INSTEAD_OF_SPARK = {
 
 
 def arrow_schema(schema: spark.StructType) -> pa.Schema:
-    """The columns of a DataFrame, as batches of `seep` have them; all may be null. UserError naming any that cannot be.
+    """Converts the columns of a DataFrame to Arrow; all may be null. Raises UserError for a type that is not supported.
 
     >>> arrow_schema(spark.StructType([spark.StructField("n", spark.LongType(), False)]))
     n: int64
@@ -73,7 +73,7 @@ def arrow_schema(schema: spark.StructType) -> pa.Schema:
 
 
 def spark_schema(schema: pa.Schema) -> spark.StructType:
-    """The columns of batches, as a DataFrame has them. UserError naming any that cannot be.
+    """Converts columns to those of a DataFrame. Raises UserError for a type that is not supported.
 
     >>> spark_schema(pa.schema([("at", pa.timestamp("us", "UTC"))])).simpleString()
     'struct<at:timestamp>'
@@ -82,7 +82,7 @@ def spark_schema(schema: pa.Schema) -> spark.StructType:
 
 
 def spark_form(schema: pa.Schema) -> pa.Schema:
-    """The columns as Spark itself would send them, to which batches for it are cast: instants in UTC, plain text.
+    """Returns the Arrow columns as Spark itself would send them, to cast batches for it: instants in UTC, plain text.
 
     >>> spark_form(pa.schema([("at", pa.timestamp("us", "Europe/Berlin")), ("text", pa.large_string())]))
     at: timestamp[us, tz=UTC]

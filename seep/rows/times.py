@@ -1,7 +1,7 @@
-"""Event time: what columns can hold it, and lengths of time in its unit.
+"""Event time: the columns that can hold it, and lengths of time in its unit.
 
-Inside, event times, watermarks and lengths of time are int64 numbers: the value itself for a column of integers (of
-whatever unit the user likes), microseconds for a column of timestamps.
+Internally, event times, watermarks and lengths of time are int64 numbers: the value itself for a column of integers (in
+a unit of the user's choice), microseconds for a column of timestamps.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def is_event_time(kind: pa.DataType) -> bool:
 
 
 def length(duration: Duration, time: pa.DataType) -> int:
-    """A length of time in the unit that event times of the given type have inside.
+    """Converts a length of time to the internal unit of event times of the given type.
 
     >>> length("10 ms", pa.timestamp("ns")), length(10, pa.int32())
     (10000, 10)
@@ -43,7 +43,7 @@ def length(duration: Duration, time: pa.DataType) -> int:
 
 
 def event_times(column: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
-    """The event times of a column as int64; parts of a microsecond are cut off, towards the past.
+    """Returns the event times of a column as int64, rounded down to whole microseconds.
 
     >>> event_times(pa.array([3, 5], pa.int16())).tolist()
     [3, 5]
@@ -64,7 +64,7 @@ def event_times(column: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
 
 
 def times_column(times: NDArray[np.int64], kind: pa.DataType) -> pa.Array:
-    """The column of the given type that holds these event times; the reverse of `event_times`.
+    """Returns a column of the given type with these event times; the inverse of `event_times`.
 
     >>> times_column(np.array([7]), pa.timestamp("ms")).to_pylist()
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""For tests, yours and ours: run a query in this process, deterministically, and let things befall it in mid-run."""
+"""For tests of queries: runs a query in this process, deterministically, with failures and changes at chosen points."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = [
     "script",
 ]
 
-#: A source of the given batches, one per epoch, with cues in between.
+#: A source of the given batches, one per epoch, with cues between them.
 script = Script
 
 
@@ -52,7 +52,7 @@ def run(
     balance: BalanceSettings | Balancer | None = None,
     capacity: float | None = None,
 ) -> dict[str, pa.Table]:
-    """Runs a query to the end of its input and returns what each sink got, whatever its kind; see `InProcess`."""
+    """Runs a query to the end of its input and returns the rows of each sink, of any kind; see `InProcess`."""
     with InProcess(
         query,
         nodes=nodes,
@@ -69,7 +69,7 @@ def run(
 
 
 def preview(stream: Stream) -> pa.Table:
-    """The rows of a stream: runs what leads to it, and nothing else of its query, which stays as it is.
+    """Returns the rows of a stream: runs only the operators that it depends on, and does not change its query.
 
     >>> import seep
     >>> numbers = seep.Query("numbers").source("numbers", script(pa.record_batch({"n": [1, 2]})))
@@ -92,7 +92,7 @@ def _leading_to(stream: Stream) -> Iterator[str]:
 
 
 def rows(table: pa.Table) -> Counter[str]:
-    """The rows of a table and how often each is there: equal for tables with the same rows in any order.
+    """Counts each row of a table: the counts are equal for tables with the same rows in any order.
 
     >>> rows(pa.table({"n": [1, 2, 1]})) == rows(pa.table({"n": [2, 1, 1]}))
     True

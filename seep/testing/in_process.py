@@ -1,4 +1,4 @@
-"""A query in this process: the real protocol machines, one thread, no Spark, and whatever the test does to them."""
+"""Runs a query in this process, with the real protocol machines, on one thread and without Spark, as a test says."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from seep.testing.stores import Stores
 
 
 class _ScriptCue(NamedTuple):
-    """A cue that comes as soon as its source has read so far."""
+    """A cue that takes effect as soon as its source has read up to a position."""
 
     source: str
     position: int
@@ -53,7 +53,7 @@ class _ScriptCue(NamedTuple):
 
 
 class _ProgramNode(Node[pa.RecordBatch]):
-    """A node that says which instance it was whose user code failed, and counts rows."""
+    """A node that names the instance whose user code failed, and counts rows."""
 
     count: Callable[[Data], None]
 
@@ -69,7 +69,7 @@ class _ProgramNode(Node[pa.RecordBatch]):
 
 
 class _ProgramSetting:
-    """What the world of a program is made of."""
+    """The mail, nodes and manager of a program's simulated run; see `KernelSetting`."""
 
     def __init__(self, program: Program, checkpoint_every: int, seed: int | None) -> None:
         self._program = program
@@ -77,9 +77,9 @@ class _ProgramSetting:
         self._rng = None if seed is None else random.Random(seed)
         roll = max((sink.roll for sink, _ in program.sinks.values()), default=1)
         self._manager = ManagerSettings(window=8 + roll)
-        #: of the run that begins next
+        #: the parallelism of the next run
         self.parallelism = program.parallelism
-        #: told of rows that come to an instance
+        #: called with the rows that an instance receives
         self.count: Callable[[Data], None] = lambda _: None
 
     def mail(self) -> Mail:
@@ -110,10 +110,10 @@ class _ProgramSetting:
 
 
 class InProcess:
-    """A query that goes on only when it is told to. The same calls give the same run.
+    """A query that advances only by explicit calls. The same calls give the same run.
 
-    Nodes are objects, and messages between them are queued in one place: by default they are delivered in the order
-    of sending; with a `seed`, in an order drawn by lot (a query must give the same rows in any).
+    Nodes are objects, and messages between them are in one queue: by default they are delivered in the order of
+    sending; with a `seed`, in random order (a query must give the same rows in any order).
 
     >>> import pyarrow as pa, seep
     >>> from seep.testing import InProcess, script
@@ -122,7 +122,7 @@ class InProcess:
     >>> lines.key_by("word").aggregate("counter", n=seep.count(), emit="end").sink("out", seep.sinks.collect())
     >>> with InProcess(query) as run:
     ...     opened = run.pulse()  # the first epoch
-    ...     run.settle()  # all that follows from it happens
+    ...     run.settle()  # delivers all messages that follow
     ...     run.kill("counter")
     ...     run.run()
     >>> sorted(run.tables["out"].to_pylist(), key=lambda row: row["word"])
@@ -143,15 +143,15 @@ class InProcess:
         migration: MigrationSettings | None = None,
         capacity: float | None = None,
     ) -> None:
-        """With at least two nodes there is a place for backups. A source reads at most `rows_per_epoch` at a time.
+        """Backups need at least two nodes. A source reads at most `rows_per_epoch` rows in an epoch.
 
-        `scaling` and `balance` are settings as of a real run, or a policy and a balancer of your own; `migration` says
-        how slots move. To them a second passes with each pulse, and an instance that gets `capacity` rows in an epoch
-        is fully used.
+        `scaling` and `balance` are settings as for a real run, or a policy and a balancer of your own; `migration` says
+        how slots move. For them, each pulse takes one second, and an instance that gets `capacity` rows in an epoch is
+        fully used.
         """
         program = query if isinstance(query, Program) else query.compile(parallelism=parallelism)
         self.program = _untimed(program, rows_per_epoch)
-        self.events: list[Event] = []  #: what happened that is worth telling
+        self.events: list[Event] = []  #: the events of the run
         self.finished = False
         self._scripts = {name: each for name, (each, _) in self.program.sources.items() if isinstance(each, Script)}
         self._cues = {
@@ -159,11 +159,11 @@ class InProcess:
             for name, script in self._scripts.items()
         }
         self._due: list[_ScriptCue] = []
-        #: the savepoint that the script waits for, and its cut once that is announced
+        #: the savepoint that the script waits for, and its cut when that is announced
         self._saving: _ScriptCue | None = None
         self._cut: Cut | None = None
-        #: nodes that are to go as soon as they are not used any more
-        self._going: list[str] = []
+        #: nodes that end as soon as they are not used any more
+        self._leaving: list[str] = []
         self._joined, self._nodes = 0, nodes
         self._stores = Stores(self.program.sinks)
         self._setting = _ProgramSetting(self.program, checkpoint_every, seed)
@@ -178,7 +178,7 @@ class InProcess:
         self._launch()
 
     def _launch(self) -> None:
-        vms = FreeNodes(self._kernel, self.join, self._let_go)
+        vms = FreeNodes(self._kernel, self.join, self._release_node)
         steward = self._plan.steward()
         self._steering = KernelSteering(self._kernel, steward, vms, self._counts, self._seconds, self.events.append)
         for _ in range(self._nodes):
@@ -188,21 +188,21 @@ class InProcess:
     def _seconds(self) -> float:
         return self._pulses * PULSE
 
-    def _let_go(self, node: str) -> None:
-        if node not in self._going:
-            self._going.append(node)
+    def _release_node(self, node: str) -> None:
+        if node not in self._leaving:
+            self._leaving.append(node)
 
     def _perform(self, effects: list[Effect]) -> None:
         self._kernel.perform(MANAGER, effects)
 
     @property
     def manager(self) -> Manager:
-        """The manager of the present run."""
+        """The manager of the current run."""
         return self._kernel.manager
 
     @property
     def nodes(self) -> Mapping[str, Node[pa.RecordBatch]]:
-        """The nodes of the present run, by name."""
+        """The nodes of the current run, by name."""
         return self._kernel.nodes
 
     def __enter__(self) -> Self:
@@ -214,13 +214,13 @@ class InProcess:
         self.close()
 
     def close(self) -> None:
-        """Closes the stores of the sinks; what was committed stays in `tables`."""
+        """Closes the stores of the sinks; committed rows stay in `tables`."""
         self._stores.close()
 
-    # -- going on -----------------------------------------------------------------------------------------------------
+    # -- advancing ----------------------------------------------------------------------------------------------------
 
     def pulse(self) -> bool:
-        """Has the manager open the next epoch, if the query keeps up; nothing is delivered yet."""
+        """Makes the manager open the next epoch, if the query keeps up; delivers no message."""
         before = self.manager.ticked
         self._pulses += 1
         self._steering.step()
@@ -228,7 +228,7 @@ class InProcess:
         return self.manager.ticked > before
 
     def step(self) -> bool:
-        """Delivers one message; False if none is under way."""
+        """Delivers one message; returns False if there is none."""
         self._follow_scripts()
         self._kernel.begin_step()
         if not self._kernel.mail:
@@ -237,12 +237,12 @@ class InProcess:
         return True
 
     def settle(self) -> None:
-        """Delivers messages until none is under way."""
+        """Delivers messages until there is none."""
         while self.step():
             pass
 
     def run(self, epochs: int = 100_000) -> None:
-        """Goes on to the end of the input; UserError if that does not come within so many epochs."""
+        """Runs to the end of the input; raises UserError if that takes more than so many epochs."""
         last = self.manager.ticked + epochs
         while not self.finished:
             if self.manager.ticked >= last:
@@ -261,17 +261,17 @@ class InProcess:
         if not moved and not self._kernel.mail and not self._kernel.has_plans and not self.finished:
             raise InternalError(f"query {self.program.name!r} is stuck after epoch {self.manager.ticked}")
 
-    # -- what befalls it ----------------------------------------------------------------------------------------------
+    # -- failures -----------------------------------------------------------------------------------------------------
 
     def kill(self, operator: str, index: int | None = None) -> None:
-        """The node of an instance ends without a word, with all that it hosts; a fresh one takes its place.
+        """Kills the node of an instance, with everything that it hosts; a new node joins.
 
-        Unless its number is given, it is the first instance that there is.
+        Without `index`, it is the operator's first instance.
         """
         self.kill_node(self._node_of(operator, index, "to kill"))
 
     def kill_node(self, name: str) -> None:
-        """A node ends without a word, which is noticed at once; a fresh one takes its place."""
+        """Kills a node, which is detected at once; a new node joins."""
         self._kernel.end(name)
         self._kernel.give_up(name)
         self.join()
@@ -285,24 +285,24 @@ class InProcess:
         return seat.node
 
     def notice(self, operator: str, index: int | None = None) -> None:
-        """The VM of an instance's node will go: all that is on the node moves elsewhere, then the node ends.
+        """Gives notice that the VM of an instance's node will end: its instances move elsewhere, then the node ends.
 
-        A fresh one takes its place at once. What has moved goes on as instances with new numbers.
+        A new node joins at once. The moved slots belong to instances with new numbers.
         """
         leaving = self._node_of(operator, index, "whose node could leave")
         self.join()
         self.drain(leaving)
 
-    # -- what the steward is asked for --------------------------------------------------------------------------------
+    # -- requests to the steward --------------------------------------------------------------------------------------
 
     def scale(self, operator: str, parallelism: int) -> None:
-        """The operator is to have so many instances, as if a policy had decided it; `events` tell what comes of it."""
+        """Scales an operator to so many instances, as if a policy had decided it; `events` say when it is done."""
         if operator not in self.program.graph.operators:
             raise UserError(f"there is no operator {operator!r} to scale")
         self._steering.steward.scale(self._steering.facts(), operator, parallelism)
 
     def migrate(self, operator: str, target: Target, **settings: object) -> int:
-        """Slots of an operator go where the target says, step by step; returns the number of the migration.
+        """Moves slots of an operator to the target, step by step; returns the number of the migration.
 
         The target is a number of instances, an assignment, or slots by instance; settings are those of
         `MigrationSettings`, such as `strategy="fluid"`.
@@ -311,31 +311,31 @@ class InProcess:
         return self._steering.steward.migrate(self._steering.facts(), opened)[0]
 
     def progress(self, migration: int) -> MigrationProgress:
-        """How far a migration has come."""
+        """Returns the progress of a migration."""
         found = self._steering.steward.progress(self._steering.facts(), migration)
         if not found:
             raise UserError(f"there is no migration {migration}, or none that is still known")
         return found[0]
 
     def balance(self, operator: str) -> None:
-        """Slots of the operator move as soon as its balancer finds some."""
+        """Balances an operator: slots move as soon as its balancer chooses some."""
         self._steering.steward.balance(self._steering.facts(), operator)
 
     def drain(self, node: str) -> None:
-        """All that lives on a node moves elsewhere; then the node ends."""
+        """Moves everything on a node elsewhere; then the node ends."""
         if node not in self.manager.nodes:
             raise UserError(f"there is no node {node!r}; there are {', '.join(self.manager.nodes)}")
         self._steering.steward.drain(self._steering.facts(), node)
 
-    # -- what befalls it, in full -------------------------------------------------------------------------------------
+    # -- single steps -------------------------------------------------------------------------------------------------
 
     def join(self) -> None:
-        """One more node registers."""
+        """Adds a node."""
         self._joined += 1
         self._kernel.join(f"node-{self._joined}")
 
     def savepoint(self) -> int:
-        """Has a cut of the whole query stored, and goes on until it is complete; returns the epoch it is of."""
+        """Takes a savepoint of the whole query, and advances until it is complete; returns its epoch."""
         cut = None
         while not self._is_saved(cut):
             if self.finished or self.manager.ending:
@@ -356,11 +356,11 @@ class InProcess:
         return cut
 
     def restart(self, parallelism: Mapping[str, int] | None = None) -> None:
-        """All processes end without a word, and a new run of the query begins.
+        """Kills all processes, and begins a new run of the query.
 
-        It goes on from the last savepoint, or begins anew if there is none, with as many instances as `parallelism`
-        says, and with the same number of nodes as the first run. Sinks take back what they committed after it, each as
-        it can: see `SinkDefinition.resumed`.
+        It continues from the last savepoint, or begins from nothing if there is none, with as many instances as
+        `parallelism` says, and with the same number of nodes as the first run. Sinks remove what they committed after
+        the savepoint, as far as they can: see `SinkDefinition.resumed`.
         """
         for operator, count in (parallelism or {}).items():
             if operator not in self.program.graph.operators:
@@ -369,17 +369,17 @@ class InProcess:
         if self._saving is not None:
             self._cues[self._saving.source].insert(0, self._saving)
         self._saving = self._cut = None
-        self._going.clear()
+        self._leaving.clear()
         self.finished = False
         self._kernel.restart()
         self._launch()
 
     def checkpoint(self, operator: str | None = None) -> None:
-        """Asks all instances with state (of one operator) for a checkpoint."""
+        """Asks all instances with state, or those of one operator, for a checkpoint."""
         self._perform(self.manager.checkpoint(operator))
 
     def move(self, operator: str, parts: Mapping[int, SlotSet | Iterable[int]]) -> None:
-        """Slots go to the given instances, by number, a few epochs ahead; new numbers make new instances."""
+        """Moves slots to the given instances, by number, in a few epochs; new numbers make new instances."""
         given = {i: slots if isinstance(slots, SlotSet) else SlotSet(list(slots)) for i, slots in parts.items()}
         answer, effects = self.manager.move(operator, given)
         self._perform(effects)
@@ -387,7 +387,7 @@ class InProcess:
             raise UserError(f"slots of operator {operator!r} cannot be moved: {answer.why.value}")
 
     def scale_out(self, operator: str, parallelism: int) -> None:
-        """Spreads the operator's slots evenly over so many instances, more or fewer than now."""
+        """Divides the operator's slots evenly among so many instances, more or fewer than now."""
         if operator not in self.program.graph.operators:
             raise UserError(f"there is no operator {operator!r} to scale")
         owners = sorted(self.manager.topology.history[operator][-1].assignment.parts)
@@ -398,11 +398,11 @@ class InProcess:
 
     scale_in = scale_out
 
-    # -- what came of it ----------------------------------------------------------------------------------------------
+    # -- results ------------------------------------------------------------------------------------------------------
 
     @property
     def tables(self) -> dict[str, pa.Table]:
-        """What every sink has committed so far, whatever its kind; rows by epoch, then by instance."""
+        """The rows that every sink, of any kind, has committed so far; by epoch, then by instance."""
         return self._stores.tables()
 
     @property
@@ -414,7 +414,7 @@ class InProcess:
         """The numbers of the instances that own slots of the operator, by the latest plan."""
         return sorted(self.manager.topology.history[operator][-1].assignment.parts)
 
-    # -- what the machines tell ---------------------------------------------------------------------------------------
+    # -- notices of the machines --------------------------------------------------------------------------------------
 
     def _take(self, told: Told) -> None:
         match told:
@@ -443,20 +443,20 @@ class InProcess:
             self._due.append(cues.pop(0))
 
     def _follow_scripts(self) -> None:
-        """What is due happens, unless it has to wait for something; and what was begun goes on."""
+        """Carries out due cues that need not wait, announces a cut that a script waits for, and ends unused nodes."""
         while self._due and not self._waits(self._due[0].cue):
-            self._befall(self._due.pop(0))
+            self._carry_out(self._due.pop(0))
         if self._saving is not None and self.manager.cuts.underway is None:
             self._cut = self._announce_cut()
-        for node in list(self._going):
+        for node in list(self._leaving):
             self._end_if_empty(node)
 
     def _waits(self, cue: Cue) -> bool:
-        """An operator is scaled when what was begun before is complete; what comes after a savepoint waits for it."""
+        """Whether a cue must wait: for a savepoint, or, to scale an operator, for moves of that operator."""
         under_way = {plan.operator for plan in self.manager.moves.values()}
         return self._saving is not None or (isinstance(cue, Scale) and cue.operator in under_way)
 
-    def _befall(self, due: _ScriptCue) -> None:
+    def _carry_out(self, due: _ScriptCue) -> None:
         match due.cue:
             case Kill(operator, index):
                 self.kill(operator, index)
@@ -474,26 +474,26 @@ class InProcess:
                 assert_never(due.cue)
 
     def _release_script(self, cut: Cut) -> None:
-        """The savepoint that a script waited for is complete."""
+        """Lets a script continue whose savepoint is complete."""
         if self._saving is not None and cut == self._cut:
             self._scripts[self._saving.source].release(self._saving.position)
             self._saving = self._cut = None
 
     def _end_if_empty(self, node: str) -> None:
-        """A node that is to go ends when nothing is left on it."""
+        """Ends a leaving node when nothing is left on it."""
         if node not in self.manager.used_nodes():
-            self._going.remove(node)
+            self._leaving.remove(node)
             self._kernel.end(node)
             self._kernel.give_up(node)
 
 
 def _untimed(program: Program, rows_per_epoch: int) -> Program:
-    """The program without rates, and with epochs that are never late: how much sources read is up to no clock.
+    """Returns the program without rates and with infinite epochs, so that no clock decides how much sources read.
 
-    And strict with operators of users.
+    It checks users' operators strictly.
     """
     sources = {
-        name: (_held(definition), replace(setting, rate=None, epoch_seconds=inf, max_rows=rows_per_epoch))
+        name: (_waiting_script(definition), replace(setting, rate=None, epoch_seconds=inf, max_rows=rows_per_epoch))
         for name, (definition, setting) in program.sources.items()
     }
     operators = {
@@ -502,6 +502,6 @@ def _untimed(program: Program, rows_per_epoch: int) -> Program:
     return replace(program, sources=sources, operators=operators)
 
 
-def _held(definition: SourceDefinition) -> SourceDefinition:
-    """A script for one run: it waits at its savepoints."""
-    return definition.held() if isinstance(definition, Script) else definition
+def _waiting_script(definition: SourceDefinition) -> SourceDefinition:
+    """Returns a copy of a script for one run, in which it waits at its savepoints."""
+    return definition.for_one_run() if isinstance(definition, Script) else definition

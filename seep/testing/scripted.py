@@ -1,4 +1,4 @@
-"""A source that reads like a story: batches, and in between what befalls the query."""
+"""A scripted source: a sequence of batches, with failures and changes of the query between them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MIN_WATERMARK = -(2**63)
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """The node of an instance ends without a word."""
+    """Kills the node of an instance."""
 
     operator: str
     index: int | None = None  #: of the instance; the first that there is, if it is not given
@@ -32,7 +32,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """From soon on, the operator has so many instances."""
+    """Scales the operator to so many instances."""
 
     operator: str
     parallelism: int
@@ -40,26 +40,26 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class BackUp:
-    """All instances with state (of one operator) take a checkpoint."""
+    """Asks all instances with state, or those of one operator, for a checkpoint."""
 
     operator: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Savepoint:
-    """The state of the whole query is stored, and nothing more is read before that is complete."""
+    """Takes a savepoint of the whole query; the source reads nothing more until it is complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """All processes end without a word; a new run goes on from the last savepoint, or begins anew if there is none."""
+    """Kills all processes; a new run continues from the last savepoint, or begins from nothing if there is none."""
 
-    parallelism: Mapping[str, int] = field(default_factory=dict)  #: instances by operator, where others than before
+    parallelism: Mapping[str, int] = field(default_factory=dict)  #: by operator, if it changes
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """The VM of an instance's node will go: what is on the node moves elsewhere, then the node ends."""
+    """Gives notice that the VM of an instance's node will end: its instances move elsewhere, then the node ends."""
 
     operator: str
     index: int | None = None  #: of the instance; the first that there is, if it is not given
@@ -67,7 +67,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """For some epochs there is nothing to read."""
+    """Has nothing to read for some epochs."""
 
     epochs: int = 1
 
@@ -76,14 +76,14 @@ Cue = Kill | Scale | BackUp | Savepoint | Restart | Notice
 
 
 class Script(SourceDefinition):
-    """One partition; each batch is an epoch. Cues take effect as soon as all before them was read."""
+    """A source with one partition, of which each batch is an epoch. A cue takes effect when all before it is read."""
 
     def __init__(self, *items: pa.RecordBatch | Cue | Pause, time: str | None = None, out_of_order: int = 0) -> None:
-        #: what is read in each epoch
+        #: the batch of each epoch
         self.epochs: list[pa.RecordBatch | None] = []
-        #: after how many epochs which cue comes
+        #: cues, each with the number of epochs before it
         self.cues: list[tuple[int, Cue]] = []
-        #: after how many epochs nothing more is read yet
+        #: the numbers of epochs after which it waits for a savepoint
         self._waits: set[int] = set()
         for item in items:
             self._take(item)
@@ -111,18 +111,18 @@ class Script(SourceDefinition):
                     f"and Pause, not of {item!r}"
                 )
 
-    def held(self) -> Script:
-        """The same for one run, in which it waits at each savepoint until it is released there."""
+    def for_one_run(self) -> Script:
+        """Returns a copy for one run, which waits at each savepoint until it is released."""
         script = copy(self)
         script._waits = {position for position, cue in self.cues if isinstance(cue, Savepoint)}
         return script
 
     def release(self, position: int) -> None:
-        """The savepoint at that position is complete."""
+        """Continues after the savepoint at a position, which is complete."""
         self._waits.discard(position)
 
     def waits(self, position: int) -> bool:
-        """Whether nothing is to be read after the position yet."""
+        """Whether it waits for a savepoint at a position."""
         return position in self._waits
 
     @property
@@ -155,7 +155,7 @@ class Script(SourceDefinition):
 
 
 class ScriptLogic:
-    """Its position is the number of epochs that it has read."""
+    """Reads a script; its position is the number of epochs that it has read."""
 
     def __init__(self, script: Script, setting: SourceSetting) -> None:
         self.state = Containers(OwnState("positions", self, slot_bits=setting.slot_bits))

@@ -1,4 +1,4 @@
-"""The steward of a run in this process: who decides on scaling and balance, and what is measured for it."""
+"""The steward of a run in this process: its policy and balancer, and the measurements that they decide by."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PULSE = 1.0
 
 
 class StewardPlan:
-    """Who decides in a run, and by which settings; wrong ones are a UserError."""
+    """The policy, balancer and settings of a run; raises UserError for wrong settings."""
 
     def __init__(
         self,
@@ -43,14 +43,14 @@ class StewardPlan:
         migration: MigrationSettings | None,
     ) -> None:
         self._program = program
-        self.scaling, self._policy = _who_scales(scaling)
-        self._balance, self._balancer = _who_balances(balance)
+        self.scaling, self._policy = _scaling_and_policy(scaling)
+        self._balance, self._balancer = _balance_and_balancer(balance)
         self.migration = migration or MigrationSettings()
         check_scaling(self.scaling, self._policy, program.graph)
         check_balance(program.graph, self._balance)
 
     def steward(self) -> Steward:
-        """A fresh one, for one life of the query; checkpoints are taken by epochs, without it."""
+        """Makes a steward for one run of the query; checkpoints are taken by epochs, without it."""
         graph = self._program.graph
         most = {operator: 1 << spec.slot_bits for operator, spec in graph.operators.items()}
         settings = StewardSettings(
@@ -59,36 +59,36 @@ class StewardPlan:
         return Steward(graph, Governor(self._policy, self.scaling, most), settings, self._balancer)
 
 
-def _who_scales(scaling: ScalingSettings | Policy | None) -> tuple[ScalingSettings, Policy]:
+def _scaling_and_policy(scaling: ScalingSettings | Policy | None) -> tuple[ScalingSettings, Policy]:
     if scaling is None or isinstance(scaling, ScalingSettings):
         settings = scaling or ScalingSettings()
         return settings, make_policy(settings)
     return ScalingSettings(), scaling
 
 
-def _who_balances(balance: BalanceSettings | Balancer | None) -> tuple[BalanceSettings, Balancer | None]:
+def _balance_and_balancer(balance: BalanceSettings | Balancer | None) -> tuple[BalanceSettings, Balancer | None]:
     if balance is None or isinstance(balance, BalanceSettings):
         return balance or BalanceSettings(), None
     return BalanceSettings(enabled=True), balance
 
 
 class RowCounts:
-    """How many rows came to each instance, and of which slots: the measure of load in a run that has no clock.
+    """Counts rows by instance and by slot: the measure of load in a run without a clock.
 
-    An instance that gets `capacity` rows in an epoch has as much to do as it can; without it, nobody ever has.
+    An instance that gets `capacity` rows in an epoch is fully used; without a capacity, no instance ever is.
     """
 
     def __init__(
         self, kernel: Kernel, program: Program, report: float, capacity: float | None, clock: Callable[[], float]
     ) -> None:
         self._kernel, self._program, self._capacity, self._clock = kernel, program, capacity, clock
-        self._report, self._told_at = report, 0.0
+        self._report, self._observed_at = report, 0.0
         self._observation: Observation | None = None
         self._rows_in, self._rows_out = Counter[InstanceId](), Counter[InstanceId]()
         self._watched: dict[str, NDArray[np.int64]] = {}
 
     def count(self, message: Data) -> None:
-        """Rows have come to an instance."""
+        """Counts the rows that an instance has received."""
         rows = sum(batch.num_rows for batch in message.batches.values())
         self._rows_in[message.receiver.instance] += rows
         self._rows_out[message.sender.instance] += rows
@@ -105,14 +105,14 @@ class RowCounts:
         hashes = hash_keys([batch.column(name) for name in columns])
         return np.bincount(slots_of(hashes, bits), minlength=1 << bits)
 
-    # -- what the steward is shown ------------------------------------------------------------------------------------
+    # -- measurements for the steward ---------------------------------------------------------------------------------
 
     def observation(self) -> Observation | None:
         """See `Senses`."""
         at = self._clock()
-        if at >= self._told_at + self._report:
-            self._observation = self._observe(at, at - self._told_at)
-            self._told_at = at
+        if at >= self._observed_at + self._report:
+            self._observation = self._observe(at, at - self._observed_at)
+            self._observed_at = at
             self._rows_in.clear()
             self._rows_out.clear()
         return self._observation
@@ -154,7 +154,7 @@ class RowCounts:
         return SlotLoads(window.seconds, window.assignment, rows, moving=window.moving)
 
     def consult(self, question: Consult, answer: Callable[[object], None]) -> None:
-        """See `Senses`: answered at once; what fails is told as in a real run."""
+        """See `Senses`: answers at once, and reports failures as in a real run."""
         try:
             answer(question.work())
         except Exception as reason:
@@ -162,7 +162,7 @@ class RowCounts:
 
 
 class FreeNodes:
-    """As many warm nodes as anybody wants; one that is to go ends when nothing is left on it."""
+    """Provides as many warm nodes as are wanted; a leaving node ends when nothing is left on it."""
 
     def __init__(self, kernel: Kernel, join: Callable[[], None], leave: Callable[[str], None]) -> None:
         self._kernel, self._join, self._leave = kernel, join, leave

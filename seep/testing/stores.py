@@ -1,4 +1,4 @@
-"""The stores that sinks commit to, opened where each belongs, and a record of the rows that were committed."""
+"""The stores that sinks commit to, at the driver or at their nodes, and a record of the committed rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Stores:
         self._sinks = sinks
         self._at_driver: dict[str, SinkStore] = {}
         self._at_nodes: dict[Incarnation, SinkStore] = {}
-        #: what was committed, by sink; an epoch that comes again after a failure is put in its own place
+        #: committed rows by sink, then by epoch and instance; an epoch committed again replaces itself
         self._rows: dict[str, dict[tuple[int, InstanceId], tuple[pa.RecordBatch, ...]]] = {name: {} for name in sinks}
 
     def open(self, sink: Incarnation) -> SinkOpened:
@@ -32,7 +32,7 @@ class Stores:
         return SinkOpened(self._store(sink).open(sink))
 
     def commit(self, effect: Commit) -> CommitAccepted | CommitRefused:
-        """Rows of an incarnation whose store has ended with its node are refused, as those of one that is fenced."""
+        """Commits rows; refuses an incarnation that is fenced, or whose store has ended with its node."""
         batches = tuple(batch for port in sorted(effect.inputs) for batch in effect.inputs[port])
         try:
             durable = self._commit(effect, batches)
@@ -42,11 +42,11 @@ class Stores:
         return CommitAccepted(durable)
 
     def abandon(self, sink: Incarnation) -> None:
-        """The node of the sink has ended, and so has a store there, without a word."""
+        """Drops the store of a sink whose node has ended."""
         self._at_nodes.pop(sink, None)
 
     def rewind(self, epoch: int) -> None:
-        """A new run begins after an epoch: each sink takes back what came after it, as its definition says."""
+        """Begins a new run after an epoch: each sink removes later rows, as its definition says."""
         self.close()
         self._sinks = {name: (sink.resumed(epoch, sink.note()), schema) for name, (sink, schema) in self._sinks.items()}
         for rows in self._rows.values():
@@ -54,7 +54,7 @@ class Stores:
                 del rows[later]
 
     def tables(self) -> dict[str, pa.Table]:
-        """The rows of every sink, by epoch and then by instance."""
+        """Returns the rows of every sink, by epoch and then by instance."""
         return {name: self._table(name) for name in self._rows}
 
     def close(self) -> None:

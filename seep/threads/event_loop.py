@@ -1,4 +1,4 @@
-"""An event loop: one thread that does in order what others put on it, and between that whatever is due by the clock."""
+"""An event loop: one thread that runs queued work in order, and work that is due at a time."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ Work = Callable[[], object]
 
 
 class EventLoop:
-    """Work may come from any thread, before the start too.
+    """Runs work on one thread. Any thread may queue work, even before the start.
 
-    `on_time` is called with the time after each piece of work and whenever it is due; it returns when it is due next.
-    `on_failure` is told what a piece of work raised.
+    `on_time` is called with the time after each piece of work and when it is due; it returns the time when it is due
+    next. `on_failure` is called with the exception of a piece of work.
     """
 
     def __init__(self, name: str, on_time: Callable[[float], float], on_failure: Callable[[Exception], None]) -> None:
         self._on_time = on_time
         self._on_failure = on_failure
         self._queue: SimpleQueue[Work] = SimpleQueue()
-        self._later: list[tuple[float, int, Work]] = []  #: a heap of what is due later; for the loop's thread
+        self._later: list[tuple[float, int, Work]] = []  #: a heap of delayed work; only for the loop's thread
         self._numbers = itertools.count()
-        self._doing: tuple[str, float] | None = None  #: what is being done, and since when
+        self._current: tuple[str, float] | None = None  #: the current work, and its start
         self._open = True
-        self._closed = False  #: nobody looks at the queue any more
+        self._closed = False  #: the queue is not read any more
         self._closing = threading.RLock()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -47,23 +47,23 @@ class EventLoop:
         self._queue.put(work)
 
     def after(self, seconds: float, work: Work) -> None:
-        """Does the work once, so many seconds from now."""
+        """Runs the work once, so many seconds from now."""
         self._queue.put(partial(self._do_at, time.monotonic() + seconds, work))
 
     def every(self, seconds: float, work: Work) -> None:
-        """Does the work again and again, now for the first time."""
+        """Runs the work now, and then at this interval."""
         self._queue.put(partial(self._repeat, seconds, work))
 
     def ask(self, question: Callable[[], T], timeout: float, of: str = "") -> T:
-        """The answer, found on the loop's thread (or here, when this is it, or it does not run).
+        """Calls `question` on the loop's thread, or here if this is that thread or it has ended; returns the answer.
 
-        EnvironmentFault if it does not come in time; what was asked for is still done then. `of` names it in that
-        message, unless the name of the function does.
+        Raises EnvironmentFault if the answer does not come in time; the call is still made later. The message names it
+        as `of`, or by the name of the function.
         """
         future: Future[T] = Future()
         with self._closing:
             if self._closed or not self._thread.is_alive():
-                return question()  # one at a time, as on the loop
+                return question()  # one call at a time, as on the loop
             if threading.current_thread() is not self._thread:
                 self._queue.put(partial(_answer, future, question))
         if threading.current_thread() is self._thread:
@@ -75,18 +75,18 @@ class EventLoop:
                 return future.result()
         raise EnvironmentFault(
             f"the thread {self._thread.name!r} has not answered {of or name_of(question)!r} within {timeout:g} s"
-            f"{self._in_between()}: this process has too little CPU time, or a callback of yours (a listener of "
+            f"{self._current_work()}: this process has too little CPU time, or a callback of yours (a listener of "
             "events) holds it up"
         )
 
     def close(self) -> None:
-        """Does what is on it, and ends its thread."""
+        """Runs the queued work, and ends the thread."""
         self._queue.put(self._stop)
         self._thread.join(5.0)
         with self._closing:
             self._closed = True
             while not self._queue.empty():
-                self._do(self._queue.get_nowait())  # whoever asked meanwhile is to have an answer
+                self._do(self._queue.get_nowait())  # so that calls made meanwhile are answered
 
     def _run(self) -> None:
         due = time.monotonic()
@@ -98,13 +98,13 @@ class EventLoop:
             due = self._on_time(time.monotonic())
 
     def _do(self, work: Work) -> None:
-        self._doing = (name_of(work), time.monotonic())
+        self._current = (name_of(work), time.monotonic())
         try:
             work()
         except Exception as reason:
             self._on_failure(reason)
         finally:
-            self._doing = None
+            self._current = None
 
     def _next(self, due: float) -> float:
         return min(due, self._later[0][0]) if self._later else due
@@ -116,9 +116,9 @@ class EventLoop:
         self._do_at(time.monotonic() + seconds, partial(self._repeat, seconds, work))
         work()
 
-    def _in_between(self) -> str:
-        """What keeps it from answering, in words."""
-        doing = self._doing
+    def _current_work(self) -> str:
+        """Describes the current work, for the message of a late answer."""
+        doing = self._current
         return "" if doing is None else f"; it has been at {doing[0]!r} for {time.monotonic() - doing[1]:.1f} s"
 
     def _stop(self) -> None:
@@ -126,7 +126,7 @@ class EventLoop:
 
 
 def name_of(work: Callable[..., object]) -> str:
-    """The name of a function, for messages: "live nodes" for `live_nodes`.
+    """Returns the name of a function for messages: "live nodes" for `live_nodes`.
 
     >>> name_of(partial(partial(sorted, []), key=len))
     'sorted'

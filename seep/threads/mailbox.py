@@ -1,4 +1,4 @@
-"""Mailboxes: one thread works off what many others put in."""
+"""Mailboxes: many threads put items in, and one thread takes them out."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ T = TypeVar("T")
 
 
 class Mailbox(Generic[T]):
-    """Letters come before stream messages; each kind keeps its order.
+    """Returns letters before stream messages; each kind keeps its order.
 
-    The protocol counts on that order: who has answered a view has it ahead of all that the answer causes.
+    The protocol relies on this order: a node that has answered a view processes it before anything that follows from
+    its answer.
 
     >>> mailbox = Mailbox[str]()
     >>> mailbox.stream("data"), mailbox.letter("view")
@@ -35,7 +36,7 @@ class Mailbox(Generic[T]):
         self._incoming.put((False, item))
 
     def take(self) -> T:
-        """The next item; waits for one. For one thread only."""
+        """Waits for the next item and returns it. For one thread only."""
         if not self._letters and not self._streams:
             self._sort(*self._incoming.get())
         while not self._incoming.empty():

@@ -1,4 +1,4 @@
-"""Requests that other threads make of one that works for them: each is answered once, also when there is nobody left.
+"""Requests from other threads to a working thread: each is answered once, even after the working thread has ended.
 
 >>> requests: Requests[str, int] = Requests()
 >>> answer = requests.add("counter")
@@ -24,14 +24,14 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, slots=True)
 class Request(Generic[T, A]):
-    """What somebody asks for, and where the answer goes."""
+    """A request, and the future for its answer."""
 
     of: T
     answer: Future[A]
 
 
 class Requests(Generic[T, A]):
-    """For any thread; after `close`, whoever asks is refused at once."""
+    """The waiting requests; any thread may add one. After `close`, new requests are refused at once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -51,13 +51,13 @@ class Requests(Generic[T, A]):
         return request.answer
 
     def take(self) -> list[Request[T, A]]:
-        """All that were made so far; without those that nobody waits for any more."""
+        """Takes all waiting requests, without those that were cancelled."""
         with self._lock:
             taken, self._waiting = self._waiting, []
         return [request for request in taken if request.answer.set_running_or_notify_cancel()]
 
     def close(self, why: SeepError) -> None:
-        """Refuses what is left, and all that is still to come."""
+        """Refuses the waiting requests, and all later ones."""
         with self._lock:
             self._refusal = self._refusal or why
         for request in self.take():
@@ -65,9 +65,9 @@ class Requests(Generic[T, A]):
 
 
 def answer_of(answer: Future[A], timeout: float, of: str, waits_for: Callable[[], str]) -> A:
-    """The answer; an EnvironmentFault that says what is waited for, if it does not come in time.
+    """Waits for the answer; if it does not come in time, raises EnvironmentFault that says what it waits for.
 
-    A request that nobody has begun with is withdrawn then.
+    A request on which no work has begun is cancelled then.
     """
     try:
         return answer.result(timeout)

@@ -1,4 +1,4 @@
-"""A worker: one thread that does in turn what has to wait for a disk, a storage, Spark, or somebody's code."""
+"""A worker: one thread for work in order that waits for a disk, a storage, Spark, or user code."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ Work = Callable[[], object]
 
 
 class Worker:
-    """Its thread begins with the first piece of work. `on_failure` is told what one raised, and the next is done."""
+    """Starts its thread with the first piece of work. `on_failure` is called with an exception; then work continues."""
 
     def __init__(self, name: str, on_failure: Callable[[BaseException], None] = lambda _: None) -> None:
         self._name, self._on_failure = name, on_failure
         self._work: SimpleQueue[Work | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._is_closed = False
-        self._lock = threading.Lock()  #: held for these two
+        self._lock = threading.Lock()  #: guards the thread and the flag
 
     def put(self, work: Work) -> None:
-        """Does it soon, unless it is closed; for any thread."""
+        """Queues work, unless the worker is closed; for any thread."""
         with self._lock:
             if self._is_closed:
                 return
@@ -31,11 +31,11 @@ class Worker:
 
     @property
     def waiting(self) -> int:
-        """Pieces of work that it has not begun with."""
+        """The number of pieces of work that have not begun."""
         return self._work.qsize()
 
     def close(self, timeout: float = 5.0) -> None:
-        """Takes no more; what it has is finished first, and waited for so long at most."""
+        """Takes no more work; waits for the queued work, at most so many seconds."""
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True

@@ -55,9 +55,7 @@ def test_a_map_must_keep_the_number_of_rows() -> None:
 def test_columns_that_do_not_show_in_an_empty_batch_are_asked_for() -> None:
     with pytest.raises(UserError, match=r"operator 'mine': its function fails for an empty batch.*pass schema="):
         Map(lambda batch: {"n": [batch["n"].to_pylist()[0]]}).output("mine", [STREAM])
-    with pytest.raises(
-        UserError, match=r"operator 'mine': the type of its column 'n' is not known from.*pass schema="
-    ):
+    with pytest.raises(UserError, match=r"operator 'mine': the type of its column 'n' is not known from.*pass schema="):
         Map(lambda batch: {"n": batch["n"].to_pylist()}).output("mine", [STREAM])
     assert results(Map(lambda batch: {"n": batch["n"].to_pylist()}, N)) == [{"n": 1}, {"n": 3}, {"n": None}]
 

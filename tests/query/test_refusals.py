@@ -163,7 +163,7 @@ def test_two_columns_of_one_name(words: Stream) -> None:
 
 
 def test_a_function_whose_columns_cannot_be_found(words: Stream) -> None:
-    with refused("operator 'first': its function does not take an empty batch, .*pass schema="):
+    with refused("operator 'first': its function fails for an empty batch, .*pass schema="):
         words.map("first", lambda batch: {"first": [batch["word"][0]]})
 
 

@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Runs the command that the arguments of the process name, and exits."""
+    """Runs the command given in the arguments of the process, and exits."""
     try:
         from seep.cli.app import app
     except ImportError as reason:
@@ -15,7 +15,7 @@ def main() -> None:
 
 
 def _because_of_namesakes(reason: ImportError) -> str:
-    """Why an import of ours failed, as far as packages of others are in the way; raises it again if they are not."""
+    """Explains a failed import by packages of others with the names of ours; raises it again if there are none."""
     from seep.spark.namesakes import foreign
 
     found = foreign()

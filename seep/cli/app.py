@@ -1,4 +1,4 @@
-"""The commands of `seep`. What a command needs is imported when it runs, so that `--help` is quick."""
+"""The commands of `seep`. Each command imports what it needs when it runs, so that `--help` is fast."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ _RUN = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or its que
 
 @app.command(epilog="Example: seep savepoint orders")
 def savepoint(run: _RUN) -> None:
-    """Have a run store the state of its whole query, for as long as nobody disposes of it."""
+    """Take a savepoint of a run: the state of its whole query, kept until it is disposed of."""
     with told_in_one_line(verbose=False):
         from rich.console import Console
 
@@ -142,7 +142,7 @@ def story(
         bool, typer.Option("--messages", help="Also what machines took and answered last, as far as it was kept.")
     ] = False,
 ) -> None:
-    """Tell what was decided, moved and lost in a run, why, and what came of it."""
+    """Tell what was decided, moved and lost in a run, with causes and results."""
     with told_in_one_line(verbose=False):
         from rich.console import Console
 
@@ -156,7 +156,7 @@ def stop(
     run: _RUN,
     savepoint: Annotated[bool, typer.Option("--savepoint", help="Take a savepoint first, to go on from.")] = False,
 ) -> None:
-    """Stop a run as it stands; its input does not end, so another run can go on."""
+    """Stop a run at once; its input does not end, so another run can continue."""
     with told_in_one_line(verbose=False):
         from rich.console import Console
 
@@ -173,7 +173,7 @@ def doctor(
     nodes: Annotated[int, typer.Option(metavar="N", help="Nodes that there must be room for.")] = 4,
     verbose: Verbose = False,
 ) -> None:
-    """Check whether queries can run here: Java, Spark, ports, memory. Exits with 1 if anything is missing."""
+    """Check whether queries can run here: Java, Spark, ports, memory. Exits with 1 if a check fails."""
     with told_in_one_line(verbose=verbose):
         from seep.cli.commands import examine
 

@@ -1,4 +1,4 @@
-"""What the commands do."""
+"""The commands `seep run`, `seep wordcount` and `seep doctor`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from seep.reports.summary import summary_lines
 from seep.rows.position import Position
 from seep.workloads.wordcount import ROWS_PER_SECOND, differences, recount, wordcount
 
-#: Wrong counts that are shown.
+#: The number of wrong counts that are shown.
 _SHOWN = 10
 
 
 def run_query(target: str, flags: Flags) -> None:
-    """Runs a query of the user's."""
+    """Runs a user's query."""
     settings = settings_of(flags)
     query = load_query(target)
     view = _view(flags)
@@ -33,7 +33,7 @@ def run_query(target: str, flags: Flags) -> None:
 
 
 def run_wordcount(window: str, flags: Flags) -> None:
-    """Runs the word count, and checks it."""
+    """Runs the word count, and checks its counts."""
     settings = settings_of(flags, seconds=30.0, rate=ROWS_PER_SECOND)
     rate = settings.rate.rows_per_second if settings.rate else ROWS_PER_SECOND
     view = _view(flags)
@@ -68,7 +68,7 @@ def _summarise(view: ConsoleView, report: dict[str, object]) -> None:
 
 
 def examine(master: str | None, nodes: int) -> None:
-    """Says what is well and what is not; exits with 1 if a run is not possible."""
+    """Prints the result of each check; exits with 1 if a run is not possible."""
     from seep.cli import doctor
 
     if not doctor.examine(master, nodes, ConsoleView(Console()).say):

@@ -1,4 +1,4 @@
-"""`seep config`: whether a settings file is right, what it comes to, and what it could say."""
+"""`seep config`: checks settings files, shows them with defaults, and prints their schema."""
 
 from __future__ import annotations
 

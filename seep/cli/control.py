@@ -1,4 +1,4 @@
-"""`seep runs`, `savepoint`, `migrate` and `stop`: what is said to a run from another terminal."""
+"""`seep runs`, `savepoint`, `migrate` and `stop`: commands to a run from another terminal."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from seep.control.migration import OVER
 from seep.reports import figures
 from seep.runs.remote_control import find, listed
 
-#: Seconds between two looks at a migration.
+#: Seconds between two checks of a migration.
 _LOOK = 0.2
 
 
 def show_runs(console: Console) -> None:
-    """All runs of this user on this machine."""
+    """Prints all runs of this user on this machine."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("run", "query", "pid", "at"):
         table.add_column(heading)
@@ -34,7 +34,7 @@ def take_savepoint(name: str, console: Console) -> None:
 
 
 def migrate(name: str, operator: str, to: int, console: Console, *, wait: bool = True, **chosen: Any) -> None:
-    """Has a run migrate an operator, and waits for it unless told not to; it goes on if nobody waits."""
+    """Starts a migration in a run, and waits for it if `wait`; without that, it continues in the background."""
     run = find(name)
     given = {key: value for key, value in chosen.items() if value is not None}
     number = run.tell("migrate", operator=operator, to=to, **given)
@@ -49,7 +49,7 @@ def migrate(name: str, operator: str, to: int, console: Console, *, wait: bool =
 
 
 def _migrated(progress: Mapping[str, Any]) -> str:
-    """What a migration came to, in one line."""
+    """Returns the result of a migration in one line."""
     slots, steps = figures.of(progress["slots_moved"], "slot"), figures.of(progress["steps"], "step")
     return (
         f"migrated {progress['operator']} in {figures.time(progress['seconds'])}: {slots} in {steps}, "
@@ -59,7 +59,7 @@ def _migrated(progress: Mapping[str, Any]) -> str:
 
 
 def stop_run(name: str, savepoint: bool, console: Console) -> None:
-    """Stops a run as it stands: the input does not end, and what is not committed is left to a run that goes on."""
+    """Stops a run at once: the input does not end, and a later run continues with what is not committed."""
     if savepoint:
         take_savepoint(name, console)
     run = find(name)

@@ -1,4 +1,4 @@
-"""`seep deploy`: a cluster in the cloud, brought up, watched, resized and taken down."""
+"""`seep deploy`: starts, shows, resizes and removes a cluster in the cloud."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _say_plan(cluster: CloudCluster) -> None:
 
 
 def cost_lines(hourly: Mapping[str, float | None]) -> list[str]:
-    """What it costs, as far as that is known.
+    """Returns the costs, as far as they are known.
 
     >>> cost_lines({"master (m6i.large)": 0.107, "2 workers (c7i.large)": None})
     ['master (m6i.large): $0.107 per hour', '2 workers (c7i.large): unknown price, see hourly in the cluster file', \
@@ -109,7 +109,7 @@ def cost_lines(hourly: Mapping[str, float | None]) -> list[str]:
 
 
 def status_lines(status: Mapping[str, str | None]) -> list[str]:
-    """A line for each resource, aligned.
+    """Returns a line for each resource, aligned.
 
     >>> status_lines({"role seep-a": "arn:1", "master": None})
     ['role seep-a  arn:1', 'master       not there']
@@ -119,7 +119,7 @@ def status_lines(status: Mapping[str, str | None]) -> list[str]:
 
 
 def _say_master(cluster: CloudCluster) -> None:
-    """The address is one inside the cluster's network, where the driver has to be as well."""
+    """Prints the master's address, which is inside the cluster's network, where the driver has to be too."""
     master = cluster.master_url()
     if master is None:
         typer.echo("no master")
@@ -129,7 +129,7 @@ def _say_master(cluster: CloudCluster) -> None:
 
 
 def _commands(cloud: Cloud, title: str) -> typer.Typer:
-    """The four commands for one provider."""
+    """Makes the four commands for one provider."""
     commands = typer.Typer(help=f"A cluster in {title}.", no_args_is_help=True, rich_markup_mode=None)
 
     def example(words: str) -> str:

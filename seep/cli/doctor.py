@@ -1,4 +1,4 @@
-"""Doctor: what a run needs, looked at line by line, first without Spark and then in a session of its own."""
+"""Doctor: checks what a run needs, first without Spark and then in a session of its own."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from rich.text import Text
 from primitives.errors import SeepError
 from seep.spark.preflight import PreflightCheck, PreflightVerdict, before_start, of_session
 
-#: Seconds after which no more executors are expected, once one has come.
+#: Seconds without a new executor after which all executors are assumed to be there.
 _SETTLED = 3.0
 
 _STYLES = {PreflightVerdict.OK: "green", PreflightVerdict.WARN: "yellow", PreflightVerdict.FAIL: "red"}
 
 
 def examine(master: str | None, nodes: int, say: Callable[[Text], None]) -> bool:
-    """Says every check as it is made; whether a run is possible. A session takes about 3 s to start.
+    """Reports every check as it is made; returns whether a run is possible. A session takes about 3 s to start.
 
-    Spark is not started where it could not run.
+    Spark is not started if it could not run.
     """
     runs_here = master is None or master.startswith("local")
-    here = _said(before_start(nodes if runs_here else 0), say)
-    return here and _said(_in_session(master, nodes), say)  # each as it is made: executors take their time
+    here = _report(before_start(nodes if runs_here else 0), say)
+    return here and _report(_in_session(master, nodes), say)  # one by one, because executors take time to start
 
 
-def _said(checks: Iterable[PreflightCheck], say: Callable[[Text], None]) -> bool:
-    """Says them all; whether none has failed."""
+def _report(checks: Iterable[PreflightCheck], say: Callable[[Text], None]) -> bool:
+    """Reports all checks; returns whether none has failed."""
     verdicts = []
     for check in checks:
         say(check_line(check))
@@ -46,6 +46,6 @@ def _in_session(master: str | None, nodes: int) -> Iterator[PreflightCheck]:
 
 
 def check_line(check: PreflightCheck) -> Text:
-    """A check in one line."""
+    """Returns a check in one line."""
     verdict = Text(f"{check.verdict.value:<5}", style=_STYLES[check.verdict])
     return verdict + Text(f"{check.name:<11}{check.text}")

@@ -1,4 +1,4 @@
-"""Commands that other packages add to `seep`: each by an entry point of the group `seep.commands`, a Typer app.
+"""Commands of other packages for `seep`: each is a Typer app, found by an entry point of the group `seep.commands`.
 
 In the `setup.py` of such a package: `entry_points={"seep.commands": ["orders = orders.cli:app"]}`.
 """
@@ -14,7 +14,7 @@ GROUP = "seep.commands"
 
 
 def add_to(app: typer.Typer) -> None:
-    """Adds them by name. One that cannot be loaded costs only itself: it is told on stderr."""
+    """Adds the commands by name. One that cannot be loaded is reported on stderr, and does not affect the others."""
     known = {group.typer_instance.info.name for group in app.registered_groups if group.typer_instance is not None}
     for each in sorted(entry_points(group=GROUP), key=lambda each: each.name):
         found = _loaded(each)

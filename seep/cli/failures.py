@@ -1,4 +1,4 @@
-"""Failures: how a command ends that could not do what it was asked."""
+"""Failures: the message and exit code of a command that fails."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from rich.console import Console
 
 from primitives.errors import EnvironmentFault, SeepError, UserError
 
-#: What was asked for is wrong, or a result is.
+#: The request is wrong, or a result is.
 USER = 1
-#: The surroundings failed: Java, Spark, the network, a disk.
+#: The environment failed: Java, Spark, the network, a disk.
 ENVIRONMENT = 2
 #: A bug.
 INTERNAL = 3
-#: As shells say it of what Ctrl-C has ended.
+#: The exit code that shells use for a program ended by Ctrl-C.
 INTERRUPTED = 130
 
 
 @contextmanager
 def told_in_one_line(*, verbose: bool) -> Iterator[None]:
-    """Errors of the project become a line on stderr and an exit code; their traces are for those who ask."""
+    """Turns errors of the project into a line on stderr and an exit code; prints the trace only if `verbose`."""
     try:
         yield
     except SeepError as failure:

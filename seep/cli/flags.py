@@ -20,13 +20,13 @@ class RateProfile(StrEnum):
 
 
 def _option(*names: str, help: str, metavar: str | None = None) -> Any:
-    """The help says what holds if it is not given, as that may be another thing in a policy file."""
+    """Makes an option without a default in the help: the help text says it, because a policy file may set another."""
     return typer.Option(*names, help=help, metavar=metavar, show_default=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flags:
-    """As given on the command line; None and empty: not given, so that a policy file may say it."""
+    """The flags as given on the command line; None or empty if not given, so that a policy file may set them."""
 
     master: Annotated[
         str | None,

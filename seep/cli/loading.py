@@ -1,4 +1,4 @@
-"""Loading: the query that `module:name` stands for."""
+"""Loads the query named by `module:name`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def load_query(target: str) -> Query:
-    """The query called `name` in a module or a Python file; `name` may also be a function without parameters.
+    """Returns the query called `name` in a module or a Python file; `name` may also be a function without parameters.
 
-    Modules are looked for in the working directory too. The module travels to the nodes with the query; modules of
-    yours that it imports must be there already, unless the nodes are on this machine.
+    Modules in the working directory are found too. The module is sent to the nodes with the query; modules of yours
+    that it imports must be there already, unless the nodes are on this machine.
     """
     from seep.query.query import Query
 
@@ -27,7 +27,7 @@ def load_query(target: str) -> Query:
     if not (place and colon and name.isidentifier()):
         raise UserError(f"{target!r} names no query; write module:query, such as examples.wordcount:query")
     module = _import_file(Path(place)) if place.endswith(".py") else _import_module(place)
-    _travel(module)
+    _send_by_value(module)
     found = getattr(module, name, None)
     query = found() if callable(found) and not isinstance(found, Query) else found
     if not isinstance(query, Query):
@@ -55,8 +55,8 @@ def _import_file(path: Path) -> ModuleType:
     return _import_module(path.stem)
 
 
-def _travel(module: ModuleType) -> None:
-    """What the module defines goes to the nodes by value: they need not have it."""
+def _send_by_value(module: ModuleType) -> None:
+    """Makes the module's definitions be sent to the nodes by value, as they may not have the module."""
     from pyspark import cloudpickle
 
     if module.__name__.partition(".")[0] not in ("seep", "lrb", "nexmark"):

@@ -1,4 +1,4 @@
-"""Options: those that several commands have, and how a command takes a group of them as one object."""
+"""Options of several commands, and the way a command takes a group of options as one object."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def takes_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, of whose parameters each that is a dataclass becomes one option for each of its fields."""
+    """Returns the command with an option for each field of a parameter that is a dataclass."""
     parameters = inspect.signature(command, eval_str=True).parameters.values()
     groups: dict[str, Any] = {each.name: each.annotation for each in parameters if is_dataclass(each.annotation)}
 
@@ -33,7 +33,7 @@ def takes_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _options(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
-    """What stands for a parameter on the command line."""
+    """Returns the options for a parameter."""
     group = parameter.annotation
     if not is_dataclass(group):
         yield parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)

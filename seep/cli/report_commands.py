@@ -1,4 +1,4 @@
-"""`seep report`: what can be made of the reports that runs write."""
+"""`seep report`: draws the reports that runs write."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def plot(
 
 
 def write_page(report: Path, out: Path, notes: tuple[str, ...] = ()) -> Path:
-    """Draws a report that is in a file."""
+    """Draws the report in a file."""
     from seep.reports.page import page
 
     drawn = page(read(report), notes)

@@ -1,4 +1,4 @@
-"""Results: what sinks have collected in the driver, as tables for people."""
+"""Results: prints the rows that sinks have collected in the driver."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from seep.reports import figures
 from seep.runs.run import Run
 from seep.sinks.in_driver import Collect
 
-#: Rows that are shown of each sink, and letters of each value.
+#: The most rows that are shown of each sink, and the most characters of each value.
 _ROWS, _LETTERS = 20, 60
 
 
 def collected(run: Run) -> dict[str, pa.Table]:
-    """What each `collect` sink of a run has got."""
+    """Returns the rows of each `collect` sink of a run."""
     sinks = run.program.sinks
     return {name: run.result(name) for name, (definition, _) in sinks.items() if isinstance(definition, Collect)}
 
 
 def show_collected(sink: str, table: pa.Table, console: Console) -> None:
-    """The first rows of what a sink got, in the order of their epochs, and how many there are."""
+    """Prints the first rows of a sink, in the order of their epochs, and the number of all rows."""
     line = f"{sink}: {figures.of(len(table), 'row')}"
     more = f", the first {_ROWS} of them" if len(table) > _ROWS else ""
     console.print(line + more, markup=False, highlight=False, soft_wrap=True)
@@ -31,7 +31,7 @@ def show_collected(sink: str, table: pa.Table, console: Console) -> None:
 
 
 def _text(value: object) -> str:
-    """A value in one line.
+    """Returns a value in one line.
 
     >>> _text(None), _text("a\\nb"), len(_text("x" * 100))
     ('null', 'a b', 60)

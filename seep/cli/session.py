@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from seep.query.query import Query
     from seep.runs.run import Run
 
-#: Seconds between two looks at a run.
+#: Seconds between two checks of a run.
 _LOOK = 0.2
 
 
 def compiled(query: Query, settings: CommandSettings) -> Program:
-    """The query as the settings want it; all that can be wrong with them is found here, before anything starts."""
+    """Compiles the query with the settings; finds all errors in them before anything starts."""
     from seep.runs.resume import resume_of
 
     program = query.compile(
@@ -41,9 +41,9 @@ def compiled(query: Query, settings: CommandSettings) -> Program:
 
 @contextmanager
 def session(query: Query, settings: CommandSettings, view: ConsoleView) -> Iterator[Run]:
-    """A run that has come to its end, with its nodes still there; they and the report are seen to at the block's end.
+    """Runs the query to its end and yields the run, with its nodes still there; then stops it and writes the report.
 
-    The report is written whatever happens once the query runs.
+    The report is written even if the run fails.
     """
     import seep
 
@@ -66,7 +66,7 @@ def session(query: Query, settings: CommandSettings, view: ConsoleView) -> Itera
 
 
 def follow(run: Run, view: ConsoleView, interrupts: Interrupts) -> None:
-    """Shows a run until its end; raises what it failed of."""
+    """Shows a run until its end; raises its failure."""
     finishing = False
     try:
         while not run.wait(_LOOK):
@@ -80,7 +80,7 @@ def follow(run: Run, view: ConsoleView, interrupts: Interrupts) -> None:
 
 
 def write_report(run: Run, path: Path | None) -> None:
-    """EnvironmentFault if it cannot be written, for a report that was asked for is a part of the result."""
+    """Writes the report; raises EnvironmentFault if that fails, because a requested report is part of the result."""
     if path is None:
         return
     try:

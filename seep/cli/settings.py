@@ -1,4 +1,4 @@
-"""Settings: what a run is started with, from a command's defaults, a policy file and flags, the later going first."""
+"""Settings of a run from a command's defaults, a policy file and flags; each overrides those before it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CommandSettings:
-    """Checked as far as that is possible without the query."""
+    """The settings of a run, checked as far as possible without the query."""
 
     master: str | None = None
     options: RunOptions = field(default_factory=RunOptions)
@@ -40,12 +40,12 @@ class CommandSettings:
 
 
 def settings_of(flags: Flags, **defaults: Any) -> CommandSettings:
-    """`defaults` are fields of `RunSection`; UserError names the flag, or the field in the file, that is wrong."""
+    """Combines settings; `defaults` are fields of `RunSection`. A UserError names the wrong flag or field."""
     policy = read_policy(flags.policy) if flags.policy else PolicyFile()
     sections = sections_of(policy)
     sections |= {"vm": _vm(policy.vm, flags), "storage": _storage(policy.storage, flags)}
     sections |= {"balance": _balance(policy.balance, flags)}
-    launch = launch_settings(defaults | policy.run.given() | _said(flags) | sections)
+    launch = launch_settings(defaults | policy.run.given() | _given(flags) | sections)
     return CommandSettings(
         master=flags.master,
         options=launch.options,
@@ -70,8 +70,8 @@ def _storage(storage: StorageSettings, flags: Flags) -> StorageSettings:
     return storage if flags.storage is None else storage.model_copy(update={"location": flags.storage})
 
 
-def _said(flags: Flags) -> dict[str, Any]:
-    """The flags that were given."""
+def _given(flags: Flags) -> dict[str, Any]:
+    """Returns the flags that were given."""
     said: dict[str, Any] = {"nodes": flags.nodes, "spare": flags.spare, "restore": flags.restore}
     said |= {"fall_back": flags.fall_back or None, "allow_dropped_state": flags.allow_dropped_state or None}
     said |= {
@@ -96,7 +96,7 @@ def _read(flag: str, text: Any, reader: Callable[[Any], T]) -> T | None:
 
 
 def _parallelism(given: list[str]) -> dict[str, int]:
-    """`counter=2` as a mapping.
+    """Reads `counter=2` as a mapping.
 
     >>> _parallelism(["counter=2", "splitter=1"])
     {'counter': 2, 'splitter': 1}
@@ -111,7 +111,7 @@ def _parallelism(given: list[str]) -> dict[str, int]:
 
 
 def _writable(report: Path | None) -> Path | None:
-    """Said now, and not when the run is over and its report would be lost."""
+    """Checks the report's directory now, because at the end of the run its report would be lost."""
     if report is not None and not report.absolute().parent.is_dir():
         raise UserError(f"--report {report}: there is no directory {report.absolute().parent}")
     return report

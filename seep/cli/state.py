@@ -1,4 +1,4 @@
-"""`seep state`: looks inside checkpoints, savepoints and running queries, takes state out, rewrites and disposes."""
+"""`seep state`: shows, compares, exports, rewrites and disposes of checkpoints, savepoints and live state."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Json = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Where:
-    """Whose checkpoints, and in which storage."""
+    """The query and the storage of checkpoints."""
 
     query: Query
     storage: Storage = None
@@ -84,7 +84,7 @@ def show(
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Show what state a checkpoint has; with --operator, its keys and values."""
+    """Show the state in a checkpoint; with --operator, keys and values."""
     with told_in_one_line(verbose=verbose):
         from seep.cli import state_commands as commands
 
@@ -106,7 +106,7 @@ def stats(
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Measure how full slots are, and how unevenly. Reads all of the state."""
+    """Measure the rows and bytes of slots, and how evenly they are spread. Reads all of the state."""
     with told_in_one_line(verbose=verbose):
         from seep.cli import state_commands as commands
 
@@ -127,7 +127,7 @@ def diff(
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Compare two checkpoints: keys that came, went, or have other values."""
+    """Compare two checkpoints: keys that were added, removed, or have other values."""
     with told_in_one_line(verbose=verbose):
         from seep.cli import state_commands as commands
 
@@ -172,9 +172,9 @@ def rewrite(
     yes: Yes = False,
     verbose: Verbose = False,
 ) -> None:
-    """Make a new savepoint of a checkpoint, with its state as a function of yours returns it.
+    """Make a new savepoint from a checkpoint, with its state changed by a function of yours.
 
-    A run of the query that goes on is stopped from adding checkpoints, as if a new run had begun.
+    A current run of the query cannot add checkpoints any more, as if a new run had begun.
     """
     with told_in_one_line(verbose=verbose):
         from seep.cli import state_commands as commands

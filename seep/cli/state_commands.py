@@ -1,4 +1,4 @@
-"""What the commands of `seep state` do."""
+"""The work of the commands of `seep state`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def storage_of(location: str | None, policy: Path | None) -> StorageSettings:
-    """The storage of a policy file, or at a location, or both."""
+    """Returns the settings of the storage in a policy file, at a location, or both."""
     settings = read_policy(policy).storage if policy else StorageSettings()
     if location is not None:
         settings = settings.model_copy(update={"location": location})
@@ -46,7 +46,7 @@ def storage_of(location: str | None, policy: Path | None) -> StorageSettings:
 
 
 def stored(where: Where, checkpoint: str, operator: str | None = None) -> Stored:
-    """A checkpoint that a command names, or what the running query knows (of one operator)."""
+    """Opens the checkpoint that a command names, or the state of the running query (of one operator)."""
     if checkpoint == LIVE:
         return Live.of(where.query, operator)
     return Stored.open(storage_of(where.storage, where.policy), where.query, checkpoint)
@@ -66,7 +66,7 @@ def list_queries(storage: StorageSettings, as_json: bool) -> None:
         {"query": query, "checkpoints": len(complete), "latest": complete[0].id if complete else None}
         for query, complete in found
     ]
-    _tell(rows, as_json)
+    _print_rows(rows, as_json)
 
 
 def list_checkpoints(storage: StorageSettings, query: str, as_json: bool) -> None:
@@ -76,7 +76,7 @@ def list_checkpoints(storage: StorageSettings, query: str, as_json: bool) -> Non
     if not complete and not damaged:
         raise UserError(f"{store.name} has no complete checkpoint of query {query!r}; it has {_there(store)}")
     abandoned = complete[0].abandoned if complete else ()
-    _tell([_checkpoint_row(each, as_json, each.id in abandoned) for each in complete], as_json)
+    _print_rows([_checkpoint_row(each, as_json, each.id in abandoned) for each in complete], as_json)
     for reason in damaged.values():
         typer.echo(reason, err=True)
 
@@ -86,7 +86,7 @@ def _there(store: BlobStore) -> str:
 
 
 def _checkpoint_row(manifest: Manifest, as_json: bool, abandoned: bool = False) -> dict[str, Any]:
-    """Numbers for programs, or words for people."""
+    """Returns a row for a checkpoint: numbers for programs, or text for people."""
     size, at = nbytes(manifest), datetime.fromtimestamp(manifest.created, UTC)
     words = ["savepoint"] * manifest.savepoint + ["abandoned"] * abandoned
     return {
@@ -102,13 +102,13 @@ def _checkpoint_row(manifest: Manifest, as_json: bool, abandoned: bool = False) 
 
 
 def show_checkpoint(found: Stored, as_json: bool) -> None:
-    """What a checkpoint has, by what its manifest says; nothing else is read."""
+    """Prints the contents of a checkpoint by its manifest; reads nothing else."""
     row = _checkpoint_row(found.manifest, as_json)
     if not as_json:
         words = [str(found), f"epoch {row['epoch']}", row["time"], row["bytes"], row["savepoint"]]
         typer.echo(", ".join(filter(None, words)))
     containers = [found.container(each, name) for each in found.operators() for name in found.containers(each)]
-    _tell([_container_row(found, each, as_json) for each in containers], as_json)
+    _print_rows([_container_row(found, each, as_json) for each in containers], as_json)
 
 
 def _container_row(found: Stored, container: StoredContainer, as_json: bool) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def show_rows(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Keys and values, by slot."""
+    """Prints keys and values, by slot."""
     names = found.containers(operator) if container is None else [container]
     shown = []
     for name in names:
@@ -144,7 +144,7 @@ def show_rows(
         rows = read.rows(some, key_in(keys, read)) if keys else read.head(limit + 1, some)
         shown.append((read, rows))
     if as_json:
-        _tell_json([_rows_as_json(read, rows, limit) for read, rows in shown])
+        _print_json([_rows_as_json(read, rows, limit) for read, rows in shown])
         return
     for read, rows in shown:
         _show_rows(read, rows, limit)
@@ -163,7 +163,7 @@ def _show_rows(container: StoredContainer, rows: pa.RecordBatch, limit: int) -> 
 
 
 def slots_in(text: str) -> SlotSet:
-    """Slots as the command line names them.
+    """Reads slots from the command line.
 
     >>> slots_in("0-3,7")
     SlotSet(0-3, 7)
@@ -176,7 +176,7 @@ def slots_in(text: str) -> SlotSet:
 
 
 def key_in(given: Sequence[str], container: StoredContainer) -> dict[str, Any]:
-    """A key from `column=value`, each value as its column has it; `null` is none, but for columns of text."""
+    """Reads a key from `column=value`, each value by the type of its column; `null` is null except in text columns."""
     texts, types = dict[str, str](), container.key_types
     for each in given:
         name, equals, texts[name] = each.partition("=")
@@ -199,17 +199,17 @@ def _value(name: str, text: str, kind: pa.DataType) -> Any:
 
 
 def show_stats(found: Stored, operator: str | None, container: str | None, limit: int, as_json: bool) -> None:
-    """How full slots are."""
+    """Prints the rows and bytes of slots."""
     operators = found.operators() if operator is None else [operator]
     fillings = [filling for each in operators for filling in stats(found, each, container)]
     if as_json:
-        _tell_json([_filling_as_json(each) for each in fillings])
+        _print_json([_slot_sizes_as_json(each) for each in fillings])
         return
     for each in fillings:
         _show_filling(each, limit)
 
 
-def _filling_as_json(filling: Filling) -> dict[str, Any]:
+def _slot_sizes_as_json(filling: Filling) -> dict[str, Any]:
     full = filling.largest(len(filling.rows))
     return {
         "operator": filling.operator,
@@ -247,11 +247,11 @@ def _show_filling(filling: Filling, limit: int) -> None:
 def show_differences(
     before: Stored, after: Stored, operator: str | None, container: str | None, limit: int, as_json: bool
 ) -> None:
-    """What has changed."""
+    """Prints what has changed."""
     operators = dict.fromkeys([*before.operators(), *after.operators()]) if operator is None else [operator]
     found = [each for name in operators for each in diff(before, after, name, container)]
     if as_json:
-        _tell_json([_difference_as_json(each, limit) for each in found])
+        _print_json([_difference_as_json(each, limit) for each in found])
         return
     for each in found:
         _show_difference(each, limit)
@@ -328,15 +328,15 @@ def dispose_of(where: Where, checkpoints: Sequence[int], everything: bool) -> No
 # --- output -----------------------------------------------------------------------------------------------------------
 
 
-def _tell(rows: list[dict[str, Any]], as_json: bool) -> None:
-    """Rows that all have the same columns."""
+def _print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
+    """Prints rows that all have the same columns."""
     if as_json:
-        _tell_json(rows)
+        _print_json(rows)
     elif rows:
         _show([*rows[0]], rows)
 
 
-def _tell_json(value: Any) -> None:
+def _print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=1, ensure_ascii=False))
 
 

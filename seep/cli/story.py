@@ -1,4 +1,4 @@
-"""`seep story`: chains of causes, from a run that lasts or from a report."""
+"""`seep story`: chains of causes, from a current run or from a report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from seep.runs.remote_control import find
 def tell(
     of: str, console: Console, *, instance: str | None, decision: int | None, epoch: int | None, messages: bool
 ) -> None:
-    """Says what was decided, moved and lost, and with `messages` what machines took and answered last."""
+    """Prints what was decided, moved and lost; with `messages`, also the last messages and answers of machines."""
     found = _recorded(of)
     lines = [] if messages and not found["events"] else _chains(found, instance, decision, epoch)
     for line in (*lines, *(_messages(found, instance) if messages else ())):
@@ -29,7 +29,7 @@ def _chains(found: Mapping[str, Any], instance: str | None, decision: int | None
 
 
 def _recorded(of: str) -> Mapping[str, Any]:
-    """What a report has, if there is such a file, or what a run has by now."""
+    """Returns the content of a report if there is such a file; otherwise that of a run so far."""
     path = Path(of)
     if path.suffix == ".json" or path.is_file():
         return read(path)
@@ -37,7 +37,7 @@ def _recorded(of: str) -> Mapping[str, Any]:
 
 
 def _messages(found: Mapping[str, Any], instance: str | None) -> Iterator[str]:
-    """Of one instance, if it is named, what it did itself; else of all machines."""
+    """Yields the last messages of one instance if it is named; otherwise of all machines."""
     told: Mapping[str, list[str]] = found.get("story") or {}
     chosen = {name: lines for name, lines in told.items() if instance is None or name.partition("#")[0] == instance}
     if not chosen:

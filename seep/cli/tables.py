@@ -1,4 +1,4 @@
-"""Tables: with lines around on a terminal, aligned by blanks elsewhere."""
+"""Tables: with borders on a terminal, aligned with spaces elsewhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TextTable(NamedTuple):
 
 
 def show(sheet: TextTable, console: Console) -> None:
-    """Prints a table; nothing in it is taken for markup."""
+    """Prints a table; its text is not interpreted as markup."""
     if not console.is_terminal:
         console.print("\n".join(aligned(sheet)), markup=False, highlight=False, soft_wrap=True)
         return
@@ -31,9 +31,9 @@ def show(sheet: TextTable, console: Console) -> None:
 
 
 def aligned(sheet: TextTable) -> list[str]:
-    """A line for each row, below one for the names of the columns.
+    """Returns a line for the names of the columns, and a line for each row.
 
-    >>> aligned(Sheet(["word", "n"], [["be", "12"], ["question", "1"]]))
+    >>> aligned(TextTable(["word", "n"], [["be", "12"], ["question", "1"]]))
     ['word      n', 'be        12', 'question  1']
     """
     lines = [sheet.columns, *sheet.rows]

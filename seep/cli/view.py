@@ -1,4 +1,4 @@
-"""Views: what is shown of a run while it goes on: a table in place on a terminal, plain lines elsewhere, or nothing."""
+"""Views of a run: a table that is updated in place on a terminal, plain lines elsewhere, or nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from primitives.event import Event
 from seep.record.status import Status
 from seep.reports import figures
 
-#: Events that explain others, for those who ask for all; and the failure, which is told by itself.
+#: Events that are shown only with --verbose, because others summarise them.
 _DETAILS = {"node joined", "rebound", "restored", "retired", "finished", "move announced", "move complete"} | {
     "vm ordered",
     "vm ready",
@@ -25,7 +25,7 @@ _DETAILS = {"node joined", "rebound", "restored", "retired", "finished", "move a
     "split begun",
     "split effective",
 }
-_TOLD_ELSEWHERE = {"failed"}
+_SHOWN_ELSEWHERE = {"failed"}
 #: Seconds between two plain lines.
 _LINES_APART = 1.0
 
@@ -46,7 +46,7 @@ _STYLES = {"killed": "red", "stopped": "red", "node lost": "red", "strike failed
 
 
 class ConsoleView:
-    """Shows nothing but what is said; the base of the others. A context: what it drew is tidied up at its end."""
+    """The base of views; it shows only what is said. As a context, it clears what it has drawn at the end."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -60,28 +60,28 @@ class ConsoleView:
         pass
 
     def say(self, line: str | Text) -> None:
-        """A line that stays. Names such as counter[0] are not taken for markup."""
+        """Prints a line that stays. Names such as counter[0] are not interpreted as markup."""
         self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def step(self, what: str) -> None:
-        """A step of the start."""
+        """Shows a step of the start."""
 
     def happen(self, event: Event) -> None:
-        """An event; may be called on any thread."""
+        """Takes an event; may be called on any thread."""
 
     def show(self, status: Status) -> None:
-        """How things are, and what has happened."""
+        """Shows the status, and the events since the last call."""
 
     def flush(self) -> None:
-        """What has happened since, as nothing more will be shown."""
+        """Shows the remaining events at the end."""
 
 
 class EventView(ConsoleView):
-    """A view that shows events, in the thread that shows everything."""
+    """A view that shows events, in the thread that shows the status."""
 
     def __init__(self, console: Console, verbose: bool = False) -> None:
         super().__init__(console)
-        self._hidden = _TOLD_ELSEWHERE if verbose else _TOLD_ELSEWHERE | _DETAILS
+        self._hidden = _SHOWN_ELSEWHERE if verbose else _SHOWN_ELSEWHERE | _DETAILS
         self._happened: SimpleQueue[Event] = SimpleQueue()
 
     def happen(self, event: Event) -> None:
@@ -94,7 +94,7 @@ class EventView(ConsoleView):
 
 
 class LogLines(EventView):
-    """For a log: one line a second, and one per event."""
+    """A view for logs: one line a second, and one per event."""
 
     _next = 0.0
 
@@ -109,7 +109,7 @@ class LogLines(EventView):
 
 
 class LiveTable(EventView):
-    """For a terminal: a table that is drawn again in place, and the events above it."""
+    """A view for terminals: a table that is updated in place, and the events above it."""
 
     def __init__(self, console: Console, verbose: bool = False) -> None:
         super().__init__(console, verbose)
@@ -133,19 +133,19 @@ class LiveTable(EventView):
 
 
 def view_for(console: Console, *, quiet: bool, verbose: bool) -> ConsoleView:
-    """The view that suits where the output goes."""
+    """Returns the view that suits the console and the flags."""
     if quiet:
         return ConsoleView(console)
     return (LiveTable if console.is_terminal else LogLines)(console, verbose)
 
 
 def event_line(event: Event) -> Text:
-    """An event with its time, aligned with those of the status."""
+    """Returns an event with its time, aligned with the times of the status."""
     return Text(f"{event.at:7.2f} s  {event}", style=_STYLES.get(event.kind, ""))
 
 
 def status_line(status: Status) -> str:
-    """A status in one line."""
+    """Returns a status in one line."""
     latency = f"latency {figures.latency(status.latency)}" if status.latency else "no latency yet"
     parts = (
         f"{status.rows_per_second:,.0f} rows/s",
@@ -165,7 +165,7 @@ def _imbalances(status: Status) -> Iterator[str]:
 
 
 def instance_table(status: Status) -> Table:
-    """One row for each instance."""
+    """Returns a table with a row for each instance."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("instance", "node", "phase"):
         table.add_column(heading)

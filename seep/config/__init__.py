@@ -1,1 +1,1 @@
-"""Settings files: what may stand in them, what is wrong with one, and what they all can say."""
+"""Settings files: their models, the checks of a file, and their schema."""

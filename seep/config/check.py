@@ -1,6 +1,6 @@
-"""Checking a settings file, further than its fields: whether what it names is there and takes what it is given.
+"""Checks settings files beyond their fields: whether the policies and providers that they name exist and accept them.
 
-Nothing is started, and nobody is asked: a file can be checked without a cluster, a cloud, or credentials for one.
+The checks start nothing and send nothing: they need no cluster, no cloud, and no credentials.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from vmpool.settings import PoolSettings
 
 @dataclass(frozen=True, slots=True)
 class FileVerdict:
-    """On one file."""
+    """The result of the check of one file."""
 
     kind: ConfigKind
-    settings: int  #: that it gives
+    settings: int  #: the number of settings in it
     problems: tuple[str, ...] = ()  #: each begins with the path of its field
 
 
 class NoSettings(Section):
-    """Of a provider that takes none."""
+    """The settings of a provider that has none."""
 
 
-#: Provider -> module and name of what it takes as `pool.settings`; imported only when a file names it.
+#: Provider -> module and name of its model of `pool.settings`; imported only when a file names it.
 PROVIDERS = {
     "spark": (__name__, "NoSettings"),
     "standalone": ("vmpool.standalone", "StandaloneSettings"),
@@ -45,24 +45,24 @@ PROVIDERS = {
 
 
 def verdict(path: Path) -> FileVerdict:
-    """All that can be said of a file before a query runs or a cluster is made; UserError if it cannot be read."""
+    """Checks a file as far as possible without running anything; raises UserError if it cannot be read."""
     content = content_of(path)
     kind = kind_of(content)
     try:
-        problems = tuple(_deeper(checked(kind.model, content, str(path))))
+        problems = tuple(_problems(checked(kind.model, content, str(path))))
     except WrongSettings as wrong:
         problems = wrong.problems
     return FileVerdict(kind, _count(content), problems)
 
 
-def _deeper(file: Section) -> Iterator[str]:
+def _problems(file: Section) -> Iterator[str]:
     if isinstance(file, PolicyFile):
-        yield from _of_provider(file.pool)
-        yield from _of_making(lambda: make_balancer(file.balance))
-        yield from _of_making(lambda: make_policy(file.scaling))
+        yield from _provider_problems(file.pool)
+        yield from _problems_of_making(lambda: make_balancer(file.balance))
+        yield from _problems_of_making(lambda: make_policy(file.scaling))
 
 
-def _of_making(make: Callable[[], object]) -> Iterator[str]:
+def _problems_of_making(make: Callable[[], object]) -> Iterator[str]:
     try:
         make()
     except WrongSettings as wrong:
@@ -71,8 +71,8 @@ def _of_making(make: Callable[[], object]) -> Iterator[str]:
         yield str(reason)
 
 
-def _of_provider(pool: PoolSettings) -> Iterator[str]:
-    """One of the user's own is only looked for: to make it may well be to sign in somewhere."""
+def _provider_problems(pool: PoolSettings) -> Iterator[str]:
+    """Checks a provider. A user's own is only imported, because making it might connect to a cloud."""
     try:
         if ":" in pool.provider:
             imported(pool.provider, "pool.provider")
@@ -94,7 +94,7 @@ def _settings_of_provider(name: str) -> type[Section]:
 
 
 def _count(content: Any) -> int:
-    """Values that are given, at any depth.
+    """Counts the values that are given, at any depth.
 
     >>> _count({"run": {"epoch": "20ms", "parallelism": {"a": 2, "b": 3}}, "pool": {}})
     3

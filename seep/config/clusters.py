@@ -1,4 +1,4 @@
-"""Cluster files: one section, named for the provider."""
+"""Cluster files: each has one section, named after the provider."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from seep.deploy.gcp.settings import GcpSettings
 
 
 class Ec2File(Section):
-    """What `seep deploy ec2 up --config FILE` takes."""
+    """The file of `seep deploy ec2 up --config FILE`."""
 
     ec2: Ec2Settings = Field(description="The cluster, in Amazon EC2.")
 
 
 class GcpFile(Section):
-    """What `seep deploy gcp up --config FILE` takes."""
+    """The file of `seep deploy gcp up --config FILE`."""
 
     gcp: GcpSettings = Field(description="The cluster, in Google Cloud.")

@@ -1,4 +1,4 @@
-"""Reading settings files; whatever is wrong with one is said with its name, and the line or the path of the field."""
+"""Reads settings files; errors name the file, and the line or the path of the field."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seep.shipped import settings_file
 
 
 def read_policy(path: Path) -> PolicyFile:
-    """The settings of a run; an empty file is all defaults. UserError if it is no policy file, or a wrong one."""
+    """Reads the settings of a run; an empty file has all defaults. Raises UserError if it is not a policy file."""
     content = content_of(path)
     kind = kind_of(content)
     if kind is not ConfigKind.POLICY:
@@ -25,14 +25,14 @@ def read_policy(path: Path) -> PolicyFile:
 
 
 def read_settings(path: Path) -> tuple[ConfigKind, Section]:
-    """What kind of file it is, and what it says."""
+    """Returns the kind of a file, and its settings."""
     content = content_of(path)
     kind = kind_of(content)
     return kind, checked(kind.model, content, f"{kind.words} {path}")
 
 
 def content_of(path: Path) -> Any:
-    """The values that a YAML file holds; None if it is empty. One in config/ may be the one that came with seep."""
+    """Reads the values in a YAML file; None if it is empty. A file in config/ may be one that is shipped with seep."""
     try:
         text = settings_file(path).read_text(encoding="utf-8")
     except OSError as reason:
@@ -43,6 +43,6 @@ def content_of(path: Path) -> Any:
 
 
 def in_full(settings: Section) -> str:
-    """As YAML, with all defaults filled in; read again, it says the same."""
+    """Returns settings as YAML with all defaults; reading it again gives the same settings."""
     text: str = yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False)
     return text

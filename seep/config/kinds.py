@@ -1,4 +1,4 @@
-"""The kinds of settings files, and how one is told from another: by its sections."""
+"""The kinds of settings files; a file's sections decide its kind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class ConfigKind(StrEnum):
-    """What a file is for."""
+    """The kind of a settings file."""
 
     POLICY = "policy"
     EC2 = "ec2"
@@ -28,7 +28,7 @@ class ConfigKind(StrEnum):
 
     @property
     def model(self) -> type[Section]:
-        """What such a file may say; imported only now, as help and completion need the names alone."""
+        """The model of such files; imported only here, because help and completion need only the names."""
         module, _, name = _MODELS[self].partition(":")
         return cast("type[Section]", getattr(import_module(module), name))
 
@@ -41,10 +41,10 @@ _MODELS = {
 
 
 def kind_of(content: Any) -> ConfigKind:
-    """What a file's content is; a policy, if nothing in it says otherwise.
+    """Returns the kind of a file by its content; by default, a policy.
 
     >>> kind_of({"ec2": {"region": "eu-west-1"}}), kind_of({"run": {}}), kind_of(None)
-    (<Kind.EC2: 'ec2'>, <Kind.POLICY: 'policy'>, <Kind.POLICY: 'policy'>)
+    (<ConfigKind.EC2: 'ec2'>, <ConfigKind.POLICY: 'policy'>, <ConfigKind.POLICY: 'policy'>)
     """
     sections = content if isinstance(content, Mapping) else {}
     return next((kind for kind in (ConfigKind.EC2, ConfigKind.GCP) if kind in sections), ConfigKind.POLICY)

@@ -1,4 +1,4 @@
-"""What a run is launched with, as its policy file and whoever launches it say."""
+"""The options of a launch, from a policy file and the caller."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seep.rows.rate import Profile, Rate
 
 @dataclass(frozen=True, slots=True)
 class LaunchSettings:
-    """As `seep.launch` takes them."""
+    """The arguments of `seep.launch`."""
 
     options: RunOptions
     parallelism: Mapping[str, int]
@@ -22,20 +22,20 @@ class LaunchSettings:
 
 
 def sections_of(policy: PolicyFile) -> dict[str, Any]:
-    """The sections of a policy file that are options of a run as they stand."""
+    """Returns the sections of a policy file that are options of a run without conversion."""
     names = ("vm", "pool", "scaling", "backup", "storage", "migration", "balance")
     return {name: getattr(policy, name) for name in names}
 
 
-def launch_settings(said: Mapping[str, Any]) -> LaunchSettings:
-    """`said` has sections of a policy file and fields of `RunSection` and `RunOptions`; the rest is default."""
-    options = RunOptions(**{each.name: said[each.name] for each in fields(RunOptions) if each.name in said})
-    return LaunchSettings(options, said.get("parallelism", {}), _rate(said))
+def launch_settings(given: Mapping[str, Any]) -> LaunchSettings:
+    """Makes the arguments from sections of a policy file and fields of `RunSection` and `RunOptions`, or defaults."""
+    options = RunOptions(**{each.name: given[each.name] for each in fields(RunOptions) if each.name in given})
+    return LaunchSettings(options, given.get("parallelism", {}), _rate(given))
 
 
-def _rate(said: Mapping[str, Any]) -> Rate | None:
-    if said.get("rate") is None:
-        if said.get("rate_profile", Profile.STEADY) is not Profile.STEADY:
-            raise UserError(f"a rate profile ({said['rate_profile']}) needs a rate, at its highest; see --rate")
+def _rate(given: Mapping[str, Any]) -> Rate | None:
+    if given.get("rate") is None:
+        if given.get("rate_profile", Profile.STEADY) is not Profile.STEADY:
+            raise UserError(f"a rate profile ({given['rate_profile']}) needs a rate, at its highest; see --rate")
         return None
-    return Rate(said["rate"], said.get("rate_profile", Profile.STEADY), said.get("rate_period", 60.0))
+    return Rate(given["rate"], given.get("rate_profile", Profile.STEADY), given.get("rate_period", 60.0))

@@ -1,4 +1,4 @@
-"""The policy file: how a query is run, on which VMs, and who scales it."""
+"""The policy file: how a query runs, on which VMs, and how it is scaled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vmpool.settings import PoolSettings, VMSettings
 
 
 class PolicyFile(Section):
-    """What `--policy` takes. All of it is optional."""
+    """The file of `--policy`. All sections are optional."""
 
     run: RunSection = Field(RunSection(), description="How the query is run; flags go before it.")
     vm: VMSettings = Field(VMSettings(), description="What each VM is allowed.")

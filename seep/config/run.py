@@ -21,7 +21,7 @@ class Certificate(Section):
 
 
 def _encryption(given: object) -> object:
-    """Decides by its shape which of the two is meant, so that what is wrong is said of that one alone."""
+    """Chooses one of the two types by the form of the value, so that an error is about that type only."""
     if isinstance(given, Mapping):
         return Certificate.model_validate(given)
     if isinstance(given, bool | Certificate):
@@ -42,7 +42,7 @@ RowsPerSecond = Annotated[
 
 
 class RunSection(Section):
-    """How a query is run: the fields of `RunOptions`, and more that flags can say. Only what is given counts."""
+    """How a query runs: the fields of `RunOptions`, and others that have flags. Only fields that are set count."""
 
     epoch: Seconds = Field(0.05, description="Time between two ticks, if the query keeps up.")
     checkpoint: OptionalSeconds = Field(
@@ -97,7 +97,7 @@ class RunSection(Section):
     rate_period: Seconds = Field(60.0, description="The period of the rate profile.")
 
     def given(self) -> dict[str, Any]:
-        """What the file says, as `RunOptions` and `Rate` take it."""
+        """Returns the fields that are set, in the form of `RunOptions` and `Rate`."""
         said: dict[str, Any] = {name: getattr(self, name) for name in self.model_fields_set}
         if isinstance(self.tls, Certificate):
             said["tls"] = (self.tls.certificate, self.tls.key)

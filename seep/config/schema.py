@@ -1,4 +1,4 @@
-"""What files of each kind can say: as JSON schema for editors, and as a table for people."""
+"""The schema of each kind of settings file: as JSON schema for editors, and as a table for people."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seep.config.kinds import ConfigKind
 
 Node = Mapping[str, Any]
 
-#: How pydantic writes a number of bytes.
+#: The schema by which pydantic describes a number of bytes.
 _BYTES = TypeAdapter(ByteSize).json_schema()["anyOf"]
 _FORMATS = {LENGTH_OF_TIME: "time", "rate": "rows per second", "path": "file"}
 _TYPES = {"boolean": "true or false", "integer": "integer", "number": "number", "string": "text", "object": "mapping"}
@@ -20,7 +20,7 @@ _BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusi
 
 
 class SettingField(NamedTuple):
-    """One field."""
+    """A field of a settings file."""
 
     path: str
     type: str
@@ -29,23 +29,23 @@ class SettingField(NamedTuple):
 
 
 def json_schema(kind: ConfigKind) -> dict[str, Any]:
-    """The JSON schema of such a file, as editors take it to complete and check YAML."""
+    """Returns the JSON schema of such files, with which editors complete and check YAML."""
     schema = kind.model.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": f"seep {kind.words}"}
 
 
 def rows(kind: ConfigKind) -> Iterator[SettingField]:
-    """All fields of such a file, in the order in which they are declared; `<name>` stands for what the user names."""
+    """Lists all fields of such files, in the order of declaration; `<name>` stands for a name of the user's."""
     return rows_of(json_schema(kind))
 
 
 def rows_of(schema: Node) -> Iterator[SettingField]:
-    """The same of any model of settings."""
+    """Lists all fields of any model of settings."""
     return _rows(schema, schema.get("$defs", {}), "")
 
 
 def table(kind: ConfigKind) -> str:
-    """The fields as a table in Markdown."""
+    """Returns the fields as a table in Markdown."""
     lines = ["| field | type | default | meaning |", "|---|---|---|---|"]
     lines += [f"| `{row.path}` | {row.type} | {row.default} | {row.meaning} |" for row in rows(kind)]
     return "\n".join(lines)
@@ -63,7 +63,7 @@ def _rows(section: Node, named: Mapping[str, Node], prefix: str) -> Iterator[Set
 
 
 def _section_in(node: Node, named: Mapping[str, Node], path: str) -> tuple[str, Node | None]:
-    """The section that a field is, or that each of its values is, with the path to what is in it."""
+    """Returns the section that is the type of a field, or of its values, with the path of its fields."""
     if isinstance(each := node.get("additionalProperties"), Mapping):
         return _section_in(each, named, f"{path}.<name>") if "$ref" in each else (path, None)
     target = _resolved(node, named)
@@ -75,7 +75,7 @@ def _resolved(node: Node, named: Mapping[str, Node]) -> Node:
 
 
 def _type(node: Node, named: Mapping[str, Node]) -> str:
-    """What may stand there, in words."""
+    """Returns the type of a field in words."""
     node = _resolved(node, named)
     if node.get("format") in _FORMATS:
         return _FORMATS[node["format"]]
@@ -93,7 +93,7 @@ def _type(node: Node, named: Mapping[str, Node]) -> str:
 
 
 def _alternatives(nodes: list[Node], named: Mapping[str, Node]) -> Iterator[str]:
-    """None is left out: that it is allowed is seen by the default."""
+    """Yields the alternatives of a type without none: the default shows that none is allowed."""
     if all(each in nodes for each in _BYTES):
         yield "bytes"
         nodes = [each for each in nodes if each not in _BYTES]
@@ -101,7 +101,7 @@ def _alternatives(nodes: list[Node], named: Mapping[str, Node]) -> Iterator[str]
 
 
 def _bounds(node: Node) -> str:
-    """As in `number > 0, ≤ 1`."""
+    """Returns bounds, as in `number > 0, ≤ 1`."""
     said = [f"{sign} {node[word]:g}" for word, sign in _BOUNDS.items() if word in node]
     return f" {', '.join(said)}" if said else ""
 
@@ -120,7 +120,7 @@ def _default(node: Node) -> str:
 
 
 def _time(seconds: float) -> str:
-    """As a file would say it.
+    """Returns a time as written in a file.
 
     >>> _time(0.05), _time(5.0)
     ('50ms', '5s')
@@ -129,7 +129,7 @@ def _time(seconds: float) -> str:
 
 
 def _bytes(count: int) -> str:
-    """In the largest unit that needs no fraction.
+    """Returns bytes in the largest unit that needs no fraction.
 
     >>> _bytes(256 << 20), _bytes(1536), _bytes(10)
     ('256MiB', '1536B', '10B')

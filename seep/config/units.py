@@ -1,4 +1,4 @@
-"""Units: rates as people write them on a command line."""
+"""Rates as text on the command line and in files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _THOUSANDS = {"": 1, "k": 1_000, "M": 1_000_000}
 
 
 def rows_per_second(text: str) -> float | None:
-    """A rate; None for `max`, without a limit.
+    """Reads a rate; None for `max`, which means no limit.
 
     >>> rows_per_second("20k"), rows_per_second("1_500"), rows_per_second("2.5M"), rows_per_second("max")
     (20000.0, 1500.0, 2500000.0, None)

@@ -1,4 +1,4 @@
-"""Looking inside stored state: what there is, how it is spread, what has changed; taking it out, and rewriting it."""
+"""Inspection of stored state: listing, statistics, comparison, export and rewriting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has changed between two checkpoints: rows that came, went, or are not as they were."""
+"""Compares two checkpoints: rows that were added, removed or changed."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How one container differs between two checkpoints; all as it is stored, see `readable`."""
+    """The differences of one container between two checkpoints, in the form it is stored; see `readable`."""
 
     operator: str
     container: str
-    identity: tuple[str, ...]  #: the columns that tell rows apart
+    identity: tuple[str, ...]  #: the columns that identify a row
     added: pa.RecordBatch
     removed: pa.RecordBatch
-    before: pa.RecordBatch  #: the rows that have changed, as they were
-    after: pa.RecordBatch  #: the same rows, in the same order, as they are
+    before: pa.RecordBatch  #: the old values of changed rows
+    after: pa.RecordBatch  #: the new values of the same rows, in the same order
 
     def __bool__(self) -> bool:
         return any(map(len, (self.added, self.removed, self.after)))
 
 
 def diff(before: Stored, after: Stored, operator: str, container: str | None = None) -> list[Difference]:
-    """How the state of an operator differs, for each container that either checkpoint has.
+    """Returns the differences of an operator's state, for each container that either checkpoint has.
 
-    Reads some slots after the others, and none for which both have the same blobs. A row is told by the columns of
-    its identity; it has changed if a stored value has other bytes, such as those of a dict in another order.
+    It reads the slots in groups, and skips slots for which both have the same blobs. The columns of its identity
+    identify a row; it has changed if a stored value has other bytes, such as a dict in another order.
     """
     present = [stored for stored in (before, after) if operator in stored.operators()]
     if not present:
-        after.component(operator)  # which raises, and tells what there is
+        after.component(operator)  # raises an error that lists the operators
     names = dict.fromkeys(name for stored in present for name in stored.containers(operator))
     if container is not None and container not in names:
         after.container(operator, container)
@@ -56,7 +56,7 @@ def _of(stored: Stored, operator: str, name: str) -> StoredContainer | None:
 
 
 def _difference(before: StoredContainer | None, after: StoredContainer | None) -> Difference:
-    """A container that only one of the checkpoints has was, or is, empty in the other."""
+    """Compares a container; one that a checkpoint does not have counts as empty."""
     one = after or before
     assert one is not None
     if before and after:
@@ -94,7 +94,7 @@ def _rows(container: StoredContainer | None, slots: SlotSet, one: StoredContaine
 
 
 def compared(old: pa.RecordBatch, new: pa.RecordBatch, identity: tuple[str, ...]) -> tuple[pa.RecordBatch, ...]:
-    """Added, removed, changed as they were, and as they are."""
+    """Returns the rows added, those removed, and the old and the new values of those changed."""
     place_in_old, place_in_new = _places(old, new, identity)
     added, removed = place_in_old < 0, place_in_new < 0
     both = ~(added | removed)
@@ -112,7 +112,7 @@ def compared(old: pa.RecordBatch, new: pa.RecordBatch, identity: tuple[str, ...]
 def _places(
     old: pa.RecordBatch, new: pa.RecordBatch, identity: tuple[str, ...]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where each row that either has is in the one and in the other; -1 where it is not."""
+    """Returns the positions of each row in the old and in the new batch; -1 where it is missing."""
     sides = [(old, np.arange(len(old)), np.full(len(old), -1)), (new, np.full(len(new), -1), np.arange(len(new)))]
     tables = [
         pa.Table.from_batches([batch.select(identity)])
@@ -121,13 +121,13 @@ def _places(
         .append_column("new", pa.array(in_new, pa.int64()))
         for batch, in_old, in_new in sides
     ]
-    names = tables[0].column_names[:-2]  # not the user's, which could be those of the places
+    names = tables[0].column_names[:-2]  # not the user's names, which could be equal to those of the positions
     found = pa.concat_tables(tables).group_by(names, use_threads=False).aggregate([("old", "max"), ("new", "max")])
     return found["old_max"].to_numpy(), found["new_max"].to_numpy()
 
 
 def _same(left: pa.RecordBatch, right: pa.RecordBatch) -> Mask:
-    """Which rows are the same in all columns."""
+    """Says which rows are equal in all columns."""
     same = np.ones(len(left), np.bool_)
     for mine, other in zip(left.columns, right.columns, strict=True):
         same &= _same_nested(mine, other) if _is_nested(mine.type) else same_rows([mine], [other])
@@ -139,6 +139,6 @@ def _is_nested(kind: pa.DataType) -> bool:
 
 
 def _same_nested(left: pa.Array, right: pa.Array) -> Mask:
-    """Arrow does not compare nested values, and Python not NaNs; their texts are the same if they are."""
+    """Compares nested values as text, because Arrow cannot compare them, and NaN differs from itself in Python."""
     pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
     return np.array([repr(mine) == repr(other) for mine, other in pairs], np.bool_)

@@ -1,4 +1,4 @@
-"""StoredContainer: one container of an operator as a checkpoint has it; reads no more than the slots asked for."""
+"""A container of an operator in a checkpoint; it reads only the slots that are needed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from primitives.slots import SlotSet, slots_of
 from primitives.state.chunk import Chunk, merge_chunks
 from primitives.state.keys import KeyColumns, same_rows
 
-#: About how many stored bytes are read at a time.
+#: The approximate number of stored bytes that are read at a time.
 GROUP_BYTES = 32 << 20
-#: The same, where a few rows are wanted.
+#: The same, to read a few rows.
 _HEAD_BYTES = 1 << 18
 
 
 class StoredContainer:
-    """What damaged or missing blobs hold is never given wrongly: EnvironmentFault names the blob."""
+    """A stored container. Raises EnvironmentFault that names the blob if a blob is damaged or missing."""
 
     def __init__(self, operator: str, name: str, component: Component, get: GetRange) -> None:
         self.operator, self.name = operator, name
@@ -37,7 +37,7 @@ class StoredContainer:
 
     @property
     def schema(self) -> pa.Schema:
-        """All columns as they are stored."""
+        """All columns, in the form they are stored."""
         return self.like.rows.schema
 
     @property
@@ -46,18 +46,18 @@ class StoredContainer:
 
     @property
     def blobs(self) -> tuple[BlobRef, ...]:
-        """Those that the checkpoint refers to, in the order in which they take effect."""
+        """The blobs that the checkpoint refers to, in the order in which they apply."""
         return self._component.containers[self.name].blobs
 
     def is_same_in(self, other: StoredContainer, slots: SlotSet) -> bool:
-        """Whether both checkpoints read the same blobs for some slots; then there is no difference in these."""
+        """Whether both checkpoints have the same blobs for some slots, which then do not differ."""
         mine, others = (each._component.needed(slots)[each.name] for each in (self, other))
         return [(blob.key, part) for blob, part in mine] == [(blob.key, part) for blob, part in others]
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def chunk(self, slots: SlotSet | None = None) -> Chunk:
-        """All rows of some slots, or of all, with every delta taken into account."""
+        """Returns all rows of some slots, or of all, with all deltas applied."""
         wanted = self.all_slots if slots is None else self._checked(slots)
         chunks = retrieve_state(self._component, wanted, self._get)
         if not chunks:
@@ -65,7 +65,7 @@ class StoredContainer:
         return chunks[0] if len(chunks) == 1 else merge_chunks(chunks)
 
     def rows(self, slots: SlotSet | None = None, keys: Mapping[str, Any] | None = None) -> pa.RecordBatch:
-        """The rows of some slots, or of one key, whose slot alone is read; as they are stored."""
+        """Returns the stored rows of some slots, or of one key; for a key, it reads only its slot."""
         if keys is None:
             return self.chunk(slots).rows
         key = self._key(keys)
@@ -75,7 +75,7 @@ class StoredContainer:
         return rows.filter(pa.array(same_rows([rows.column(name) for name in self.like.keys], repeated)))
 
     def head(self, limit: int, slots: SlotSet | None = None) -> pa.RecordBatch:
-        """So many rows, if there are, of the first slots; reads no more of these than it takes."""
+        """Returns up to `limit` rows of the first slots; reads only as many slots as needed."""
         found: list[pa.RecordBatch] = [self.like.rows]
         for chunk in self.pieces(slots, _HEAD_BYTES):
             found.append(chunk.rows)
@@ -84,15 +84,15 @@ class StoredContainer:
         return pa.concat_batches(found)[:limit]
 
     def pieces(self, slots: SlotSet | None = None, group_bytes: int = GROUP_BYTES) -> Iterator[Chunk]:
-        """The chunks of neighbouring slots, one after the other, each of about so many stored bytes.
+        """Yields chunks of consecutive slots, each of about so many stored bytes.
 
-        One slot is never cut, however large it is.
+        A slot is never divided, however large it is.
         """
         for group in self.groups(slots, group_bytes):
             yield self.chunk(group)
 
     def groups(self, slots: SlotSet | None = None, group_bytes: int = GROUP_BYTES) -> list[SlotSet]:
-        """Some slots, or all, cut into neighbouring ones, each group of about so many stored bytes."""
+        """Divides some slots, or all, into groups of consecutive slots with about so many stored bytes."""
         wanted = self.all_slots if slots is None else self._checked(slots)
         if not wanted:
             return []
@@ -102,7 +102,7 @@ class StoredContainer:
         return [SlotSet(part) for part in np.split(wanted.array, cuts)]
 
     def _stored_bytes(self) -> NDArray[np.float64]:
-        """About how many bytes blobs have of each slot: what a block has is taken as evenly spread over its slots."""
+        """Estimates the stored bytes of each slot; it assumes that the slots of a block have equal shares."""
         sizes = np.zeros(1 << self.like.slot_bits, np.float64)
         for blob in self.blobs:
             for block in blob.index.blocks:
@@ -121,11 +121,11 @@ class StoredContainer:
 
     @property
     def key_types(self) -> dict[str, pa.DataType]:
-        """The columns that decide the slot of a row."""
+        """The columns that determine the slot of a row."""
         return {name: self.schema.field(name).type for name in self.like.keys}
 
     def normal_keys(self, rows: pa.RecordBatch) -> list[pa.Array]:
-        """The key columns of rows in the form in which equal keys are the same."""
+        """Returns the key columns of rows in a form in which equal keys are identical."""
         return self._key_columns().normal_columns([rows.column(name) for name in self.like.keys], len(rows))
 
     def _key_columns(self) -> KeyColumns:

@@ -1,4 +1,4 @@
-"""State as files for other programs: Parquet and CSV, written some slots after the others."""
+"""Exports state to Parquet and CSV files for other programs, a group of slots at a time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Writer: TypeAlias = "pq.ParquetWriter | pacsv.CSVWriter"
 
 
 class Format(StrEnum):
-    """What state can be exported as; by the suffix of files."""
+    """The formats of exported state, by the suffix of the file."""
 
     PARQUET = "parquet"
     CSV = "csv"
@@ -43,10 +43,10 @@ def export(
     slots: SlotSet | None = None,
     group_bytes: int = GROUP_BYTES,
 ) -> int:
-    """Writes the rows of a container, or of some of its slots, to a new file; returns how many these are.
+    """Writes the rows of a container, or of some of its slots, to a new file; returns the number of rows.
 
-    The format follows from the suffix if it is not given. Python objects are JSON text, and so are values of types
-    that the format has not, such as lists in CSV. Needs memory for about so many stored bytes at a time.
+    Without `format`, the suffix decides. Python objects become JSON text, and so do values of types that the format
+    does not have, such as lists in CSV. It needs memory for about `group_bytes` stored bytes at a time.
     """
     path = Path(path)
     chosen = _format(path, format)
@@ -83,7 +83,7 @@ def _converted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 @contextmanager
 def _whole_or_not(path: Path) -> Iterator[Path]:
-    """A name beside it; what is there at the end gets the right one."""
+    """Yields a temporary name next to the file; renames the complete file at the end."""
     partial = path.with_name(f".{path.name}.partial")
     try:
         yield partial

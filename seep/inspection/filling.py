@@ -1,4 +1,4 @@
-"""How full slots are: rows and bytes of each, and how unevenly they are spread."""
+"""The sizes of slots: rows and bytes of each slot, and how evenly they are spread."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _EMPTY, _ABOVE = "empty", "more"
 
 @dataclass(frozen=True, slots=True)
 class Skew:
-    """How unevenly something is spread over slots."""
+    """The skew of a distribution over slots."""
 
     maximum: float
     mean: float
-    gini: float  #: 0: all slots have the same; near 1: one has it all
-    histogram: dict[str, int]  #: how many slots are how full
+    gini: float  #: 0 if all slots have the same; near 1 if one slot has everything
+    histogram: dict[str, int]  #: the number of slots by size
 
     @property
     def ratio(self) -> float:
-        """The fullest slot as a multiple of the mean; 1 if there is nothing at all."""
+        """The maximum divided by the mean; 1 if all slots are empty."""
         return self.maximum / self.mean if self.mean else 1.0
 
 
 def skew(weights: NDArray[np.int64]) -> Skew:
-    """How unevenly weights are spread, one for each slot.
+    """Returns the skew of weights, one for each slot.
 
     >>> found = skew(np.array([0, 4, 4, 8]))
     >>> found.ratio, found.gini
@@ -61,18 +61,18 @@ class Filling:
     operator: str
     container: str
     rows: NDArray[np.int64]  #: of each slot
-    nbytes: NDArray[np.int64]  #: of each slot, as data, before it is compressed
-    stored: int  #: bytes of the blobs in storage that are read for it
-    deltas: int  #: the most that are read for a slot, beside what they build on
+    nbytes: NDArray[np.int64]  #: of each slot, as data, before compression
+    stored: int  #: bytes of the blobs that are read for it
+    deltas: int  #: the most deltas that are read for a slot, besides their base
 
     def largest(self, count: int = 5) -> list[tuple[int, int, int]]:
-        """The fullest slots that are not empty, with their rows and bytes."""
+        """Returns the largest slots that are not empty, with their rows and bytes."""
         order = np.lexsort((np.arange(len(self.nbytes)), -self.nbytes))[:count]
         return [(int(slot), int(self.rows[slot]), int(self.nbytes[slot])) for slot in order if self.rows[slot]]
 
 
 def stats(stored: Stored, operator: str, container: str | None = None) -> list[Filling]:
-    """How full slots are, for each container of an operator, or one. Reads them, some slots after the others."""
+    """Returns the sizes of slots, for each container of an operator, or one. It reads all slots, in groups."""
     names = stored.containers(operator) if container is None else [container]
     return [filling(stored.container(operator, name)) for name in names]
 
@@ -93,7 +93,7 @@ def filling(container: StoredContainer) -> Filling:
 
 
 def row_bytes(batch: pa.RecordBatch) -> NDArray[np.float64]:
-    """Bytes of each row.
+    """Returns the bytes of each row.
 
     >>> row_bytes(pa.record_batch({"n": pa.array([1, 2], pa.int32()), "word": ["be", None]})).tolist()
     [10.0, 8.0]
@@ -105,7 +105,7 @@ def row_bytes(batch: pa.RecordBatch) -> NDArray[np.float64]:
 
 
 def _value_bytes(column: pa.Array) -> NDArray[np.float64] | float:
-    """Bytes of each value: of text its length and where it ends, of nested values an even share of all."""
+    """Returns the bytes of each value: for text, its length and an offset; for nested values, an equal share of all."""
     kind = column.type
     if kind in (pa.string(), pa.binary(), pa.large_string(), pa.large_binary()):
         lengths = pc.fill_null(pc.binary_length(column), 0).to_numpy()

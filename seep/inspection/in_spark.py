@@ -1,4 +1,4 @@
-"""Stored state as a Spark DataFrame, which tasks read in parallel, each its slots."""
+"""Stored state as a Spark DataFrame: tasks read it in parallel, each task some slots."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
     from pyspark.sql.types import StructType
 
-#: What a task does, given its number.
+#: The work of a task, given its number.
 Work = Callable[[int], Iterator[pa.RecordBatch]]
 
-#: What stands in for types that Spark does not have.
+#: The types that replace those that Spark does not have.
 _STAND_INS = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
@@ -48,23 +48,23 @@ def dataframe(
     slots: SlotSet | None = None,
     group_bytes: int = GROUP_BYTES,
 ) -> DataFrame:
-    """The rows of a container; each task reads the slots that have about so many stored bytes.
+    """Returns the rows of a container; each task reads slots with about `group_bytes` stored bytes.
 
-    It is read whenever an action needs it, so take a savepoint, or a checkpoint that is not cleaned away meanwhile.
-    Python objects are JSON text, as are values of types that Spark does not have.
+    It is read again for every action, so use a savepoint, or a checkpoint that is not removed meanwhile. Python objects
+    become JSON text, and so do values of types that Spark does not have.
     """
     stored = Stored.open(storage, query, checkpoint)
     if stored.store.name.startswith("memory:"):
         raise UserError(f"{stored.store.name} is in the memory of this process, and tasks run in others; use table()")
     read = stored.container(operator, container)
     schema = pa.schema([_field(each) for each in plain_schema(readable_schema(read.schema))])
-    groups = read.groups(slots, group_bytes) or [SlotSet.empty()]  # of no tasks, Spark would make one by itself
+    groups = read.groups(slots, group_bytes) or [SlotSet.empty()]  # for no tasks, Spark would make one itself
     work = partial(_rows, storage, query, stored.manifest.id, operator, read.name, schema, groups)
     return _by_tasks(spark, work, len(groups), schema)
 
 
 def _field(field: pa.Field) -> pa.Field:
-    """A column as Spark can have it."""
+    """Returns a column with a type that Spark has."""
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 
@@ -76,7 +76,7 @@ def _field(field: pa.Field) -> pa.Field:
 
 
 def _by_tasks(spark: SparkSession, work: Work, tasks: int, schema: pa.Schema) -> DataFrame:
-    """What `work` gives in so many tasks, each of which is told its number."""
+    """Returns a DataFrame of what `work` yields in so many tasks, each called with its number."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     from seep.spark.shipping import packed, ship, travel_by_value
@@ -88,7 +88,7 @@ def _by_tasks(spark: SparkSession, work: Work, tasks: int, schema: pa.Schema) ->
 
 
 def _source(shipment: Shipment, payload: bytes, tasks: int, columns: StructType) -> type[DataSource]:
-    """Made here, so that it travels by value, to executors that may have none of our packages yet."""
+    """Makes the data source's classes here, so that they are sent by value to executors without our packages."""
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
     class Reader(DataSourceReader):
@@ -123,7 +123,7 @@ def _rows(
     groups: Sequence[SlotSet],
     number: int,
 ) -> Iterator[pa.RecordBatch]:
-    """In a task: the rows of one group of slots."""
+    """Yields the rows of one group of slots, in a task."""
     with Stored.open(storage, query, checkpoint) as stored:
         yield _converted(readable(stored.container(operator, container).chunk(groups[number]).rows), schema)
 
@@ -134,6 +134,6 @@ def _converted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _as(kind: pa.DataType, column: pa.Array) -> pa.Array:
-    """Text stands for all that Spark has no type for."""
+    """Casts a column; a type that Spark does not have becomes text."""
     is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
     return as_text(column) if kind == pa.string() and not is_text else column.cast(kind)

@@ -1,4 +1,4 @@
-"""Live: the state of a running query, made a checkpoint in this process's memory, so that it is looked at like any."""
+"""The state of a running query as a checkpoint in the memory of this process, to be inspected like a stored one."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from seep.runs.remote_control import RunListing, find
 from seep.storage.layout import BlobKey
 from seep.storage.memory import MemoryStore
 
-#: Said instead of the number of a checkpoint.
+#: The name that stands for the running query instead of the number of a checkpoint.
 LIVE = "live"
 
 
 class Live(Stored):
-    """What some operators of a running query know, each after an epoch of its own a moment ago."""
+    """The state of some operators of a running query, each after a recent epoch, which may differ."""
 
     @classmethod
     def of(cls, query: str, operator: str | None = None) -> Self:
-        """Of the run of that query, or of that id, on this machine: one operator, or all that have state."""
+        """Reads the state of one operator, or of all, from the run with that query or id on this machine."""
         run, store = find(query), MemoryStore(LIVE)
         stateful = list(run.tell("operators")["stateful"])
         if operator not in (None, *stateful):

@@ -1,4 +1,4 @@
-"""Stored values as people and other programs read them: Python objects as JSON. Nothing of them is executed."""
+"""Converts stored Python objects to JSON for people and other programs. It executes no stored code."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import pyarrow as pa
 
 from primitives.state.codec import pack, unpack
 
-#: The column in which containers of Python objects keep them, and its type there.
+#: The column in which containers keep Python objects, and its type.
 _VALUE, _PACKED = "value", pa.large_binary()
 
 
 def is_packed(field: pa.Field) -> bool:
-    """Whether a column is one of Python objects; so is one called `value` that was declared as large_binary."""
+    """Whether a column has Python objects; true also for a column `value` declared as large_binary."""
     return bool(field.name == _VALUE and field.type == _PACKED)
 
 
 def unpacked(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """The Python objects that a container of them keeps in a column, as `encode` made them if it has one.
+    """Returns the Python objects in a column of a container, as made by `encode` if it has one.
 
     >>> unpacked(packed([{"tea", "milk"}, None])) == [{"tea", "milk"}, None]
     True
@@ -32,12 +32,12 @@ def unpacked(column: pa.Array | pa.ChunkedArray) -> list[Any]:
 
 
 def packed(values: Sequence[Any]) -> pa.Array:
-    """The inverse of `unpacked`, for a function that rewrites state."""
+    """Returns a column of Python objects: the inverse of `unpacked`, for functions that rewrite state."""
     return pa.array([None if value is None else pack(value) for value in values], _PACKED)
 
 
 def readable(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows with Python objects as JSON text; other columns are left as they are.
+    """Returns the rows with Python objects as JSON text; other columns are unchanged.
 
     >>> readable(pa.record_batch({"k": [7], "value": packed([(1, {"a": bytes([1])})])})).to_pylist()
     [{'k': 7, 'value': '[1, {"a": "0x01"}]'}]
@@ -50,17 +50,17 @@ def readable(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def readable_schema(schema: pa.Schema) -> pa.Schema:
-    """The columns of what `readable` gives."""
+    """Returns the columns of the result of `readable`."""
     return pa.schema([pa.field(each.name, pa.string()) if is_packed(each) else each for each in schema])
 
 
 def as_text(column: pa.Array) -> pa.Array:
-    """Values of any type as JSON text, for formats that have no such type."""
+    """Returns values of any type as JSON text, for formats that do not have the type."""
     return pa.array([None if value is None else _as_json(plain(value)) for value in column.to_pylist()], pa.string())
 
 
 def plain_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """The rows as JSON has them."""
+    """Returns the rows as JSON values."""
     columns = {field.name: batch.column(place).to_pylist() for place, field in enumerate(batch.schema)}
     for field in filter(is_packed, batch.schema):
         columns[field.name] = [None if data is None else _object_in(data) for data in columns[field.name]]
@@ -69,10 +69,10 @@ def plain_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def _object_in(data: bytes) -> Any:
-    """An object as JSON has it; the bytes themselves if they are not one that was packed."""
+    """Returns a packed object as a JSON value; bytes that are not a packed object stay bytes."""
     try:
         return plain(unpack(data))
-    except Exception:  # msgpack and what it builds raise whatever they like of bytes that are something else
+    except Exception:  # msgpack may raise any exception for other bytes
         return plain(data)
 
 
@@ -81,7 +81,7 @@ def _as_json(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it, the same in every process: sets in order, bytes in hexadecimal, times as ISO has them.
+    """Returns a value as a JSON value, the same in every process: sorted sets, hexadecimal bytes, times in ISO format.
 
     >>> plain({"at": date(2026, 1, 31), "seen": {3, 1}, "score": math.nan}), plain({1: (2, b"")})
     ({'at': '2026-01-31', 'seen': [1, 3], 'score': 'nan'}, [[1, [2, '0x']]])
@@ -108,13 +108,13 @@ def plain(value: Any) -> Any:
 
 
 def _sort_key(value: Any) -> tuple[bool, Any]:
-    """Numbers by value, before all else, which is sorted by its text."""
+    """Sorts numbers first, by value, and then everything else by its text."""
     is_number = isinstance(value, int | float)
     return not is_number, value if is_number else _as_json(value)
 
 
 def _plain_dict(value: dict[Any, Any]) -> Any:
-    """An object if all keys are text; otherwise pairs."""
+    """Returns an object if all keys are text; otherwise a list of pairs."""
     if all(isinstance(key, str) for key in value):
         return {key: plain(each) for key, each in value.items()}
     return [[plain(key), plain(each)] for key, each in value.items()]

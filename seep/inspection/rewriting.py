@@ -1,4 +1,4 @@
-"""Rewriting state: a new savepoint, made of a stored checkpoint by a function of the user's."""
+"""Rewrites state: makes a new savepoint from a stored checkpoint with a user's function."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from seep.inspection.listing import Storage, catalogue_in
 from seep.inspection.stored import LATEST, Stored
 from seep.storage.attempt import Attempt
 
-#: Given an operator, a container and all its rows, the rows as they are to be; the very same table: as they are.
+#: (operator, container, all its rows) -> the new rows; the same table object leaves them unchanged.
 Function: TypeAlias = Callable[[str, str, pa.Table], pa.Table]
 
 
@@ -35,14 +35,14 @@ def rewrite(
     operators: Collection[str] | None = None,
     codec: Compression = Compression.NONE,
 ) -> int:
-    """Makes a savepoint of a checkpoint, whose state goes through a function; returns its number.
+    """Makes a savepoint from a checkpoint, with its state changed by a function; returns the savepoint's number.
 
-    The function is called for each container, with all its rows as they are stored (see `unpacked` and `packed`). It
-    may change, add and remove rows, but not columns; rows are put into the slots of their keys. What it gives back
-    unchanged is not copied: the savepoint refers to the same blobs.
+    The function is called for each container, with all its stored rows (see `unpacked` and `packed`). It may change,
+    add and remove rows, but not columns; rows are put into the slots of their keys. Unchanged containers are not
+    copied: the savepoint refers to the same blobs.
 
-    The source stays as it is. A run of the query that goes on is fenced, as by a new run. The savepoint is the newest
-    checkpoint, so it is what `latest` means from then on. Needs memory for some copies of the largest container.
+    The checkpoint is not changed. A current run of the query is fenced, as by a new run. The savepoint is the newest
+    checkpoint, so `latest` means it from then on. It needs memory for some copies of the largest container.
     """
     with Stored.open(storage, query, checkpoint) as stored:
         for operator in operators or ():
@@ -97,7 +97,7 @@ def _made(function: Function, container: StoredContainer, given: pa.Table) -> pa
     named = getattr(function, "__name__", repr(function))
     try:
         made = function(container.operator, container.name, given)
-    except Exception as reason:  # whatever the user's function raises
+    except Exception as reason:  # any error of the user's function
         raise UserError(
             f"{named} failed with {_of(container)}: {type(reason).__name__}: {reason}; there is no new savepoint"
         ) from reason
@@ -117,7 +117,7 @@ def _of(container: StoredContainer) -> str:
 
 
 def _rows(made: pa.Table, container: StoredContainer) -> pa.RecordBatch:
-    """What the function returned, as a container of such rows would write it."""
+    """Returns the function's rows in the form in which a container writes them."""
     _check_schema(made.schema, container)
     columns = {name: _joined(made.column(name)) for name in container.schema.names}
     rows = pa.RecordBatch.from_arrays([*columns.values()], schema=container.schema)
@@ -162,7 +162,7 @@ def _check_distinct(rows: pa.RecordBatch, container: StoredContainer) -> None:
 
 
 def _written(chunk: Chunk, operator: str, epoch: int, attempt: Attempt[Manifest], codec: Compression) -> ContainerState:
-    """All slots in one blob, as if one instance had them."""
+    """Writes all slots to one blob, as if one instance had them."""
     owner, slots = InstanceId(operator, 0), SlotSet.full(chunk.slot_bits)
     if chunk.replaced != slots:
         raise InternalError(f"all of state {chunk.name!r} was to be read, and it is {chunk.replaced}")

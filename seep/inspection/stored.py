@@ -1,4 +1,4 @@
-"""Stored: a checkpoint or savepoint in storage, opened to look inside."""
+"""A checkpoint or savepoint in storage, opened for inspection."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LATEST = "latest"
 
 
 class Stored:
-    """A complete checkpoint. As a context it is pinned, so that nobody removes it before the end of that."""
+    """A complete checkpoint. As a context it is pinned, so that it is not removed before the context ends."""
 
     def __init__(self, store: BlobStore, manifest: Manifest) -> None:
         self.store, self.manifest = store, manifest
@@ -32,7 +32,7 @@ class Stored:
 
     @classmethod
     def open(cls, storage: Storage, query: str, checkpoint: int | str = LATEST) -> Self:
-        """The checkpoint of that number, or the newest. UserError tells what there is instead."""
+        """Opens the checkpoint with that number, or the newest. A UserError lists the existing checkpoints."""
         store = opened(storage)
         return cls(store, _manifest(store, query, checkpoint))
 
@@ -42,7 +42,7 @@ class Stored:
         except (NotStanding, Damaged):
             raise
         except EnvironmentFault:
-            # Whoever may not write here reads all the same: if it is removed meanwhile, that is an error and no worse.
+            # Without permission to write it reads without a pin: if the checkpoint is removed meanwhile, reading fails.
             self._pin = None
         return self
 
@@ -50,29 +50,29 @@ class Stored:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._pin is not None:
-            with suppress(SeepError):  # its lease runs out by itself
+            with suppress(SeepError):  # its lease expires
                 self._pin.release()
 
-    # --- what there is ------------------------------------------------------------------------------------------------
+    # --- contents -----------------------------------------------------------------------------------------------------
 
     def __str__(self) -> str:
         return f"checkpoint {self.manifest.id} of {self.manifest.query}"
 
     def operators(self) -> list[str]:
-        """Those that have state."""
+        """Lists the operators that have state."""
         return list(self.manifest.components)
 
     def component(self, operator: str) -> Component:
-        """What the manifest says of an operator."""
+        """Returns the entry of an operator in the manifest."""
         _check_known(self.manifest.components, operator, f"{self} has no state of an operator", "it has state of")
         return self.manifest.components[operator]
 
     def containers(self, operator: str) -> list[str]:
-        """Names of the state of an operator."""
+        """Lists the names of an operator's containers."""
         return list(self.component(operator).containers)
 
     def container(self, operator: str, container: str | None = None) -> StoredContainer:
-        """One container; it need not be named if the operator has only one."""
+        """Returns a container; it need not be named if the operator has only one."""
         component = self.component(operator)
         if container is None and len(component.containers) == 1:
             (container,) = component.containers
@@ -93,9 +93,9 @@ class Stored:
         keys: Mapping[str, Any] | None = None,
         raw: bool = False,
     ) -> pa.Table:
-        """The rows of a container: all, those of some slots, or those of a key, for which one slot is read.
+        """Returns the rows of a container: all, those of some slots, or those of a key, for which it reads one slot.
 
-        Python objects are JSON text; `raw` leaves them as they are stored, for `unpacked`.
+        Python objects become JSON text; `raw` leaves them as they are stored, for `unpacked`.
         """
         rows = self.container(operator, container).rows(slots, keys)
         return pa.Table.from_batches([rows if raw else readable(rows)])

@@ -1,1 +1,1 @@
-"""Reports: what a run told about itself, as text, charts and one page of HTML."""
+"""Reports of runs as text, charts and one page of HTML."""

@@ -1,4 +1,4 @@
-"""Axis: where values lie on a line, and the round numbers that are written at it."""
+"""The axis of a chart: the positions of values, and its ticks at round numbers."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-#: Steps between round numbers, in powers of ten.
+#: Steps between ticks, times a power of ten.
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
-#: What is not more counts as nothing.
+#: Values up to this count as zero.
 _TINY = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """From one value to another, drawn from one place to another; `log`: equal ratios are equally long."""
+    """Maps values from `low` to `high` to positions from `begin` to `end`; logarithmically if `log`."""
 
     low: float
     high: float
@@ -23,7 +23,7 @@ class Axis:
     log: bool = False
 
     def at(self, value: float) -> float:
-        """The place of a value, at an end if it lies beyond.
+        """Returns the position of a value; a value outside is moved to the end.
 
         >>> Axis(0, 10, 100, 200).at(2.5), Axis(1, 100, 0, 2, log=True).at(10), Axis(0, 10, 100, 200).at(99)
         (125.0, 1.0, 200.0)
@@ -32,7 +32,7 @@ class Axis:
         return self.begin + (value - low) / (high - low) * (self.end - self.begin)
 
     def ticks(self) -> list[float]:
-        """Round numbers on it, in order.
+        """Returns round numbers on the axis, in order.
 
         >>> Axis(0, 70, 0, 1).ticks(), Axis(0.003, 2, 0, 1, log=True).ticks()
         ([0.0, 20.0, 40.0, 60.0], [0.01, 0.1, 1.0])
@@ -49,7 +49,7 @@ class Axis:
 
 
 def axis(values: Iterable[float], begin: float, end: float, *, log: bool = False) -> Axis:
-    """An axis that all values lie on; it begins with 0 unless it is `log`, and then with a power of ten.
+    """Makes an axis for all values; it begins at 0, or if `log`, at a power of ten.
 
     >>> axis([3, 8], 0, 100), axis([0.02, 0.5], 0, 100, log=True)
     (Axis(low=0.0, high=8.4, begin=0, end=100, log=False), Axis(low=0.01, high=1.0, begin=0, end=100, log=True))
@@ -63,6 +63,6 @@ def axis(values: Iterable[float], begin: float, end: float, *, log: bool = False
 
 
 def _step(least: float) -> float:
-    """A round number that is not less."""
+    """Returns the next round number that is not less."""
     power = 10.0 ** math.floor(math.log10(least))
     return next(step * power for step in _STEPS if step * power >= least * (1 - 1e-9))

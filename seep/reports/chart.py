@@ -1,4 +1,4 @@
-"""Chart: lines over time, with marks where something happened, as SVG."""
+"""Charts: lines over time, with marks for events, as SVG."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from seep.reports.axis import Axis, axis
 
 Points = Sequence[tuple[float, float]]
 
-#: Colours that most people can tell apart.
+#: Colours that most people can distinguish.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f3c8d", "#666666")
-#: Dashes and gaps of one line after another: what lies below is seen through the gaps.
+#: Dashes and gaps of successive lines: a line below another shows through the gaps.
 DASHES = ("", "9 5", "3 4", "14 4 3 4", "5 9")
 
 _WIDTH, _HEIGHT = 880, 210
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 170, 12, 26
 _LEGEND_LINE = 16
-#: Names that the legend has room for.
+#: The number of names that fit into the legend.
 _NAMES = (_HEIGHT - _TOP) // _LEGEND_LINE
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A moment at which something happened."""
+    """A mark at the time of an event."""
 
     at: float
     colour: str
@@ -34,21 +34,21 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """What is to be seen: lines by name, their points by time. `steps`: a value holds until the next one.
+    """A chart of lines by name, with their points by time. With `steps`, a value holds until the next one.
 
-    Lines that are the same are drawn once, and named together.
+    Equal lines are drawn once, with all their names.
     """
 
     title: str
     lines: Mapping[str, Points]
-    words: Callable[[float], str]  #: how values are written
+    words: Callable[[float], str]  #: formats values
     marks: Sequence[Mark] = ()
     log: bool = False
     steps: bool = False
-    seconds: float = field(default=1.0)  #: that the time axis is long
+    seconds: float = field(default=1.0)  #: the length of the time axis
 
     def svg(self) -> str:
-        """The drawing."""
+        """Returns the drawing."""
         return "\n".join(
             [
                 f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(self.title)}">',
@@ -63,7 +63,7 @@ class Chart:
 
     @property
     def _groups(self) -> list[list[str]]:
-        """Names of lines, those together that are the same line."""
+        """Groups the names of equal lines."""
         groups: dict[tuple[tuple[float, float], ...], list[str]] = {}
         for name, points in self.lines.items():
             groups.setdefault(tuple(points), []).append(name)
@@ -104,7 +104,7 @@ class Chart:
         return f'<polyline class="line"{_stroke(number)} points="{points}">{title}</polyline>'
 
     def _legend(self) -> Iterator[str]:
-        """All names, those of one line below each other, as far as there is room."""
+        """Draws the names, those of one line below each other, as far as there is room."""
         named = [(number, name) for number, names in enumerate(self._groups) for name in names]
         shown = named if len(named) <= _NAMES else named[: _NAMES - 1]
         for at, (number, name) in enumerate(shown):
@@ -120,7 +120,7 @@ class Chart:
 
 
 def _stroke(number: int) -> str:
-    """What tells a line from others: its colour, and its dashes.
+    """Returns the colour and the dashes of a line.
 
     >>> _stroke(0), _stroke(1)
     (' stroke="#0072b2"', ' stroke="#d55e00" stroke-dasharray="9 5"')
@@ -130,7 +130,7 @@ def _stroke(number: int) -> str:
 
 
 def _stepped(places: Points) -> Iterator[tuple[float, float]]:
-    """With a corner before each new value.
+    """Adds a corner before each new value.
 
     >>> list(_stepped([(0, 1), (5, 2)]))
     [(0, 1), (5, 1), (5, 2)]

@@ -1,16 +1,16 @@
-"""Figures: numbers as people read them."""
+"""Formats numbers for people."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: Up to what time a unit is used, the unit in seconds, its name.
+#: For each unit: the time up to which it is used, the unit in seconds, its name.
 _TIMES = ((1e-3, 1e-6, "µs"), (1.0, 1e-3, "ms"), (float("inf"), 1.0, "s"))
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def time(seconds: float) -> str:
-    """Three digits and a unit.
+    """Formats a time with three digits and a unit.
 
     >>> time(0.00123), time(0.0456), time(0.41), time(12.34), time(0.0)
     ('1.23 ms', '45.6 ms', '410 ms', '12.3 s', '0 s')
@@ -24,7 +24,7 @@ def time(seconds: float) -> str:
 
 
 def size(nbytes: int) -> str:
-    """Bytes in the largest unit that leaves a whole one.
+    """Formats bytes in the largest unit of which there is at least one.
 
     >>> size(512), size(3 << 20)
     ('512 B', '3.0 MiB')
@@ -36,7 +36,7 @@ def size(nbytes: int) -> str:
 
 
 def latency(percentiles: Mapping[str, float]) -> str:
-    """All percentiles in a row.
+    """Formats percentiles in a line.
 
     >>> latency({"p50": 0.031, "max": 0.2}), latency({})
     ('p50 31.0 ms, max 200 ms', 'not known yet')
@@ -45,7 +45,7 @@ def latency(percentiles: Mapping[str, float]) -> str:
 
 
 def of(count: int, thing: str) -> str:
-    """A number of things.
+    """Formats a number of things.
 
     >>> of(1, "node"), of(1200, "row"), of(2, "recovery")
     ('1 node', '1,200 rows', '2 recoveries')

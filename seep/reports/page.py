@@ -1,4 +1,4 @@
-"""Page: a report as one file of HTML: how it went over time, what happened, and what it came to."""
+"""A report as one page of HTML: summary, charts over time, and a table of events."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _MARKED = {
     "migrated": "#8040a0",
     "balanced": "#8040a0",
 }
-#: Events that are left out of the table, as there are so many, or they say so little.
-_UNTOLD = {"node joined", "rebound", "restored", "move announced", "move complete", "vm ordered", "vm ready"}
+#: Events that are left out of the table, because there are many, or they say little.
+_OMITTED = {"node joined", "rebound", "restored", "move announced", "move complete", "vm ordered", "vm ready"}
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 920px; margin: 2em auto; padding: 0 1em; color: #222; }
@@ -37,7 +37,7 @@ td:first-child { text-align: right; white-space: nowrap; } pre { background: #f6
 
 
 def page(report: Report, notes: Sequence[str] = ()) -> str:
-    """The report in HTML; `notes` are lines that come first."""
+    """Returns the report in HTML, after lines of `notes`."""
     title = f"{report['query']}: a run of {figures.time(report['summary']['seconds'])}"
     return "\n".join(
         [
@@ -56,7 +56,7 @@ def page(report: Report, notes: Sequence[str] = ()) -> str:
 
 
 def charts(report: Report) -> Iterator[Chart]:
-    """All that there is something to draw for."""
+    """Yields the charts for which there is data."""
     samples, events = report["series"], report["events"]
     given: dict[str, Any] = {"marks": list(_marks(events)), "seconds": max(report["summary"]["seconds"], 1.0)}
     yield Chart("Rows per second", series.throughput(samples), _number, **given)
@@ -73,7 +73,7 @@ def _marks(events: Sequence[Mapping[str, Any]]) -> Iterator[Mark]:
 
 
 def _table(events: Sequence[Mapping[str, Any]]) -> str:
-    rows = (_row(event) for event in events if event["kind"] not in _UNTOLD)
+    rows = (_row(event) for event in events if event["kind"] not in _OMITTED)
     return "<table>" + "\n".join(rows) + "</table>"
 
 
@@ -90,7 +90,7 @@ def _subject(event: Mapping[str, Any]) -> str:
 
 
 def _number(value: float) -> str:
-    """Short.
+    """Formats a number in a short form.
 
     >>> _number(2_500_000), _number(40_000), _number(7)
     ('2.5 M', '40 k', '7')

@@ -1,4 +1,4 @@
-"""Series: what a report tells over time, as lines to draw."""
+"""The time series of a report, as lines to draw."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PERCENTILES = ("p50", "p99", "max")
 
 
 def throughput(samples: Samples) -> Lines:
-    """What sources read, and what was due if they have a rate."""
+    """Returns the rows per second that sources read, and those that were due if they have a rate."""
     lines: Lines = {"read": [(each["at"], each["rows_per_second"]) for each in samples]}
     if any(each["offered"] for each in samples):
         lines["due"] = [(each["at"], each["offered"]) for each in samples]
@@ -23,7 +23,7 @@ def throughput(samples: Samples) -> Lines:
 
 
 def latency(samples: Samples) -> Lines:
-    """By percentile."""
+    """Returns latencies by percentile."""
     return {
         name: [(each["at"], each["latency"][name]) for each in samples if each["latency"].get(name)]
         for name in _PERCENTILES
@@ -31,7 +31,7 @@ def latency(samples: Samples) -> Lines:
 
 
 def instances(samples: Samples) -> Lines:
-    """How many each operator has, since instances were first heard of; of those whose number changed, if any did."""
+    """Returns the number of instances by operator; if any changed, only of operators whose number changed."""
     counts = [(each["at"], Counter(map(operator_of, each["instances"]))) for each in samples if each["instances"]]
     lines: Lines = {name: [(at, count[name]) for at, count in counts] for name in _operators(samples)}
     changed = {name: points for name, points in lines.items() if len({value for _, value in points}) > 1}
@@ -39,7 +39,7 @@ def instances(samples: Samples) -> Lines:
 
 
 def utilisation(samples: Samples) -> Lines:
-    """Of the busiest instance of each operator."""
+    """Returns the CPU use of the busiest instance of each operator."""
     lines: Lines = {name: [] for name in _operators(samples)}
     for each in samples:
         busiest: dict[str, float] = {}
@@ -52,7 +52,7 @@ def utilisation(samples: Samples) -> Lines:
 
 
 def vms(samples: Samples) -> Lines:
-    """How many VMs there are in each state; nodes, if there is no pool."""
+    """Returns the number of VMs by state; without a pool, the number of nodes."""
     states = dict.fromkeys(state for each in samples for state in each["vms"])
     if not states:
         return {"nodes": [(each["at"], each["nodes"]) for each in samples]}
@@ -60,7 +60,7 @@ def vms(samples: Samples) -> Lines:
 
 
 def operator_of(instance: str) -> str:
-    """The operator of an instance as reports name it.
+    """Returns the operator of an instance, given its name in reports.
 
     >>> operator_of("toll_calculator[1]#3")
     'toll_calculator'

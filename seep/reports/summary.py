@@ -9,7 +9,7 @@ from seep.reports import figures
 
 
 def summary_lines(report: Mapping[str, Any]) -> Iterator[str]:
-    """A report's summary, for people."""
+    """Yields the lines of a report's summary."""
     summary = report["summary"]
     yield (
         f"{figures.of(summary['rows'], 'row')} in {figures.time(summary['seconds'])}: "
@@ -30,7 +30,7 @@ def summary_lines(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _bound(summary: Mapping[str, Any]) -> str:
-    """Reports of earlier releases do not say what their counters are."""
+    """Returns "at least" if the counters are not exact; reports of earlier releases do not say."""
     return "" if summary.get("counters_exact", True) else "at least "
 
 

@@ -1,1 +1,1 @@
-"""Runs: what a user launches and holds: a run, its handles, where it begins, and how it is told something."""
+"""Runs: what a user launches and controls: a run, its handles, the checkpoint it begins from, and remote control."""

@@ -1,4 +1,4 @@
-"""Chaos: blows to a run, and changes of it, written as text, dealt at their times by a thread; to see it go on."""
+"""Chaos: fault injection, and changes of a run, from a schedule in text; a thread carries them out at their times."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from seep.record.log import EventLog
 _EXAMPLE = "write act:target@time, such as 'kill:counter@5s', 'kill:counter[0]+splitter[0]@10s' or 'scale:counter=3@1m'"
 _STRIKE = re.compile(r"(?P<act>[a-z]+):(?P<targets>[^@]+)@(?P<at>.+)")
 _OPERATOR = r"(?P<operator>[A-Za-z0-9_][A-Za-z0-9_.-]*)"
-#: How targets are written, unless an act says otherwise; and what one is that is not written so.
+#: The syntax of targets, unless an act has another one; and the end of the error for a wrong target.
 _OF_NODES = (
     re.compile(rf"{_OPERATOR}(\[(?P<index>\d+)\])?"),
     f"neither an operator nor an instance; {_EXAMPLE}",
@@ -30,18 +30,18 @@ _OF_NODES = (
 
 
 class StrikeKind(StrEnum):
-    """What is done: to the nodes of a target, or to the slots of an operator."""
+    """An act: on the nodes of a target, or on the slots of an operator."""
 
     KILL = "kill"  #: `kill -9`
-    STOP = "stop"  #: frozen: there, but silent
-    CONT = "cont"  #: those that were stopped go on
-    SCALE = "scale"  #: `counter=3`: to so many instances
+    STOP = "stop"  #: SIGSTOP: the process is alive, but silent
+    CONT = "cont"  #: SIGCONT: stopped processes continue
+    SCALE = "scale"  #: `counter=3`: scales to so many instances
     MIGRATE = "migrate"  #: `counter=batched`: every slot to another owner; `counter=fluid->3`: to so many instances
     HANDOVER = "handover"  #: all slots of one instance to a new one, on a fresh node
-    BALANCE = "balance"  #: what instances have to do is evened out
+    BALANCE = "balance"  #: the operator's balancer moves slots
 
 
-_WRITTEN: Mapping[StrikeKind, tuple[re.Pattern[str], str]] = {
+_SYNTAX: Mapping[StrikeKind, tuple[re.Pattern[str], str]] = {
     StrikeKind.SCALE: (re.compile(rf"{_OPERATOR}=(?P<to>[1-9]\d*)"), "no number of instances; write counter=3"),
     StrikeKind.MIGRATE: (
         re.compile(rf"{_OPERATOR}=(?P<strategy>{'|'.join(Strategy)})(->(?P<to>[1-9]\d*))?"),
@@ -50,31 +50,31 @@ _WRITTEN: Mapping[StrikeKind, tuple[re.Pattern[str], str]] = {
     StrikeKind.BALANCE: (re.compile(_OPERATOR), "no operator; write balance:counter@5s"),
 }
 
-#: After these an operator may have instances that it did not begin with.
+#: Acts after which an operator may have other instances than at the start.
 _CHANGING = (StrikeKind.SCALE, StrikeKind.MIGRATE, StrikeKind.HANDOVER)
 
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """One act on operators (`counter`: all its instances), instances (`counter[0]`) or slots, all at once."""
+    """An act on one or several targets at once: operators (`counter`: all instances) or instances (`counter[0]`)."""
 
     act: StrikeKind
     targets: tuple[str, ...]
-    at: float  #: seconds after the query began to run
+    at: float  #: seconds after the start of the query
 
     def __str__(self) -> str:
         return f"{self.act}:{'+'.join(self.targets)}@{self.at:g}s"
 
 
 class ChaosTarget(Protocol):
-    """What chaos needs of a run."""
+    """The part of a run that chaos needs."""
 
     @property
     def events(self) -> EventLog: ...
 
     @property
     def placement(self) -> Mapping[str, str]:
-        """Instance -> node."""
+        """Maps instances to nodes."""
         ...
 
     def kill(self, target: str) -> None: ...
@@ -90,13 +90,13 @@ class ChaosTarget(Protocol):
 
 @runtime_checkable
 class BalancedRun(Protocol):
-    """A run that can even out what the instances of an operator have to do."""
+    """A run that can balance an operator."""
 
     def balance(self, operator: str) -> object: ...
 
 
 def parse_chaos(text: str) -> tuple[Strike, ...]:
-    """The strikes of a text, by time; UserError that names the part that makes no sense.
+    """Parses strikes, sorted by time; raises UserError that names a wrong part.
 
     >>> [str(strike) for strike in parse_chaos("kill:counter[0]+splitter[0]@1500ms, kill:counter@1s")]
     ['kill:counter@1s', 'kill:counter[0]+splitter[0]@1.5s']
@@ -118,14 +118,14 @@ def _parse_strike(part: str) -> Strike:
         raise UserError(f"chaos {part!r}: {read['act']!r} is no act; choose from {', '.join(StrikeKind)}")
     act, targets = StrikeKind(read["act"]), tuple(target.strip() for target in read["targets"].split("+"))
     for target in targets:
-        pattern, words = _WRITTEN.get(act, _OF_NODES)
+        pattern, words = _SYNTAX.get(act, _OF_NODES)
         if not pattern.fullmatch(target):
             raise UserError(f"chaos {part!r}: {target!r} is {words}")
     return Strike(act, targets, _seconds(part, read["at"]))
 
 
 def _read(act: StrikeKind, target: str) -> re.Match[str] | None:
-    return _WRITTEN.get(act, _OF_NODES)[0].fullmatch(target)
+    return _SYNTAX.get(act, _OF_NODES)[0].fullmatch(target)
 
 
 def _seconds(part: str, at: str) -> float:
@@ -139,14 +139,14 @@ def _seconds(part: str, at: str) -> float:
 
 
 def check_chaos(strikes: Sequence[Strike], parallelism: Mapping[str, int], seconds: float | None) -> None:
-    """UserError for a target that the query does not have, or a time at which its input has ended.
+    """Raises UserError for a target that the query does not have, or a time after the end of the input.
 
     >>> check_chaos(parse_chaos("kill:counter[2]@5s"), {"counter": 2}, None)
     Traceback (most recent call last):
     ...
     primitives.errors.UserError: chaos 'kill:counter[2]@5s': counter has 2 instances, counter[0] to counter[1]
     """
-    changed: set[str] = set()  # operators that have other instances by then
+    changed: set[str] = set()  # operators that may have other instances at that time
     for strike in strikes:
         for target in strike.targets:
             operator = _check_target(strike, target, parallelism, changed)
@@ -156,7 +156,7 @@ def check_chaos(strikes: Sequence[Strike], parallelism: Mapping[str, int], secon
 
 
 def _check_target(strike: Strike, target: str, parallelism: Mapping[str, int], changed: Container[str]) -> str:
-    """The operator of a target that the query has."""
+    """Returns the operator of a target; raises UserError if the query does not have it."""
     read = _read(strike.act, target)
     said = read.groupdict() if read else {}
     operator, index = said.get("operator", target), said.get("index")
@@ -172,16 +172,16 @@ def _check_target(strike: Strike, target: str, parallelism: Mapping[str, int], c
 
 
 class Chaos:
-    """Deals strikes to a run for as long as the context is open; their times count from its opening."""
+    """Carries out strikes on a run while the context is open; times count from its opening."""
 
     def __init__(self, run: ChaosTarget, strikes: Sequence[Strike]) -> None:
         self._run = run
-        #: strikes that have not been dealt yet, by time
+        #: strikes that have not been carried out yet, by time
         self.pending = sorted(strikes, key=lambda strike: strike.at)
         #: target -> the nodes that were stopped for it
         self._stopped: dict[str, list[str]] = {}
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._deal, name="seep chaos", daemon=True)
+        self._thread = threading.Thread(target=self._carry_out, name="seep chaos", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -193,7 +193,7 @@ class Chaos:
         self._over.set()
         self._thread.join()
 
-    def _deal(self) -> None:
+    def _carry_out(self) -> None:
         begin = time.monotonic()
         while self.pending:
             if self._over.wait(max(0.0, begin + self.pending[0].at - time.monotonic())):
@@ -203,7 +203,7 @@ class Chaos:
                 self._strike(strike, target)
 
     def _strike(self, strike: Strike, target: str) -> None:
-        """A target that is gone by now is no reason to end the run; it is said, though."""
+        """Carries out a strike; if its target does not exist any more, an event says so, and the run continues."""
         try:
             match strike.act:
                 case StrikeKind.KILL:

@@ -1,4 +1,4 @@
-"""Falling back: a run that finds damage in the checkpoint it begins from is started anew, from the one before."""
+"""Fallback: if the checkpoint that a run begins from is damaged, the run is started again from the one before."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from seep.runs.run import launch as launch_once
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Seconds between two looks whether all instances have their state.
+#: Seconds between two checks whether all instances have their state.
 _LOOK = 0.05
 
 
 def falling_back(launch: F) -> F:
-    """`launch`, but with `fall_back` it returns when all instances have their state, whichever checkpoint that is of.
+    """Wraps `launch`: with `fall_back`, it returns when all instances have their state, of whichever checkpoint.
 
-    Content is checked while it is restored; only if a run fails before it has its state is all of the checkpoint read,
-    to find out whether that is the reason.
+    Content is checked while it is restored. Only if a run fails before it has its state, the whole checkpoint is read
+    to find out whether it is damaged.
     """
 
     @wraps(launch)
@@ -38,7 +38,7 @@ def falling_back(launch: F) -> F:
 
 
 def _earlier(run: Run) -> Program | None:
-    """What to run instead; None if this one has its state, or needs none."""
+    """Returns the program to run instead; None if this run has its state, or needs none."""
     if run.program.resume is None or not run.options.fall_back:
         return None
     try:
@@ -54,7 +54,7 @@ def _earlier(run: Run) -> Program | None:
 
 
 def _is_restored(run: Run) -> bool:
-    """Whether each instance that has state was heard of, and waits for none."""
+    """Whether each instance with state has reported, and has its state."""
     graph, parallelism = run.program.graph, run.program.parallelism
     stateful = {o: parallelism.get(o, 1) for o in graph.order if graph.kind(o) is Kind.STATEFUL}
     phases = [each.phase for each in run.status().instances if each.operator in stateful]

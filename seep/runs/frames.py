@@ -1,4 +1,4 @@
-"""DataFrames of what a run puts out, and Spark queries that write it."""
+"""DataFrames of a run's output, and Spark queries that write it."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ if TYPE_CHECKING:
 
     from seep.runs.run import Run
 
-#: Seconds between two looks whether an instance has opened its store.
+#: Seconds between two checks whether an instance has opened its store.
 _POLL = 0.02
 
 
 class Frames:
-    """What a run gives to Spark."""
+    """The output of a run for Spark."""
 
     def __init__(self, run: Run, host: Host, spark: SparkSession | None) -> None:
         self._run, self._host = run, host
         self._spark = spark or SparkSession(host.context)
 
     def stream(self, sink: str | None, options: dict[str, Any]) -> DataFrame:
-        """A streaming DataFrame of what a `spark` sink puts out, beginning with what no Spark query has had yet."""
-        definition = self._spooling(sink)
+        """Returns a streaming DataFrame of a `spark` sink, from the first rows that no Spark query has processed."""
+        definition = self._spark_sink(sink)
         register(self._spark)
         self._check_room()
         self._await_columns(definition)
         return self._spark.readStream.format(NAME).options(**options).load(str(definition.spool.root))
 
     def batch(self, sink: str | None) -> DataFrame:
-        """All rows of a sink when the run has come to its end."""
+        """Waits for the end of the run; returns all rows of a sink."""
         name = self._named(sink, (SparkSink, Collect), "seep.sinks.spark(…) or collect()")
         definition, schema = self._run.program.sinks[name]
         if isinstance(definition, SparkSink):
-            definition.spool.take(EVERYTHING)  # nobody takes anything before the end
+            definition.spool.take(EVERYTHING)  # the rows are read only at the end, so the sink must not wait
         self._run.wait()
         if not isinstance(definition, SparkSink):
             return self._spark.createDataFrame(self._run.result(name).cast(spark_form(schema)))
@@ -55,8 +55,8 @@ class Frames:
         return self._spark.read.format(NAME).load(str(definition.spool.root))
 
     def write(self, form: str | None, checkpoint: str | Path | None, sink: str | None) -> DataStreamWriter:
-        """A writer of Spark's with a place for its checkpoint: beside the rows, as the two belong together."""
-        home = self._spooling(sink).spool.layout.hidden / "spark-checkpoint"
+        """Returns a Spark writer with a checkpoint location: next to the rows, because both belong together."""
+        home = self._spark_sink(sink).spool.layout.hidden / "spark-checkpoint"
         place = home.as_uri() if checkpoint is None else str(checkpoint)
         writer = self.stream(sink, {}).writeStream.option("checkpointLocation", place)
         return writer if form is None else writer.format(form)
@@ -68,17 +68,17 @@ class Frames:
         return self.write(None, checkpoint, sink).toTable(table)
 
     def _await_columns(self, definition: SparkSink) -> None:
-        """Until an instance has opened its store, the directory may be empty, or tell of an earlier run."""
+        """Waits for an instance to open its store: until then, the directory may be empty, or show an earlier run."""
         columns = definition.spool.layout.schema(definition.run)
         while not columns.exists():
             if self._run.wait(_POLL) and not columns.exists():
-                if definition.spool.schema is not None:  # it went on from a run that had put all out
+                if definition.spool.schema is not None:  # it continued a run that had written everything
                     return
                 raise UserError(f"the run has ended and wrote nothing to {definition.spool.root}; see its events")
 
     # -- which sink ---------------------------------------------------------------------------------------------------
 
-    def _spooling(self, sink: str | None) -> SparkSink:
+    def _spark_sink(self, sink: str | None) -> SparkSink:
         definition, _ = self._run.program.sinks[self._named(sink, (SparkSink,), "seep.sinks.spark(…)")]
         assert isinstance(definition, SparkSink)
         return definition
@@ -94,7 +94,7 @@ class Frames:
         raise UserError(f"a DataFrame is made of a sink {wanted}: {said}; {there}")
 
     def _check_room(self) -> None:
-        """Nodes hold their task slots for good, and whoever reads needs one as well."""
+        """Raises unless Spark has a free task slot to read: nodes occupy theirs for the whole run."""
         slots, nodes = capacity(self._host.context).slots, len(self._run.nodes)
         if self._host.is_local and slots <= nodes:
             raise UserError(

@@ -1,4 +1,4 @@
-"""Interrupts: Ctrl-C once lets a run come to its end, twice stops it; and nothing cuts the stopping short."""
+"""Interrupts: the first Ctrl-C ends a run's input, the second stops the run; stopping is not interrupted."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Self
 
-#: What is said after the first Ctrl-C.
+#: The message after the first Ctrl-C.
 ENDING = "ending the input and finishing what was read; Ctrl-C again stops at once"
 
 _HANDLED = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupts:
-    """A context around the whole life of a run; restores at its end what was there before.
+    """A context around the whole life of a run; restores the earlier signal handlers at its end.
 
-    Up to `listen` an interrupt ends the start as ever, by KeyboardInterrupt.
+    Before `listen`, an interrupt raises KeyboardInterrupt as usual, and so ends the start.
     """
 
     def __init__(self) -> None:
@@ -36,20 +36,20 @@ class Interrupts:
             signal.signal(number, handler)
 
     def listen(self) -> None:
-        """The run goes on. (Spark has set a handler of its own meanwhile, which would end all nodes.)"""
+        """Handles interrupts from now on. (Spark has set its own handler meanwhile, which would end all nodes.)"""
         signal.signal(signal.SIGINT, self._ask)
         signal.signal(signal.SIGTERM, self._stop)
 
     def ignore(self) -> None:
-        """The run is being stopped, and that takes the time it takes."""
+        """Ignores interrupts while the run is being stopped."""
         for number in _HANDLED:
             signal.signal(number, signal.SIG_IGN)
 
     @contextmanager
     def counted(self, stop: Callable[[], None]) -> Iterator[None]:
-        """Ctrl-C counts here while a program waits for a run; the second one has it stopped.
+        """Counts Ctrl-C while a program waits for a run; the second one stops it.
 
-        In the main thread, which alone hears of it, and unless the run is in the hands of an `Interrupts` already.
+        It has an effect only in the main thread, which alone receives signals, and outside of an `Interrupts` context.
         """
         before = _handler_to_replace()
         if before is None:
@@ -82,7 +82,7 @@ class Interrupts:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ctrl-C is not heard meanwhile: what stops a run is bounded, and leaves processes behind if it is cut short."""
+    """Ignores Ctrl-C: stopping a run takes bounded time, and would leave processes behind if interrupted."""
     before = signal.getsignal(signal.SIGINT)
     if before is None or threading.current_thread() is not threading.main_thread():
         yield
@@ -94,12 +94,12 @@ def uninterrupted() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-#: What `signal.signal` takes; of a handler that was not set by Python nothing is known.
+#: The handlers that `signal.signal` accepts.
 _Handler = Callable[[int, FrameType | None], object] | int
 
 
 def _handler_to_replace() -> _Handler | None:
-    """The handler of Ctrl-C that may be replaced for a while; None if this is not the time or the thread for it."""
+    """Returns the handler of Ctrl-C if it may be replaced for a while; None if not, or not on this thread."""
     before = signal.getsignal(signal.SIGINT)
     is_taken = before == signal.SIG_IGN or isinstance(getattr(before, "__self__", None), Interrupts)
     is_main = threading.current_thread() is threading.main_thread()

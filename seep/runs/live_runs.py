@@ -1,4 +1,4 @@
-"""Live runs: those that this program has launched and that still hold something: nodes, or a Spark session."""
+"""Live runs: those that this program has launched and that still hold nodes or a Spark session."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from primitives.errors import UserError
 if TYPE_CHECKING:
     from seep.runs.run import Run
 
-#: By id, oldest first.
+#: Live runs by id, oldest first.
 _live: dict[str, Run] = {}
 
 
 def runs() -> list[Run]:
-    """The runs that this program has launched and that are not stopped, oldest first.
+    """Returns the runs that this program has launched and that are not stopped, oldest first.
 
-    So a notebook gets a run back whose variable is lost: `run = seep.runs()[-1]`.
+    A notebook can so get back a run whose variable is lost: `run = seep.runs()[-1]`.
     """
     return list(_live.values())
 
 
 def enter(run: Run) -> None:
-    """The run begins to hold something."""
+    """Registers a run that begins to hold nodes or a session."""
     _live[run.id] = run
 
 
 def leave(run: Run) -> None:
-    """The run holds nothing any more."""
+    """Removes a run that holds nothing any more."""
     _live.pop(run.id, None)
 
 
 def check_no_session() -> None:
-    """UserError if a live run has a Spark session of its own, as a program has one at most; waits for one that ends."""
+    """Raises UserError if a live run has its own Spark session, as there can be only one; waits if it is ending."""
     for run in [run for run in runs() if run.owns_session]:
         if run.is_over and not run.is_lent:
             run.stop()

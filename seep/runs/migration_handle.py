@@ -1,4 +1,4 @@
-"""The handle of a migration: what somebody who has asked for it waits for, looks at, and calls off."""
+"""The handle of a migration: to wait for it, see its progress, and cancel it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from seep.control.migration import MigrationProgress, MigrationState
 from seep.driver.driver import ManagerProcess
 from seep.driver.steering import Awaited, Steering
 
-#: Seconds between two looks at whether the run is over.
+#: Seconds between two checks whether the run is over.
 _LOOK = 0.05
-#: The state of several is that of the first of these that any of them is in.
+#: The state of several migrations is the first of these that any of them is in.
 _ORDER = (
     MigrationState.REFUSED,
     MigrationState.MOVING,
@@ -24,15 +24,16 @@ _ORDER = (
 
 
 class MigrationHandle:
-    """Of one operator, or of several that were asked for together."""
+    """A migration of one operator, or of several that were requested together."""
 
     def __init__(self, process: ManagerProcess, steering: Steering, those: Sequence[Awaited]) -> None:
         self._process, self._steering, self._those = process, steering, tuple(those)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until it is over, with all backups taken; False if that takes longer than `timeout`.
+        """Waits until it is over, with all backups taken; returns False if that takes longer than `timeout`.
 
-        UserError if it was refused. A cancelled one is over when what was announced has moved; see `progress.state`.
+        Raises UserError if it was refused. A cancelled migration is over when the announced moves are complete; see
+        `progress.state`.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         for migration in self._those:
@@ -47,7 +48,7 @@ class MigrationHandle:
         return True
 
     def cancel(self) -> None:
-        """Announces no further step; what has moved stays where it is."""
+        """Announces no further step; slots that have moved stay where they are."""
         for migration in self._those:
             self._steering.cancel(migration.number)
 
@@ -57,7 +58,7 @@ class MigrationHandle:
 
     @property
     def progress(self) -> MigrationProgress:
-        """How far it has come; of several operators, summed up."""
+        """The progress; for several operators, in total."""
         return _together(self.parts)
 
     @property

@@ -1,4 +1,4 @@
-"""Queryable state: what an operator of a running query knows, all of it after the same epoch."""
+"""Queryable state: the state of an operator of a running query, all of it after the same epoch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from seep.protocol.cuts import CutComplete
 
 @dataclass(frozen=True, slots=True)
 class StateView:
-    """The state of one operator after an epoch; the query has gone on since."""
+    """The state of one operator after an epoch; the query has continued since."""
 
     operator: str
     epoch: int
@@ -33,11 +33,11 @@ class StateView:
         return cls(operator, cut.cut.epoch, tables, {chunk.name: chunk.keys for chunk in chunks})
 
     def to_arrow(self, container: str | None = None) -> pa.Table:
-        """The rows of a container; of the only one, if its name is not given."""
+        """Returns the rows of a container; the name may be left out if there is only one."""
         return self.containers[self._named(container)]
 
     def get(self, *key: Any, container: str | None = None) -> list[dict[str, Any]]:
-        """The rows of a key: one, or one for each of its subkeys; none if nothing is known of it."""
+        """Returns the rows of a key: one, or one for each of its subkeys; none if it has no state."""
         name = self._named(container)
         columns, table = self.keys[name], self.containers[name]
         if len(key) != len(columns):
@@ -63,5 +63,5 @@ def _in_rows(chunk: Chunk | FileChunk) -> Iterable[Chunk]:
 
 
 def _table(chunks: list[Chunk]) -> pa.Table:
-    """Instances share out the slots, so their rows only have to be put together."""
+    """Concatenates the rows of all instances: each has other slots."""
     return pa.Table.from_batches([merge_chunks([chunk]).rows for chunk in chunks])

@@ -1,4 +1,4 @@
-"""Control: how another process of the same user finds a run and tells it something, such as to take a savepoint."""
+"""Remote control: another process of the same user finds a run and sends it commands, such as to take a savepoint."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from seep.protocol.view import MANAGER
 
 @dataclass(frozen=True, slots=True)
 class RunListing:
-    """A run that says where it can be reached. The file holds its secret, so only its user can read it."""
+    """The entry of a run in the list of runs: a file with its address and secret, which only its user can read."""
 
     id: str
     query: str
@@ -36,11 +36,11 @@ class RunListing:
         with os.fdopen(file, "wb") as stream:
             stream.write(content)
 
-    def strike_off(self) -> None:
+    def delist(self) -> None:
         self._path.unlink(missing_ok=True)
 
     def tell(self, what: str, **more: Any) -> Mapping[str, Any]:
-        """Has the run do something, and returns its answer; UserError or EnvironmentFault with what it says."""
+        """Sends the run a command, and returns its answer; raises UserError or EnvironmentFault with its refusal."""
         link = Link("control", MANAGER, self.address, self.security, NoLinkEvents())
         try:
             answer: Mapping[str, Any] = link.call("control", {"do": what} | more)
@@ -73,12 +73,12 @@ class RunListing:
 
 
 def home() -> Path:
-    """Where this user's runs are listed."""
+    """Returns the directory in which this user's runs are listed."""
     return Path(os.environ.get("SEEP_HOME", "~/.seep")).expanduser() / "runs"
 
 
 def listed() -> list[RunListing]:
-    """The runs of this user on this machine, in order of their ids; those whose driver is gone are struck off."""
+    """Returns the runs of this user on this machine, sorted by id; removes entries whose driver is gone."""
     found = []
     for path in sorted(home().glob("*.json")) if home().is_dir() else []:
         with suppress(OSError, ValueError, KeyError, TypeError):
@@ -86,12 +86,12 @@ def listed() -> list[RunListing]:
             if run.process.alive():
                 found.append(run)
             else:
-                run.strike_off()
+                run.delist()
     return found
 
 
 def find(name: str) -> RunListing:
-    """The run with that id, or the only one of a query of that name; UserError with what there is."""
+    """Returns the run with that id, or the only run of a query of that name; a UserError lists the runs."""
     runs = listed()
     found = [run for run in runs if name in (run.id, run.query)]
     if len(found) == 1:

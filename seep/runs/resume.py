@@ -1,4 +1,4 @@
-"""Resume: finds the checkpoint in storage that a run is to begin from, and checks that the query fits it."""
+"""Resume: finds the checkpoint in storage from which a run begins, and checks that the query fits it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from seep.storage.reading import NotStanding
 from seep.storage.soundness import check_content, check_files
 
 AUTO, LATEST, NONE = "auto", "latest", "none"
-#: Seconds for which a checkpoint is kept for a run that is starting, and how often the latest one is looked for.
+#: Seconds for which a checkpoint is pinned for a starting run, and the number of attempts to find the latest.
 _STARTING, _TRIES = 900.0, 5
 
 
 def catalogue_of(options: RunOptions, query: str) -> Catalogue[Manifest] | None:
-    """The checkpoints of a query in the storage of a run, if it has one."""
+    """Returns the catalogue of a query's checkpoints in the storage of a run, if it has one."""
     store = store_of(options.storage)
     return Catalogue(store, query, manifests_of(query)) if store is not None else None
 
@@ -38,43 +38,44 @@ def catalogue_of(options: RunOptions, query: str) -> Catalogue[Manifest] | None:
 
 
 def resume_of(options: RunOptions, query: str) -> Resume | None:
-    """Where the run begins, by `restore`; None: from nothing, as there is no storage, or nothing in it, or by `none`.
+    """Returns where a run begins, by `restore`; None to begin from nothing: without storage, an empty one, or `none`.
 
-    All files of the checkpoint are there and as long as they were; what is in them is seen when they are read.
+    It checks that all files of the checkpoint exist with the right size; their content is checked when they are read.
     """
     restore = options.restore or NONE
     if restore == NONE or (restore == AUTO and options.storage.location is None):
         return None
-    shelves = _Shelves(options, query)
+    shelves = _StoredCheckpoints(options, query)
     return None if restore == AUTO and shelves.is_empty() else shelves.resume(restore)
 
 
 def resume_before(program: Program, options: RunOptions) -> Program | None:
-    """The same program, but beginning from an earlier checkpoint, if the one it begins from is not as it was written.
+    """Returns the program with an earlier checkpoint, if the one it begins from is damaged.
 
-    None if it is, or if there may be no other. Reads all of it; Damaged if there is none before it.
+    Returns None if it is not damaged, or if falling back is not allowed. It reads the whole checkpoint, and raises
+    Damaged if there is no earlier one.
     """
     if program.resume is None or not options.fall_back or options.restore not in (AUTO, LATEST):
         return None
-    shelves = _Shelves(options, program.name)
+    shelves = _StoredCheckpoints(options, program.name)
     try:
         shelves.check_content(program.resume.checkpoint)
     except (Damaged, NotStanding) as reason:
         resume = shelves.resume(LATEST, before=program.resume.checkpoint, since=str(reason)).renamed(program.aliases)
     else:
         return None
-    sinks = {name: (_taking_back(sink, resume), schema) for name, (sink, schema) in program.sinks.items()}
+    sinks = {name: (_sink_taking_back(sink, resume), schema) for name, (sink, schema) in program.sinks.items()}
     return replace(program, resume=resume, sinks=sinks)
 
 
-def _taking_back(sink: SinkDefinition, resume: Resume) -> SinkDefinition:
-    """What the run has written that the sink was made for goes too, if that came so far."""
+def _sink_taking_back(sink: SinkDefinition, resume: Resume) -> SinkDefinition:
+    """Returns the sink for another attempt, which also removes what the sink's run has written."""
     note = sink.note()
     return sink if note is None else sink.resumed(resume.beginning.epoch, note)
 
 
-class _Shelves:
-    """The checkpoints that a run may begin from."""
+class _StoredCheckpoints:
+    """The stored checkpoints from which a run may begin."""
 
     def __init__(self, options: RunOptions, query: str) -> None:
         store = store_of(options.storage)
@@ -84,22 +85,22 @@ class _Shelves:
         self._query, self._fall_back = query, options.fall_back
 
     def is_empty(self) -> bool:
-        """Whether no run has got as far as its beginning: what is left of one that died before counts for nothing."""
+        """Whether there is no complete or damaged checkpoint; remains of a run that failed before do not count."""
         return not self._catalogue.complete() and not self._catalogue.damaged()
 
     def resume(self, restore: str, before: int | None = None, since: str = "") -> Resume:
-        """From the checkpoint of that number, or the latest; or from one before that, `since` it is damaged."""
+        """Returns where to begin: checkpoint `restore`, the latest, or one before a damaged one, as `since` says."""
         found = self._latest(before, since) if restore in (AUTO, LATEST) else self._pinned(_number(restore))
         positions = {source: {int(p): at for p, at in read.items()} for source, read in found.sources.items()}
         beginning = Beginning(found.epoch, positions, found.generation + 1)
         return Resume(found.id, beginning, self._sinks(), found.pushed, found.ended)
 
     def check_content(self, id: int) -> None:
-        """Damaged if what is stored is not what was written."""
+        """Raises Damaged if the stored content is not what was written."""
         check_content(self._catalogue.standing(id), self._store)
 
     def _latest(self, before: int | None, since: str) -> Manifest:
-        """An earlier run may still add and remove some."""
+        """Returns the latest checkpoint; tries repeatedly, because an earlier run may still add and remove some."""
         for _ in range(_TRIES - 1):
             with suppress(NotStanding):
                 return self._newest(before, since)
@@ -115,7 +116,7 @@ class _Shelves:
         raise self._none(refusals)
 
     def _candidates(self, before: int | None) -> list[int]:
-        """The newest; and if it may fall back, all others after it."""
+        """Returns the newest checkpoint; if falling back is allowed, followed by all others."""
         if self._fall_back:
             complete = self._catalogue.complete()
             abandoned = complete[0].abandoned if complete else ()
@@ -136,18 +137,18 @@ class _Shelves:
         )
 
     def _pinned(self, id: int) -> Manifest:
-        """The checkpoint, which stays until the run has begun."""
+        """Pins a checkpoint until the run has begun; returns its manifest."""
         pin = self._catalogue.pin_for_run(id, "a run that is about to begin", _STARTING)
         try:
             check_files(pin.info, self._store)
         except BaseException:
-            with suppress(SeepError):  # its lease runs out by itself
+            with suppress(SeepError):  # its lease expires
                 pin.release()
             raise
         return pin.info
 
     def _sinks(self) -> dict[str, Any]:
-        """What sinks have noted last: runs since the checkpoint have written too, which does not count."""
+        """Returns the last notes of the sinks: runs after the checkpoint have written rows that must be removed."""
         found: dict[str, Any] = {}
         for notes in (
             *(manifest.notes for manifest in reversed(self._catalogue.complete())),
@@ -164,11 +165,11 @@ def _number(restore: str) -> int:
     return int(restore)
 
 
-# --- whether the query fits it ----------------------------------------------------------------------------------------
+# --- checks of the query ----------------------------------------------------------------------------------------------
 
 
 def check_resume(program: Program, options: RunOptions) -> None:
-    """UserError if the query cannot take over what the checkpoint has, before anything starts."""
+    """Raises UserError if the query cannot use the checkpoint; called before anything starts."""
     if program.resume is None:
         return
     catalogue = catalogue_of(options, program.name)
@@ -184,7 +185,7 @@ def check_resume(program: Program, options: RunOptions) -> None:
 
 
 def _check_sources(program: Program, manifest: Manifest) -> None:
-    """Positions in other files, or in other partitions, would be those of other rows."""
+    """Raises if a source reads other files or partitions: stored positions would be those of other rows."""
     known = manifest.notes.get("sources")
     for name, (source, _) in program.sources.items():
         before = known.get(name) if isinstance(known, dict) and name in manifest.sources else None
@@ -197,7 +198,7 @@ def _check_sources(program: Program, manifest: Manifest) -> None:
 
 
 def _check_component(program: Program, operator: str, component: Component, allow_dropped: bool) -> None:
-    """Adapts stored state without any rows: what cannot work is said now."""
+    """Converts stored state without rows, so that errors are found before the start."""
     bits = program.graph.operators[operator].slot_bits
     if component.slot_bits != bits:
         raise UserError(

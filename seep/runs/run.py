@@ -1,4 +1,4 @@
-"""A run: a query on its nodes, from `launch` until it is finished, stopped or failed."""
+"""A run: a query on its nodes, from `launch` until it has finished, stopped or failed."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ Progress = Callable[[str], None]
 #: Seconds between two samples of a run's status.
 SAMPLED = 0.5
 
-#: Migrations that were asked for from outside, of which can be asked how they get on.
+#: The most migrations requested by other processes whose progress can be asked for.
 _ASKED = 100
 
 
@@ -93,10 +93,10 @@ def launch(
     progress: Progress | None = None,
     **options: Any,
 ) -> Run:
-    """Starts a query on Spark and returns when it runs; see `RunOptions` for the other keywords.
+    """Starts a query on Spark; returns when it runs. See `RunOptions` for the other keywords.
 
-    Without a session it starts Spark in this process (`local[64]`, or `master`), and stops it when the run is over, or
-    is stopped. `progress` is called with a line of text at each step of the start.
+    Without a session, it starts Spark in this process (`local[64]`, or `master`), and stops it when the run is over or
+    stopped. `progress` is called with a line of text at each step of the start.
 
     >>> run = launch(query, epoch=0.02, seconds=30)   # doctest: +SKIP
     >>> with run:                                     # doctest: +SKIP
@@ -112,7 +112,7 @@ def launch(
     tell = progress or (lambda _: None)
     wanted = chosen.nodes or _instances(program)
     check_feeds(program, chosen.storage.location is not None, wanted)
-    slots = wanted + chosen.whole_pool.size + bool(spark_sources(program))  # Spark's own tasks need one at least
+    slots = wanted + chosen.whole_pool.size + bool(spark_sources(program))  # Spark's own tasks need at least one
     spark = spark if spark is not None else session_of(program)
     if spark is None:
         live_runs.check_no_session()
@@ -136,12 +136,12 @@ def launch(
 
 
 class Run:
-    """A running query. Use it as a context: what it started ends with the block, whatever happens in it."""
+    """A running query. Use it as a context: everything that it started ends with the block, even after an exception."""
 
-    id: str  #: by which `seep runs` lists it
+    id: str  #: the id in the list of `seep runs`
     program: Program
     options: RunOptions
-    #: its own session serves the program beside the run, so it lasts until the run is stopped
+    #: the program also uses the run's own session, so the session lasts until the run is stopped
     is_lent: bool
 
     def __init__(self, program: Program, options: RunOptions, host: Host, policy: Policy) -> None:
@@ -153,12 +153,12 @@ class Run:
             program, options, host.driver_interface, host.driver_host, self._security, self.id
         )
         try:
-            self._furnish(host, policy)
+            self._make_services(host, policy)
         except BaseException:
             self._manager.close()
             self._manager.close_port()
             raise
-        #: migrations that were asked for from outside
+        #: migrations requested by other processes
         self._asked = Ring[MigrationHandle](_ASKED)
         self._interrupts = Interrupts()
         self._is_launched = self._is_ended = self._is_asked_to_finish = False
@@ -167,8 +167,8 @@ class Run:
         live_runs.enter(self)
         atexit.register(self.stop)
 
-    def _furnish(self, host: Host, policy: Policy) -> None:
-        """What works for the manager: nodes, scaling, storage."""
+    def _make_services(self, host: Host, policy: Policy) -> None:
+        """Makes the parts around the manager: nodes, scaling, storage."""
         task = NodeTask(
             self.program,
             NodeSettings(
@@ -198,7 +198,7 @@ class Run:
         steward = Steward(self.program.graph, governor, _steward_settings(self.options))
         self._steering = Steering(self._manager, steward, self._fleet.pool)
         self._requests = MigrationRequests(self.program.graph, steps)
-        self._manager.serve("control", self._controlled)
+        self._manager.serve("control", self._on_request)
         self._feeds = Feeds(self._manager, self.program, self._security, catalogue_of(self.options, self.program.name))
         self._listed = RunListing(self.id, self.program.name, ProcessId.this(), self._manager.address, self._security)
         self._publisher = SparkPublisher(self._manager, host.is_local)
@@ -227,7 +227,7 @@ class Run:
             self._manager.after(self.options.seconds, self.finish)
 
     def _has_nothing_to_do(self) -> bool:
-        """Whether all input was read to its end before. What Spark has to say to that comes with its first batch."""
+        """Whether all sources had ended before; for a source that Spark pushes to, that is known only with a batch."""
         return self.program.begins_at_end and not spark_sources(self.program)
 
     def _end_unchanged(self) -> None:
@@ -244,7 +244,7 @@ class Run:
 
     @property
     def failure(self) -> SeepError | None:
-        """What the run failed of, if it did."""
+        """The error with which the run failed, if it did."""
         return self._manager.failure
 
     @property
@@ -254,22 +254,22 @@ class Run:
 
     @property
     def goes_on(self) -> bool:
-        """Whether it goes on from what an earlier run has processed."""
+        """Whether it continues after epochs of an earlier run."""
         return self.program.resume is not None and self.program.resume.beginning.epoch > 0
 
     @property
     def halted(self) -> bool:
-        """Whether somebody has stopped it as it stood."""
+        """Whether it was stopped before the end of its input."""
         return bool(self.events.of("halted"))
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more comes of it: it is finished, halted, failed or stopped."""
+        """Whether it is finished, halted, failed or stopped."""
         return self._manager.ended.is_set()
 
     @property
     def phase(self) -> str:
-        """In one word: starting, running, finished, halted, failed or stopped."""
+        """One of: starting, running, finished, halted, failed, stopped."""
         if not self.is_over:
             return "running" if self._is_launched else "starting"
         found = {"failed": self.failure is not None, "finished": self.finished, "halted": self.halted}
@@ -277,7 +277,7 @@ class Run:
 
     @property
     def owns_session(self) -> bool:
-        """Whether its Spark session was started for it, and is there still."""
+        """Whether its Spark session was started for it, and has not ended."""
         return self._host.own and self._host.is_open
 
     def __repr__(self) -> str:
@@ -293,22 +293,22 @@ class Run:
 
     @property
     def placement(self) -> dict[str, str]:
-        """Instance -> the node that it lives on."""
+        """The node of each instance."""
         return {str(instance): node for instance, node in self._manager.placement().items()}
 
     @property
     def manager_process(self) -> ManagerProcess:
-        """What runs the manager: for tests and tools that look inside."""
+        """The process of the manager: for tests and tools."""
         return self._manager
 
     def status(self) -> Status:
-        """How it is at this moment."""
+        """Returns its current status."""
         pool = self._fleet.pool
         vms = {state.value: count for state, count in pool.counts().items() if count}
         return self._steering.status(vms, sum(pool.vm_seconds().values()))
 
     def facts(self) -> Facts:
-        """All that is known of it now, as one value that does not change: what the steward decides by."""
+        """Returns everything that is known of it now, as one immutable value: the steward decides by it."""
         return self._steering.facts()
 
     def _sample(self) -> None:
@@ -316,7 +316,7 @@ class Run:
             self._manager.record.sample(self.status())
 
     def report(self) -> dict[str, Any]:
-        """Events, time series and a summary, as plain data; while the run lasts and after it."""
+        """Returns events, time series and a summary as plain data, during the run and after it."""
         migrations = self._steering.report()
         return self._manager.record.report(
             self.program.name,
@@ -331,18 +331,18 @@ class Run:
 
     @property
     def rows_read(self) -> int:
-        """Rows that the sources have read, each counted once whatever failed: from the positions in the source log."""
+        """The number of rows that the sources have read, each counted once even after failures: from the source log."""
         return sum(rows_up_to(self.positions(source)) for source in self.program.sources)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until the run is over and raises what it failed of; False if that takes longer than `timeout`.
+        """Waits until the run is over, and raises its failure; returns False if that takes longer than `timeout`.
 
-        Ctrl-C meanwhile ends the input, and what was read is finished; Ctrl-C again stops the run at once.
+        Ctrl-C meanwhile ends the input, and the rows already read are processed; Ctrl-C again stops the run at once.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._interrupts.counted(self.stop):
             while not self._manager.ended.wait(0.05):
-                self._heed_interrupt()
+                self._finish_if_interrupted()
                 if deadline is not None and time.monotonic() > deadline:
                     return False
         self._publisher.join()
@@ -350,18 +350,18 @@ class Run:
             raise self._manager.failure
         return True
 
-    def _heed_interrupt(self) -> None:
+    def _finish_if_interrupted(self) -> None:
         if self._interrupts.asked_to_finish and not self._is_asked_to_finish:
             self._is_asked_to_finish = True
             sys.stderr.write(f"run {self.id}: {ENDING}\n")
             self.finish()
 
     def positions(self, source: str) -> dict[int, Any]:
-        """How far a source has been read, by partition: what the source log has."""
+        """Returns the positions up to which a source has been read, by partition: from the source log."""
         return dict(self._manager.positions[source])
 
     def result(self, sink: str) -> pa.Table:
-        """All rows that a `collect` sink has committed so far."""
+        """Returns all rows that a `collect` sink has committed so far."""
         if sink not in self._manager.stores.stores:
             known = ", ".join(self._manager.stores.stores) or "none"
             raise UserError(f"{sink!r} is not a sink that collects in the driver; those of this query: {known}")
@@ -370,28 +370,28 @@ class Run:
     # -- into Spark ---------------------------------------------------------------------------------------------------
 
     def to_spark(self, spark: SparkSession | None = None, sink: str | None = None, **options: Any) -> DataFrame:
-        """A streaming DataFrame of what a sink `seep.sinks.spark(…)` puts out; `sink` if there are several.
+        """Returns a streaming DataFrame of a sink `seep.sinks.spark(…)`; name the `sink` if there are several.
 
-        For one Spark query: what it has done with is removed. Its checkpoint and the sink's directory belong together.
-        The option `maxBytesPerTrigger` bounds what it takes at once.
+        It is for one Spark query: rows that this has processed are removed. Its checkpoint and the sink's directory
+        belong together. The option `maxBytesPerTrigger` limits the bytes of a batch.
         """
         return self._frames(spark).stream(sink, options)
 
     def to_batch_df(self, spark: SparkSession | None = None, sink: str | None = None) -> DataFrame:
-        """Waits for the end, and gives all rows of a sink `seep.sinks.spark(…)` or `collect()`."""
+        """Waits for the end; returns all rows of a sink `seep.sinks.spark(…)` or `collect()`."""
         return self._frames(spark).batch(sink)
 
     def to_parquet(
         self, path: str | Path, *, checkpoint: str | Path | None = None, sink: str | None = None
     ) -> StreamingQuery:
-        """Starts a Spark query that writes Parquet files; each row is in those that Spark lists exactly once.
+        """Starts a Spark query that writes Parquet files; the files that Spark lists have each row exactly once.
 
-        Its checkpoint is beside the sink's files unless said. Continue after a restart with the same call.
+        Its checkpoint is next to the sink's files, unless given. To continue after a restart, make the same call.
         """
         return self._frames(None).to_parquet(path, checkpoint, sink)
 
     def to_table(self, table: str, *, checkpoint: str | Path | None = None, sink: str | None = None) -> StreamingQuery:
-        """Starts a Spark query that adds the rows to a table of Spark's catalogue; otherwise as `to_parquet`."""
+        """Starts a Spark query that appends the rows to a table of Spark's catalogue; otherwise like `to_parquet`."""
         return self._frames(None).to_table(table, checkpoint, sink)
 
     def _frames(self, spark: SparkSession | None) -> Frames:
@@ -408,26 +408,26 @@ class Run:
     # -- acting -------------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Ends the input here; what was read is still processed and committed. `wait` tells when."""
+        """Ends the input; rows that were read are still processed and committed. Use `wait` to wait for that."""
         if not self._manager.ended.is_set():
             self._feeds.finish(self._manager.finish)
 
     def checkpoint(self, operator: str | None = None) -> None:
-        """Asks for a checkpoint (of one operator) now."""
+        """Asks for a checkpoint now, of one operator or of all."""
         self._manager.checkpoint(operator)
 
     def savepoint(self, timeout: float = 120.0) -> int:
-        """Has the state of the whole query stored, for as long as nobody disposes of it; returns its number.
+        """Takes a savepoint: stores the state of the whole query, until it is disposed of; returns its number.
 
-        It has all that was read before the call. EnvironmentFault if it takes too long, or the run is over.
+        It includes all rows read before the call. Raises EnvironmentFault if it takes too long, or the run is over.
         """
         answer = self._archivist.request(savepoint=True)
         return answer_of(answer, timeout, "savepoint", self._archivist.waits_for).id
 
     def state(self, operator: str, timeout: float = 30.0) -> StateView:
-        """What an operator knows, all of it after one epoch that is a little ahead now.
+        """Returns the state of an operator, all of it after one epoch, a little later than now.
 
-        EnvironmentFault if it takes too long, or the run is over.
+        Raises EnvironmentFault if it takes too long, or the run is over.
         """
         return StateView.of(operator, self._look(operator, timeout))
 
@@ -437,7 +437,7 @@ class Run:
         return answer_of(self._archivist.look(operator), timeout, f"state of {operator}", self._archivist.waits_for)
 
     def _looked(self, operator: str) -> Mapping[str, Any]:
-        """The same as plain data, for another process."""
+        """Returns the state of an operator as plain data, for another process."""
         cut = self._look(operator)
         return {
             "epoch": cut.cut.epoch,
@@ -449,7 +449,7 @@ class Run:
         return [o for o in self.program.graph.order if self.program.graph.kind(o) is Kind.STATEFUL]
 
     def move(self, operator: str, parts: Mapping[int, SlotSet], first: int | None = None) -> Accepted | Refused:
-        """Hands slots over to instances, by index, while the query runs: one plan, effective at `first` or soon."""
+        """Hands slots over to instances, by index, in one plan that takes effect at epoch `first`, or soon."""
         return self._manager.move(operator, parts, first)
 
     def migrate(
@@ -466,11 +466,11 @@ class Run:
         at: float | str | None = None,
         epoch: int | None = None,
     ) -> MigrationHandle:
-        """Has the slots of an operator, or of several together, go to where the target says, in steps.
+        """Moves the slots of an operator, or of several together, to a target, in steps.
 
-        A target is an `Assignment`, a number of instances, or slots by instance. What is not given is as the run's
-        option `migration` says. It begins at once; or `at` so many seconds of the run, or so that its first step is
-        effective at an `epoch`. Steps follow one another when they have taken effect, and after a gap, if any.
+        A target is an `Assignment`, a number of instances, or slots by instance. The run's option `migration` has the
+        defaults. It begins at once, or `at` so many seconds of the run, or so that its first step takes effect at an
+        `epoch`. Each step begins when the one before has taken effect, and after a gap, if any.
         """
         if isinstance(operator, str):
             if target is None:
@@ -481,40 +481,40 @@ class Run:
         return self._handle(self._requests.migrate(self.events.now, operator, chosen, at, epoch))
 
     def migrate_stream(self, operator: str, rows: Any) -> MigrationHandle:
-        """Has slots go to instances as rows (time or epoch, slot, instance) say, each at its moment.
+        """Moves slots to instances by a stream of rows (time or epoch, slot, instance), each at its time.
 
-        Rows are a list of mappings, an Arrow table, a CSV or Parquet file, or a DataFrame of Spark's.
+        Rows are a list of mappings, an Arrow table, a CSV or Parquet file, or a Spark DataFrame.
         """
         return self._handle(self._requests.follow(self.events.now, operator, rows))
 
     def handover(self, instance: str) -> MigrationHandle:
-        """Has an instance (`counter[1]`) hand all its slots over to a new one on another node."""
+        """Hands all slots of an instance (`counter[1]`) over to a new one on another node."""
         return self._handle(self._requests.hand_over(self.events.now, instance))
 
     def _handle(self, migrations: list[Migration]) -> MigrationHandle:
         return MigrationHandle(self._manager, self._steering, self._steering.migrate(migrations))
 
     def migrations(self) -> tuple[MigrationProgress, ...]:
-        """All that there were, oldest first, those of scaling and draining too, and how far they have come."""
+        """The progress of all migrations, oldest first, including those of scaling and draining."""
         return self._steering.progress()
 
     def scale(self, operator: str, parallelism: int) -> None:
-        """Has an operator run with so many instances; goes on in the background, as if a policy had decided it."""
+        """Scales an operator to so many instances, in the background, as if a policy had decided it."""
         _check_parallelism(self.program, operator, parallelism)
         self._steering.scale(operator, parallelism)
 
     def balance(self, operator: str) -> None:
-        """Evens out what the instances of an operator have to do, as the settings say; goes on in the background."""
+        """Balances the load of an operator's instances by the settings, in the background."""
         self._steering.balance(operator)
 
     def drain(self, node: str) -> None:
-        """Moves all that lives on a node elsewhere and gives its VM back; goes on in the background."""
+        """Moves everything on a node elsewhere and returns its VM, in the background."""
         if node not in self.nodes:
             raise UserError(f"there is no live node {node!r}; there are {', '.join(self.nodes)}")
         self._steering.drain(node)
 
     def kill(self, target: str) -> None:
-        """Ends the process of a node with `kill -9`: of the given name, or of an instance, or all of an operator."""
+        """Kills node processes with `kill -9`: of a node, of an instance, or all of an operator."""
         for name in self._nodes_of(target):
             self._manager.killed(name)
             self.signal(name, signal.SIGKILL)
@@ -535,15 +535,15 @@ class Run:
             raise UserError(f"there is no node, instance or operator {target!r}; instances: {', '.join(placement)}")
         return list(dict.fromkeys(found))
 
-    def _controlled(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What somebody with the run's secret asks for from outside."""
+    def _on_request(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Answers a request of another process that has the run's secret."""
         try:
             return self._done(body)
         except SeepError as reason:
             return {"refused": str(reason)}
 
     def _done(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What `seep savepoint`, `seep migrate`, `seep story`, `seep state` and `seep stop` ask for."""
+        """Carries out requests of `seep savepoint`, `seep migrate`, `seep story`, `seep state` and `seep stop`."""
         match body:
             case {"do": "migrate", "operator": operator, "to": parallelism, **chosen}:
                 handle = self.migrate(operator, int(parallelism), **chosen)
@@ -574,9 +574,9 @@ class Run:
     # -- ending -------------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Ends everything that the run has started, at once; what it has come to can still be asked for.
+        """Ends everything that the run has started, at once; its status and results can still be read.
 
-        With storage it is stored how far it has come, so that another run goes on from there.
+        With storage, its progress is stored, so that another run can continue from there.
         """
         with uninterrupted(), self._stopping:
             self._end()
@@ -585,11 +585,11 @@ class Run:
             atexit.unregister(self.stop)
 
     def _end(self) -> None:
-        """Ends all but the session, once."""
+        """Ends everything except the session, once."""
         if self._is_ended:
             return
         self._is_ended = True
-        self._listed.strike_off()
+        self._listed.delist()
         self._feeds.close()
         self._steering.close()
         self._archivist.close()
@@ -600,14 +600,14 @@ class Run:
         _remove(record.directory for record in self._manager.nodes.values() if record.process.is_local)
 
     def stop_when_over(self) -> None:
-        """Returns at once; nodes are given back when the input has ended, or the run has failed, with nobody there.
+        """Stops the run in the background when its input has ended or it has failed; returns at once.
 
-        So is the session, if it is the run's own and not lent.
+        The session ends too, if it is the run's own and not lent.
         """
         threading.Thread(target=self._stop_when_over, name="seep end", daemon=True).start()
 
     def _stop_when_over(self) -> None:
-        with suppress(SeepError):  # whoever reads what comes out is told
+        with suppress(SeepError):  # the reader of the output gets the error
             self.wait()
         if not self.is_lent:
             self.stop()
@@ -625,7 +625,7 @@ class Run:
 
 
 def _check(host: Host, nodes: int) -> None:
-    """Looks at a session before nodes are started in it; at the one that starts by default there is nothing to see."""
+    """Checks a session before nodes are started in it; a new local session with enough task slots needs no check."""
     if not (host.own and host.is_local) or capacity(host.context).slots < nodes:
         raise_first(of_session(host.context, nodes))
 
@@ -672,7 +672,7 @@ def _instances(program: Program) -> int:
 
 
 def _most(program: Program) -> dict[str, int]:
-    """How many instances each operator can have at all: a slot each; a sink that writes by itself only one."""
+    """Returns the most instances that each operator can have: one per slot."""
     return {name: 1 << operator.slot_bits for name, operator in program.graph.operators.items()}
 
 
@@ -685,7 +685,7 @@ def _check_parallelism(program: Program, operator: str, parallelism: int) -> Non
 
 
 def _placement(program: Program, nodes: list[str]) -> dict[InstanceId, str]:
-    """Spreads the instances over the nodes; where several share one, they are neighbours in the flow."""
+    """Spreads the instances over the nodes; instances on one node are neighbours in the dataflow."""
     instances = [InstanceId(o, i) for o in program.graph.order for i in range(program.parallelism.get(o, 1))]
     return {instance: nodes[at * len(nodes) // len(instances)] for at, instance in enumerate(instances)}
 

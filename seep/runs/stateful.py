@@ -1,4 +1,4 @@
-"""One line: a DataFrame goes in, an operator keeps state for each key, a DataFrame comes out."""
+"""A query in one call: an operator with state per key, from a DataFrame to a DataFrame."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def stateful(
     trigger: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> DataFrame:
-    """What an operator makes of the rows of a DataFrame, key by key: a DataFrame of the same kind, batch or streaming.
+    """Runs an operator on the rows of a DataFrame, key by key; returns a DataFrame, batch or streaming like the input.
 
-    `policy` is a policy file, `options` are those of `seep.launch` and go before it; `spool` is the directory of
-    `seep.sinks.spark`, and the others are as in `from_spark`. For a streaming DataFrame the query runs until that ends,
-    or the program does. To have the run in hand, write the query: this is five lines of it.
+    `policy` is a policy file; `options` are those of `seep.launch` and override it. `spool` is the directory of
+    `seep.sinks.spark`; the other arguments are those of `from_spark`. For a streaming DataFrame, the query runs until
+    that or the program ends. To control the run, write the query yourself: it takes five lines.
 
     >>> counts = seep.stateful(clicks, key="user", operator=Counting())   # doctest: +SKIP
     """
@@ -57,7 +57,7 @@ def _given(
 
 
 def _of_policy(policy: str | Path | None) -> dict[str, Any]:
-    """What a policy file says of a run, as `launch` takes it."""
+    """Returns the options of a policy file, in the form of `launch`."""
     if policy is None:
         return {}
     file = read_policy(Path(policy))

@@ -1,4 +1,4 @@
-"""Addresses: nodes and driver listen where Spark itself does, and on no other interface."""
+"""Addresses: nodes and driver listen on the same interfaces as Spark, and on no others."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from primitives.errors import EnvironmentFault
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-#: Any port will do: a route is looked up, nothing is sent.
+#: Any port works: it only looks up a route, and sends nothing.
 _DISCARD = 9
 
 
 def driver_host(context: SparkContext) -> str:
-    """The name or address under which Spark's executors reach the driver."""
+    """Returns the name or address at which Spark's executors reach the driver."""
     return context.getConf().get("spark.driver.host") or "127.0.0.1"
 
 
 def driver_interface(context: SparkContext) -> str:
-    """The address that the driver may listen on; not `driver_host` where a network lies between (Kubernetes)."""
+    """Returns the address that the driver may listen on; it differs from `driver_host` on Kubernetes, for example."""
     return context.getConf().get("spark.driver.bindAddress") or driver_host(context)
 
 
 def node_host(driver: str, environment: Mapping[str, str] = os.environ) -> str:
-    """The address that a node on this host listens on: SPARK_LOCAL_IP, or where the route to the driver begins.
+    """Returns the address that a node on this host listens on: SPARK_LOCAL_IP, or the start of the route to the driver.
 
     >>> node_host("127.0.0.1", {})
     '127.0.0.1'

@@ -1,7 +1,7 @@
-"""The first thing a node does, where the project's packages may not be there yet: it finds or unpacks them.
+"""The first step of a node, where the project's packages may be missing: it finds or unpacks them.
 
-This module travels by value with Spark's closures, so it stands alone: the standard library, and pyspark inside
-functions. Everything else is imported only after `make_importable`.
+This module is sent by value with Spark's closures, so it imports only the standard library, and pyspark inside
+functions. Everything else is imported after `make_importable`.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-#: What Linux calls "send me this signal when my parent dies".
+#: Linux's prctl option to get a signal when the parent process dies.
 _PR_SET_PDEATHSIG = 1
 _SIGKILL = 9
 
 
 class Shipment(NamedTuple):
-    """The packages as the driver has them, and how to come by them."""
+    """The driver's packages, and how a node gets them."""
 
     packages: tuple[str, ...]
     digest: str  #: over all their files
-    archive: str | None  #: a zip of them among Spark's files; None where the driver's own are within reach
-    paths: tuple[str, ...]  #: where they are, and all else that the driver finds; none if that is on another host
-    requires: tuple[str, ...]  #: modules of others that they cannot do without
+    archive: str | None  #: the name of a zip of them among Spark's files; None if the driver's own are reachable
+    paths: tuple[str, ...]  #: the driver's module path; empty if it is on another host
+    requires: tuple[str, ...]  #: third-party modules that they need
 
 
 def node_task(shipment: Shipment, payload: bytes, *arguments: Any) -> Callable[[Iterable[Any]], Iterable[Any]]:
-    """The function of the one task of a node's job: `payload`, pickled, is called with the arguments.
+    """Returns the function of a node's only task, which calls the pickled `payload` with the arguments.
 
-    It leaves its input unread. Spark takes that as a sign not to use the process again, so a node that is done takes
-    its process with it, and with that its threads, its port and its memory.
+    It does not read its input. Therefore Spark does not use the process again, so the end of a node ends its process,
+    with its threads, its port and its memory.
     """
 
     def task(_rows: Iterable[Any]) -> Iterable[Any]:
@@ -49,7 +49,7 @@ def node_task(shipment: Shipment, payload: bytes, *arguments: Any) -> Callable[[
 
 
 def arrow_task(shipment: Shipment, payload: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """A function for `DataFrame.mapInArrow`: `payload`, pickled, is called with the batches of a partition."""
+    """Returns a function for `DataFrame.mapInArrow`, which calls the pickled `payload` with a partition's batches."""
 
     def task(batches: Iterator[Any]) -> Iterator[Any]:
         make_importable(shipment)
@@ -66,17 +66,17 @@ def unpacked(payload: bytes) -> Callable[..., Any]:
 
 
 def die_with_parent() -> None:
-    """If Spark's Python daemon dies, so does this worker, even a stopped one: no node outlives its executor."""
+    """Makes this worker, even if stopped, die with Spark's Python daemon, so that no node outlives its executor."""
     started_by = getattr(sys.modules.get("__main__"), "__spec__", None)
     if sys.platform != "linux" or not started_by or not started_by.name.endswith("daemon"):
-        return  # without a daemon the parent is a thread of the JVM, and threads come and go
+        return  # without a daemon the parent is a thread of the JVM, which may end earlier
     import ctypes
 
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, _SIGKILL)
 
 
 def make_importable(shipment: Shipment) -> None:
-    """Puts the very packages that the driver has on the module path, unless they are on it already."""
+    """Puts the driver's packages on the module path, unless the same packages are installed."""
     sys.path.extend(path for path in shipment.paths if path not in sys.path)
     if shipment.archive is not None and not installed(shipment):
         from pyspark import SparkFiles
@@ -89,13 +89,13 @@ def make_importable(shipment: Shipment) -> None:
 
 
 def installed(shipment: Shipment) -> bool:
-    """Whether an import here gives the packages that the driver has, file for file."""
+    """Whether an import here finds the same packages as in the driver, file by file."""
     roots = [(package, root) for package in shipment.packages if (root := root_of(package))]
     return len(roots) == len(shipment.packages) and digest_of(roots) == shipment.digest
 
 
 def root_of(package: str) -> str | None:
-    """The directory of a package, without importing it."""
+    """Returns the directory of a package, without importing it."""
     try:
         spec = importlib.util.find_spec(package)
     except (ImportError, ValueError):
@@ -105,7 +105,7 @@ def root_of(package: str) -> str | None:
 
 
 def files_of(root: str) -> list[str]:
-    """The files of a package that belong to it, relative and sorted: no caches."""
+    """Returns the relative paths of a package's files, sorted, without caches."""
     found: list[str] = []
     for folder, folders, names in os.walk(root):
         folders[:] = sorted(name for name in folders if name != "__pycache__")
@@ -114,7 +114,7 @@ def files_of(root: str) -> list[str]:
 
 
 def digest_of(roots: Iterable[tuple[str, str]]) -> str:
-    """A hash over names and contents of the packages' files; a few milliseconds."""
+    """Returns a hash of names and contents of the packages' files; takes a few milliseconds."""
     digest = hashlib.sha256()
     for package, root in roots:
         for name in files_of(root):
@@ -126,10 +126,10 @@ def digest_of(roots: Iterable[tuple[str, str]]) -> str:
 
 
 def unpack(archive: str, directory: str, digest: str) -> str:
-    """The archive's content in a directory of its own, which is there as a whole or not at all.
+    """Unpacks the archive to its own directory, which exists completely or not at all; returns its path.
 
-    Unpacked, because Numba cannot keep compiled code inside a zip. Several workers may do this at once: the first to
-    finish wins.
+    It is unpacked because Numba cannot store compiled code inside a zip. Several workers may do this at once: the
+    first to finish wins.
     """
     target = os.path.join(directory, f"seep-packages-{digest}")
     if not os.path.isdir(target):
@@ -144,13 +144,13 @@ def unpack(archive: str, directory: str, digest: str) -> str:
 
 
 def forget(packages: Sequence[str]) -> None:
-    """Drops what was imported of other versions: a worker may have served another run before."""
+    """Drops imported modules of other versions: the worker may have served another run before."""
     for name in [name for name in sys.modules if name.partition(".")[0] in packages]:
         del sys.modules[name]
 
 
 def check_required(modules: Iterable[str]) -> None:
-    """ImportError naming the host and all that it lacks."""
+    """Raises ImportError that names the host and its missing modules."""
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
         raise ImportError(
@@ -160,7 +160,7 @@ def check_required(modules: Iterable[str]) -> None:
 
 
 def let_numba_cache(packages: Sequence[str]) -> None:
-    """Numba keeps compiled code beside the source, or in the user's home; failing both, now among Spark's files."""
+    """Lets Numba store compiled code among Spark's files, if it can store it neither by the source nor in the home."""
     from pyspark import SparkFiles
 
     roots = [root for root in map(root_of, packages) if root]

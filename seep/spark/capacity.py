@@ -1,4 +1,4 @@
-"""Task slots of a Spark cluster: how many there are, how many are busy. (Spark's slots, not ours.)"""
+"""Task slots of a Spark cluster: their number, and how many are busy. (Spark's task slots, not slots of state.)"""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Capacity:
 
 
 def capacity(context: SparkContext) -> Capacity:
-    """What there is now; other tasks may come and go, and Spark's own figures lag behind by a tenth of a second."""
+    """Returns the current capacity; Spark's figures may be a tenth of a second old."""
     found = context._jsc.sc().statusStore().executorList(True)
     hosts = [each for each in (found.apply(number) for number in range(found.size())) if each.maxTasks() > 0]
     return Capacity(len(hosts), sum(each.maxTasks() for each in hosts), sum(each.activeTasks() for each in hosts))
@@ -43,9 +43,9 @@ def await_capacity(
     settled: float = 0.0,
     look: Callable[[SparkContext], Capacity] = capacity,
 ) -> Capacity:
-    """The capacity once `needed` task slots are free, or as it is after `seconds`: executors take time to come.
+    """Waits at most `seconds` until `needed` task slots are free, as executors take time; returns the capacity.
 
-    With `settled`, it is also awaited that no executor has come for so many seconds, so that all are counted.
+    With `settled`, it also waits until no executor has started for so many seconds, so that all are counted.
     """
     begun = came = time.monotonic()
     found = look(context)

@@ -1,4 +1,4 @@
-"""The Java that Spark would start, and whether it will do."""
+"""Finds the Java that Spark would start, and checks its version."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 
 from primitives.errors import EnvironmentFault
 
-OLDEST = 17  #: that Spark 4 runs on
+OLDEST = 17  #: the oldest Java that Spark 4 supports
 _ADVICE = f"install Java {OLDEST} or newer (Debian, Ubuntu: openjdk-{OLDEST}-jre-headless)"
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Path:
-    """The program that Spark's scripts would run: below JAVA_HOME if that is set, else on the PATH."""
+    """Returns the program that Spark's scripts would run: below JAVA_HOME if that is set, else on the PATH."""
     home = environment.get("JAVA_HOME")
     if home:
         return _below(Path(home))
@@ -34,7 +34,7 @@ def _below(home: Path) -> Path:
 
 
 def java_version(program: Path) -> int:
-    """The major version that it says of itself (8 for "1.8.0"); takes about 50 ms."""
+    """Asks Java for its major version (8 for "1.8.0"); takes about 50 ms."""
     try:
         said = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
     except (OSError, subprocess.TimeoutExpired) as reason:
@@ -43,7 +43,8 @@ def java_version(program: Path) -> int:
 
 
 def parse_version(said: str, program: Path) -> int:
-    """
+    """Parses the output of `java -version`.
+
     >>> parse_version('openjdk version "17.0.15" 2025-04-15', Path("java"))
     17
     >>> parse_version('java version "1.8.0_402"', Path("java"))
@@ -56,7 +57,7 @@ def parse_version(said: str, program: Path) -> int:
 
 
 def check_java(environment: Mapping[str, str] = os.environ) -> str:
-    """Says which Java there is; EnvironmentFault if there is none that is new enough."""
+    """Describes the Java that is found; raises EnvironmentFault if there is none that is new enough."""
     program = find_java(environment)
     version = java_version(program)
     if version < OLDEST:

@@ -1,6 +1,6 @@
-"""Packages of other distributions that bear the names of ours, such as `policies`, and what they do to an installation.
+"""Finds packages of other distributions with the same names as ours, such as `policies`, which break an installation.
 
-This module is what can still be imported then, so it needs nothing but the standard library.
+This module must work even then, so it imports only the standard library.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from pathlib import Path
 
 #: All packages of the project.
 PACKAGES = ("primitives", "formats", "policies", "vmpool", "seep", "lrb", "nexmark")
-#: Where this one is, and all of them should be.
+#: The directory of this package, where all of them should be.
 HOME = Path(__file__).parents[2]
 _THIS = "seep/spark/namesakes.py"
 
 
 def foreign() -> list[str]:
-    """What an import gives that is not ours, in words: packages that are found elsewhere, or were overwritten here."""
+    """Describes imported packages that are not ours: found in another directory, or overwritten in this one."""
     return [*_found_elsewhere(), *_overwritten()]
 
 
 def sharing() -> list[str]:
-    """Other distributions with a package of one of these names in the same directory, with their versions."""
+    """Lists other distributions with a package of one of these names in the same directory, with their versions."""
     return [f"{other.name} {other.version} ({package})" for package, other in _others()]
 
 
@@ -63,7 +63,7 @@ def _is_changed(ours: Distribution, file: PackagePath) -> bool:
 
 
 def _own_distribution() -> Distribution | None:
-    """The one that has this very file; none in a checkout, whose files nobody overwrites."""
+    """Returns the distribution that contains this file; none in a checkout."""
     candidates = map(distribution, packages_distributions().get("seep", ()))
     return next((each for each in candidates if _has(each, _THIS) and _is_here(each)), None)
 

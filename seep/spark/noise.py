@@ -1,4 +1,4 @@
-"""Quiet: what Spark's JVM says before, while and after a session runs, less what nobody needs to read."""
+"""Filters the output of Spark's JVM, from its start to its end: drops lines that no user needs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 import threading
 from pathlib import Path
 
-#: Errors only; and nothing of lost tasks, for the fleet tells of a node's end in one line. Spark prints a line about
-#: levels unless its gateway has a level of its own.
+#: Logs errors only, and nothing about lost tasks, because the fleet reports a node's end in one line. Spark prints a
+#: line about levels unless its gateway has its own level.
 _LOGGING = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -29,24 +29,24 @@ logger.cluster.name = org.apache.spark.scheduler.TaskSchedulerImpl
 logger.cluster.level = off
 """
 
-#: Seconds for the last line to come, once the JVM has ended.
+#: Seconds to wait for the last line, after the JVM has ended.
 _PATIENCE = 2.0
 
-#: Lines that the JVM itself writes, before any setting of a log applies.
+#: Lines that the JVM itself writes, before the log settings apply.
 _KNOWN = ("WARNING: Using incubator modules", "Picked up JAVA_TOOL_OPTIONS", "Picked up _JAVA_OPTIONS")
 
 
 def quiet_logging(directory: Path) -> str:
-    """The JVM option that silences Spark from the first line on; writes a file that must stay until the JVM is up."""
+    """Returns the JVM option that silences Spark from the first line; writes a file that the JVM reads at its start."""
     path = directory / "log4j2.properties"
     path.write_text(_LOGGING, encoding="ascii")
     return f"-Dlog4j2.configurationFile={path.as_uri()}"
 
 
 class StderrFilter:
-    """A stderr for the JVM that passes every line on to ours, but the known noise; what nodes print comes this way too.
+    """A stderr for the JVM that passes lines on to ours, except known noise; output of nodes comes this way too.
 
-    Until the JVM has `started`, lines are kept back: if it does not start, they belong into the error.
+    Lines are kept until the JVM has `started`: if it does not start, they become part of the error.
     """
 
     def __init__(self) -> None:
@@ -57,14 +57,14 @@ class StderrFilter:
         self._thread.start()
 
     def started(self) -> None:
-        """From now on lines are passed on at once. The JVM has its end of the pipe; ours goes now."""
+        """Passes lines on at once from now on. Closes our end of the pipe; the JVM has its own."""
         os.close(self.writing)
         with self._lock:
             kept, self._kept = self._kept or [], None
             sys.stderr.writelines(kept)
 
     def failed(self) -> str:
-        """What the JVM had to say, without its stack."""
+        """Returns the output of the JVM, without its stack."""
         os.close(self.writing)
         self.join()
         return "".join(line for line in self._kept or () if not line.startswith("\tat ")).strip()

@@ -1,4 +1,4 @@
-"""An order for one node: what its main function is told when Spark has found a place for it."""
+"""An order for one node: the argument of its main function when Spark has found a place for it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from seep.channels.process import ProcessId
 
 @dataclass(frozen=True, slots=True)
 class NodeOrder:
-    """Handed to a node's main function, in the process that is the node."""
+    """The argument of a node's main function, in the node's process."""
 
     id: str
-    attempt: int  #: above 0, Spark runs it again, or a second time at once: a new node, which resumes nothing
-    process: ProcessId  #: this one
-    settings: Any  #: what the fleet was given for all its nodes
+    attempt: int  #: above 0 if Spark runs the task again, or a second copy of it: a new node
+    process: ProcessId  #: this process
+    settings: Any  #: the settings that the fleet has for all its nodes
 
 
 def carry_out(main: Callable[[NodeOrder], None], settings: Any, order: str) -> None:
-    """Runs the main function of a node, in a Spark task; returns when the node is done."""
+    """Runs the main function of a node, in a Spark task; returns when the node ends."""
     context = TaskContext.get()
     main(NodeOrder(order, context.attemptNumber() if context else 0, ProcessId.this(), settings))

@@ -1,4 +1,4 @@
-"""Preflight: what a run needs of its surroundings, looked at before it starts; a look that fails says what to do."""
+"""Preflight: checks of the environment before a run starts; a check that fails says what to do."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from pyspark import SparkConf, SparkContext
 
 OLDEST_PYSPARK = 4
-#: What a node with little state takes, and what a run should find on the disk that it may spill to.
+#: The memory of a node with little state, and the free disk space that a run should have to spill to.
 NODE_MEMORY = 256 << 20
 SPILL_SPACE = 1 << 30
 
 
-#: Seconds for executors to come, or for task slots of this machine to be given back.
+#: Seconds to wait for executors to start, or for task slots of this machine to become free.
 _LOCAL_WAIT, _CLUSTER_WAIT = 1.0, 30.0
 
 
@@ -42,7 +42,7 @@ class PreflightVerdict(enum.Enum):
 
 
 class PreflightCheck(NamedTuple):
-    """One look: what at, how it came out, and in words what was found or what to do."""
+    """A check: its name, its verdict, and a text that says what was found or what to do."""
 
     name: str
     verdict: PreflightVerdict
@@ -50,43 +50,43 @@ class PreflightCheck(NamedTuple):
 
 
 def before_start(nodes: int, directory: str | None = None) -> Iterator[PreflightCheck]:
-    """What can be looked at without Spark: for a session that is still to start on this machine."""
-    yield _look("packages", check_packages)
-    yield _look("Java", check_java)
-    yield _look("pyspark", lambda: check_pyspark(pyspark.__version__))
-    yield _look("memory", lambda: check_memory(nodes, available_memory()))
-    yield _look("disk", lambda: check_disk(directory or tempfile.gettempdir()))
+    """Makes the checks without Spark, before a session starts on this machine."""
+    yield _run_check("packages", check_packages)
+    yield _run_check("Java", check_java)
+    yield _run_check("pyspark", lambda: check_pyspark(pyspark.__version__))
+    yield _run_check("memory", lambda: check_memory(nodes, available_memory()))
+    yield _run_check("disk", lambda: check_disk(directory or tempfile.gettempdir()))
 
 
 def of_session(
     context: SparkContext, nodes: int, *, wait: float | None = None, settled: float = 0.0
 ) -> Iterator[PreflightCheck]:
-    """What a session offers to so many nodes; waits up to `wait` seconds for executors that are still coming.
+    """Checks a session for so many nodes; waits up to `wait` seconds for executors that are starting.
 
-    With `settled`, until none has come for so many seconds: then all are counted, and not only as many as are needed.
+    With `settled`, it waits until none has started for so many seconds, so that it counts all executors.
     """
     conf = context.getConf()
     here = is_local(context)
     wait, settled = (_LOCAL_WAIT if here else _CLUSTER_WAIT) if wait is None else wait, 0.0 if here else settled
     slots = partial(await_capacity, context, nodes, wait, settled)
-    yield _look("task slots", lambda: check_slots(slots(), nodes, is_dynamic(conf)))
-    yield _look("settings", lambda: check_settings(conf))
-    yield _look("Python", lambda: check_python(probe(context)))
-    yield _look("port", lambda: check_port(driver_interface(context)))
+    yield _run_check("task slots", lambda: check_slots(slots(), nodes, is_dynamic(conf)))
+    yield _run_check("settings", lambda: check_settings(conf))
+    yield _run_check("Python", lambda: check_python(probe(context)))
+    yield _run_check("port", lambda: check_port(driver_interface(context)))
 
 
 def raise_first(checks: Iterable[PreflightCheck]) -> None:
-    """EnvironmentFault with the text of the first check that failed, if one did."""
+    """Raises EnvironmentFault with the text of the first check that failed, if one did."""
     for check in checks:
         if check.verdict is PreflightVerdict.FAIL:
             raise EnvironmentFault(f"{check.name}: {check.text}")
 
 
 class PreflightWarning(SeepError):
-    """A check's way to warn."""
+    """Raised by a check to give a warning."""
 
 
-def _look(name: str, check: Callable[[], str]) -> PreflightCheck:
+def _run_check(name: str, check: Callable[[], str]) -> PreflightCheck:
     try:
         return PreflightCheck(name, PreflightVerdict.OK, check())
     except PreflightWarning as doubt:
@@ -99,7 +99,7 @@ def _look(name: str, check: Callable[[], str]) -> PreflightCheck:
 
 
 def check_packages() -> str:
-    """What an import gives is ours: the names of our packages are common ones."""
+    """Checks that imports find our packages, because their names are common."""
     if found := namesakes.foreign():
         raise EnvironmentFault("; ".join(found))
     if others := namesakes.sharing():
@@ -110,7 +110,8 @@ def check_packages() -> str:
 
 
 def check_pyspark(version: str) -> str:
-    """
+    """Checks the version of pyspark.
+
     >>> check_pyspark("4.0.1")
     'pyspark 4.0.1'
     """
@@ -120,7 +121,7 @@ def check_pyspark(version: str) -> str:
 
 
 def available_memory() -> int | None:
-    """Bytes that programs may still take here; None where that is not known."""
+    """Returns the bytes of memory that are available here; None if unknown."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     except OSError:
@@ -129,7 +130,8 @@ def available_memory() -> int | None:
 
 
 def check_memory(nodes: int, available: int | None) -> str:
-    """
+    """Checks that there is memory for so many nodes.
+
     >>> check_memory(4, 8 << 30)
     '8.0 GiB free'
     """
@@ -144,7 +146,7 @@ def check_memory(nodes: int, available: int | None) -> str:
 
 
 def check_port(interface: str) -> str:
-    """A port can be had on the interface that nodes or driver will listen on."""
+    """Checks that a port can be opened on the interface that nodes or driver will listen on."""
     family = socket.AF_INET6 if ":" in interface else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -158,7 +160,7 @@ def check_port(interface: str) -> str:
 
 
 def check_disk(directory: str) -> str:
-    """The directory for what does not fit in memory can be written, and has room."""
+    """Checks that the directory for spilled state is writable, and has free space."""
     if not os.access(directory, os.W_OK):
         raise EnvironmentFault(f"{directory} cannot be written; set TMPDIR to a directory that can")
     free = shutil.disk_usage(directory).free
@@ -173,12 +175,13 @@ def check_disk(directory: str) -> str:
 
 
 def is_dynamic(conf: SparkConf) -> bool:
-    """Whether executors come and go with the demand."""
+    """Whether Spark adds and removes executors by demand."""
     return _is_true(conf, "spark.dynamicAllocation.enabled")
 
 
 def check_slots(found: Capacity, nodes: int, dynamic: bool) -> str:
-    """
+    """Checks that there are task slots for so many nodes.
+
     >>> check_slots(Capacity(executors=2, slots=8, busy=1), 4, dynamic=False)
     '8 task slots on 2 executors, 1 busy, 7 free'
     """
@@ -193,7 +196,7 @@ def check_slots(found: Capacity, nodes: int, dynamic: bool) -> str:
 
 
 def check_settings(conf: SparkConf) -> str:
-    """Settings of Spark's that would harm nodes, which are tasks that last."""
+    """Checks Spark's settings for those that would harm nodes, which are long-running tasks."""
     if int(conf.get("spark.task.cpus", "1") or 1) > 1:
         raise PreflightWarning(
             f"spark.task.cpus is {conf.get('spark.task.cpus')}: every node takes so many cores; 1 is enough"
@@ -214,7 +217,7 @@ def check_settings(conf: SparkConf) -> str:
 
 
 class PreflightFinding(NamedTuple):
-    """What a task saw of the Python that nodes will run in."""
+    """The Python in which nodes will run, as seen by a task."""
 
     host: str
     version: str
@@ -223,15 +226,15 @@ class PreflightFinding(NamedTuple):
 
 def probe(context: SparkContext) -> PreflightFinding:
     """Runs one small task, on any executor."""
-    look = _look_around(REQUIRES if not is_local(context) else ())
+    look = _inspect_python(REQUIRES if not is_local(context) else ())
     try:
         return PreflightFinding(*context.parallelize([None], 1).map(look).collect()[0])
     except Exception as error:
         raise EnvironmentFault(f"no Python task runs: {reason_of_exception(error)}") from error
 
 
-def _look_around(required: tuple[str, ...]) -> Callable[[Any], tuple[str, str, tuple[str, ...]]]:
-    """A function that needs nothing of ours where it runs."""
+def _inspect_python(required: tuple[str, ...]) -> Callable[[Any], tuple[str, str, tuple[str, ...]]]:
+    """Returns a function for the task, which needs none of our packages."""
 
     def look(_: Any) -> tuple[str, str, tuple[str, ...]]:
         import importlib.util
@@ -245,8 +248,9 @@ def _look_around(required: tuple[str, ...]) -> Callable[[Any], tuple[str, str, t
 
 
 def check_python(found: PreflightFinding) -> str:
-    """
-    >>> check_python(Finding("worker-1", "3.11.2", ()))
+    """Checks the Python in which nodes will run.
+
+    >>> check_python(PreflightFinding("worker-1", "3.11.2", ()))
     'Python 3.11.2 on worker-1 has all that nodes need'
     """
     if found.missing:

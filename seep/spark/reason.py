@@ -1,4 +1,4 @@
-"""Why a node's task ended, in one line: what matters in Spark's long stack traces."""
+"""Extracts from Spark's long stack traces, in one line, why a node's task ended."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ CANCELLED = "cancelled"
 WORKER_GONE = "its Python worker exited: killed, out of memory, or crashed"
 SPARK_GONE = "Spark's JVM is gone"
 
-#: Characters: Spark's own search of what Python raises overflows the stack of its thread at some thousands.
+#: Most characters of an error for Spark: its search of Python's errors overflows its stack at some thousands.
 _MOST_FOR_SPARK = 400
 
-#: From a Python traceback to where Spark's text goes on: as the JVM has it, and as pyspark has it in a session.
+#: A Python traceback up to the rest of Spark's text: in the form of the JVM, and in that of pyspark.
 _TRACEBACK = (
     r"(?:PythonException: [^\n]*?|from the Python worker:\s*)"
     r"(Traceback .*?)(?: SQLSTATE: \w+|\n\tat |\n\n(?:Driver|JVM) stacktrace|\Z)"
 )
 
-#: Patterns from the most telling on, and what each says; the first that occurs wins.
+#: Patterns from the most specific to the least, with the reason for each; the first that matches wins.
 _KNOWN: list[tuple[str, Callable[[re.Match[str]], str]]] = [
     (r"PYTHON_VERSION_MISMATCH\]?[:\s]*([^\n]*)", lambda found: _versions(found[1])),
     (_TRACEBACK, lambda found: _last_line(found[1])),
@@ -32,7 +32,7 @@ _KNOWN: list[tuple[str, Callable[[re.Match[str]], str]]] = [
 
 
 def reason_of(text: str) -> str:
-    """One line for what Spark says of a failed job or task.
+    """Returns one line for Spark's text about a failed job or task.
 
     >>> reason_of("Lost task 0.0 in stage 0.0 (TID 0) (127.0.0.2 executor 1): ExecutorLostFailure (executor 1 exited "
     ...           "caused by one of the running tasks) Reason: Command exited with code 137")
@@ -48,20 +48,20 @@ def reason_of(text: str) -> str:
 
 
 def reason_of_exception(error: BaseException) -> str:
-    """The same for what a Spark call raised in the driver."""
+    """Returns one line for the exception of a Spark call in the driver."""
     if type(error).__name__ == "Py4JNetworkError" or isinstance(error, ConnectionError | EOFError):
         return SPARK_GONE
     return reason_of(str(error))
 
 
 def for_spark(error: BaseException) -> str:
-    """The same, for what Python code that Spark has called raises: short, whatever the reason is."""
+    """Returns one short line for an exception of Python code called by Spark."""
     reason = " ".join(reason_of_exception(error).split())
     return reason if len(reason) <= _MOST_FOR_SPARK else f"{reason[: _MOST_FOR_SPARK - 1]}…"
 
 
 def _last_line(traceback: str) -> str:
-    """The exception of a Python traceback; its text may have several lines, which begin at the left like it."""
+    """Returns the exception of a Python traceback; its text may have several lines that are not indented."""
     lines = [line for line in traceback.strip().splitlines() if line.strip()]
     at = max((number for number, line in enumerate(lines) if line.startswith(" ")), default=len(lines) - 2)
     return " ".join(line.strip() for line in lines[at + 1 :])

@@ -1,4 +1,4 @@
-"""The Spark session that hosts a run: the user's own, left as it was, or one that lasts as long as the run."""
+"""The Spark session that hosts a run: the user's own, which is not changed, or one that lasts as long as the run."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from seep.spark.shipping import is_local
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Task slots of a local session: nodes take one each and mostly wait, so there may be many more than cores.
+#: Task slots of a local session: each node takes one and mostly waits, so there may be many more than cores.
 LOCAL_SLOTS = 64
-#: Set by spark-submit: its JVM is there already.
+#: Set by spark-submit, which has already started the JVM.
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
-#: How long a master may take to answer, and the JVM to end.
+#: Seconds that a master may take to answer, and the JVM to end.
 _PATIENCE = 5.0
 
-#: The JVM only schedules nodes: it needs little memory, no compiler that optimises, no collector with threads.
+#: The JVM only schedules nodes: it needs little memory, no optimising compiler, no parallel garbage collector.
 _FRUGAL_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 _SETTINGS = {
     "spark.driver.memory": "512m",
@@ -49,7 +49,7 @@ _SETTINGS = {
     "spark.executor.extraJavaOptions": " ".join(_FRUGAL_JVM),
 }
 _LOCAL_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-#: The daemon that forks nodes imports this very `seep` before it hears of any shipment.
+#: The daemon that forks nodes imports this `seep`, before any shipment.
 _READY_DAEMON = {
     "spark.python.daemon.module": "seep.node.daemon",
     "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2]),
@@ -58,20 +58,20 @@ _READY_DAEMON = {
 
 @dataclass(slots=True)
 class Host:
-    """A Spark session in which nodes can be started; a context manager that ends what it began."""
+    """A Spark session in which nodes can be started; a context manager that ends what it started."""
 
     context: SparkContext
-    own: bool  #: begun for this run, and ended with it
+    own: bool  #: started for this run, and ended with it
     _closing: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     @property
     def driver_host(self) -> str:
-        """Where executors reach the driver."""
+        """The address at which executors reach the driver."""
         return driver_host(self.context)
 
     @property
     def driver_interface(self) -> str:
-        """Where the driver may listen."""
+        """The address on which the driver may listen."""
         return driver_interface(self.context)
 
     @property
@@ -80,11 +80,11 @@ class Host:
 
     @property
     def is_open(self) -> bool:
-        """Whether Spark takes jobs from it."""
+        """Whether it can run jobs."""
         return self.context._jsc is not None
 
     def close(self) -> None:
-        """Ends the session, its JVM and its files if they are ours; a session of the user's runs on."""
+        """Ends the session, its JVM and its files if they are ours; a user's session is not ended."""
         self._closing.close()
 
     def __enter__(self) -> Host:
@@ -104,9 +104,9 @@ def open_session(
     name: str = "seep",
     verbose: bool = False,
 ) -> Host:
-    """The user's session as a host, or a new one: at `master`, else in this machine with task slots for all.
+    """Returns the user's session as a host, or a new one: at `master`, or on this machine with task slots for all.
 
-    A new local session takes about 3 s. `verbose` leaves Spark's log as Spark has it.
+    A new local session takes about 3 s. `verbose` does not filter Spark's log.
     """
     if spark is not None:
         return Host(_context_of(spark, master), own=False)
@@ -136,13 +136,13 @@ def _context_of(spark: SparkSession | SparkContext, master: str | None) -> Spark
 
 
 def use_this_python(context: SparkContext) -> None:
-    """In a local session without a word on it: else it is any `python3` of the PATH, which may lack what ours has."""
+    """Makes a local session use this Python if none is set: by default it uses `python3` on the PATH."""
     if is_local(context) and "PYSPARK_PYTHON" not in os.environ:
         context.pythonExec = sys.executable
 
 
 def _join(name: str, closing: contextlib.ExitStack) -> SparkContext:
-    """A context where spark-submit says, with the settings given there."""
+    """Makes a context in the JVM of spark-submit, with its settings."""
     with _interrupts_as_they_were():
         context = SparkContext(conf=SparkConf().setIfMissing("spark.app.name", name))
     closing.callback(context.stop)
@@ -150,7 +150,7 @@ def _join(name: str, closing: contextlib.ExitStack) -> SparkContext:
 
 
 def _begin(master: str, name: str, verbose: bool, closing: contextlib.ExitStack) -> SparkContext:
-    """Starts a JVM and a context in it; `closing` gets all that undoes it, in reverse."""
+    """Starts a JVM and a context in it; adds to `closing` what ends them."""
     _check_master(master)
     check_java()
     directory = Path(tempfile.mkdtemp(prefix="seep-spark-"))
@@ -167,7 +167,7 @@ def _begin(master: str, name: str, verbose: bool, closing: contextlib.ExitStack)
 
 
 def _configuration(master: str, name: str, directory: Path, verbose: bool) -> SparkConf:
-    """Ours where the user's environment (spark-defaults, PYSPARK_SUBMIT_ARGS) does not say otherwise."""
+    """Returns our settings, except those set by the user's environment (spark-defaults, PYSPARK_SUBMIT_ARGS)."""
     conf = SparkConf().setMaster(master).setAppName(name)
     options = [*_FRUGAL_JVM, f"-Djava.io.tmpdir={directory}", *([] if verbose else [quiet_logging(directory)])]
     here = _LOCAL_SETTINGS | _READY_DAEMON if _stays_here(master) else {}
@@ -185,22 +185,22 @@ def _context_at(master: str, conf: SparkConf) -> SparkContext:
 
 
 def _launch_jvm(conf: SparkConf, verbose: bool, closing: contextlib.ExitStack) -> None:
-    """Starts Spark's JVM; without `verbose`, with its stderr behind a sieve."""
-    sieve = None if verbose else StderrFilter()
+    """Starts Spark's JVM; without `verbose`, filters its stderr."""
+    stderr_filter = None if verbose else StderrFilter()
     try:
-        gateway = launch_gateway(conf, {"stderr": sieve.writing} if sieve else {})  # type: ignore[no-untyped-call]
+        gateway = launch_gateway(conf, {"stderr": stderr_filter.writing} if stderr_filter else {})  # type: ignore[no-untyped-call]
     except Exception as reason:
-        said = sieve.failed() if sieve else str(reason)
+        said = stderr_filter.failed() if stderr_filter else str(reason)
         raise EnvironmentFault(f"Spark's JVM does not start: {said}") from reason
-    if sieve:
-        sieve.started()
-        closing.callback(sieve.join)
+    if stderr_filter:
+        stderr_filter.started()
+        closing.callback(stderr_filter.join)
     SparkContext._gateway, SparkContext._jvm = gateway, gateway.jvm
     closing.callback(_end_jvm, gateway)
 
 
 def _end_jvm(gateway: Any) -> None:
-    """Ends the JVM, which pyspark would leave until this program ends, and has pyspark forget it."""
+    """Ends the JVM, which pyspark would keep until this program ends, and makes pyspark forget it."""
     SparkContext._gateway = SparkContext._jvm = None
     with contextlib.suppress(Exception):
         gateway.shutdown()
@@ -216,7 +216,7 @@ def _end_jvm(gateway: Any) -> None:
 
 @contextlib.contextmanager
 def _interrupts_as_they_were() -> Iterator[None]:
-    """Ctrl-C goes where it went before: pyspark would have it cancel all jobs first, and with them all nodes."""
+    """Restores the handler of Ctrl-C: that of pyspark would cancel all jobs, and so end all nodes."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -228,7 +228,7 @@ def _interrupts_as_they_were() -> Iterator[None]:
 
 
 def _master_address(master: str) -> tuple[str, int | None]:
-    """Host and port of a Standalone master; "" for masters of other kinds."""
+    """Returns host and port of a Standalone master; "" for other masters."""
     found = re.match(r"spark://([^:,]+):(\d+)", master)
     return (found[1], int(found[2])) if found else ("", None)
 
@@ -238,7 +238,7 @@ def _stays_here(master: str) -> bool:
 
 
 def _check_master(master: str) -> None:
-    """The master is of a kind that Spark knows, and a Standalone one answers; Spark itself would try for a minute."""
+    """Raises unless Spark knows this kind of master, and a Standalone one answers; Spark itself tries for a minute."""
     if not re.match(r"local(-cluster)?(\[.*\])?$|spark://|k8s://|yarn$", master):
         raise UserError(f"there is no master {master!r}: it is local[n], spark://host:port, k8s://… or yarn")
     host, port = _master_address(master)

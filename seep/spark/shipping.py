@@ -1,4 +1,4 @@
-"""Shipping: the project's packages reach executors that do not have them, once per session and content."""
+"""Shipping: sends the project's packages to executors that do not have them, once per session and content."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from seep.spark.namesakes import PACKAGES
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-#: What a node imports of others, whatever its query.
+#: Third-party modules that every node imports.
 REQUIRES = ("numpy", "pyarrow", "numba", "msgpack")
-#: Every entry of the archive bears the same date, so that the same packages make the same archive.
+#: All entries of the archive have the same date, so that the same packages make the same archive.
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def ship(context: SparkContext) -> Shipment:
-    """Has the packages at hand for all tasks of the session, and says how a node comes by them.
+    """Makes the packages available to all tasks of the session; returns how a node gets them.
 
-    A local session finds the driver's own. For others a zip of about 0.3 MB lies among Spark's files, which executors
-    fetch once; those that have the same packages installed do not open it.
+    A local session uses the driver's own packages. Others get a zip of about 0.3 MB among Spark's files, which
+    executors fetch once; those that have the same packages installed do not unpack it.
     """
     roots = [(package, root) for package in PACKAGES if (root := root_of(package))]
     names = tuple(package for package, _ in roots)
@@ -41,9 +41,9 @@ def ship(context: SparkContext) -> Shipment:
 
 
 def ship_to_path(context: SparkContext) -> None:
-    """Has Spark's Python processes find the packages by themselves, if they do not anyway: one small task tells.
+    """Puts the packages on the module path of Spark's Python processes, if a small task shows that they are missing.
 
-    This is for code that Spark itself calls by name, such as data sources; nodes have their `bootstrap`.
+    This is for code that Spark itself calls by name, such as data sources; nodes use `bootstrap`.
     """
     from pyspark import SparkFiles
 
@@ -61,7 +61,7 @@ def is_local(context: SparkContext) -> bool:
 
 
 def _add_archive(context: SparkContext, roots: list[tuple[str, str]], digest: str) -> str:
-    """The name among Spark's files; the archive itself lies where Spark removes it with the session."""
+    """Adds the archive to Spark's files and returns its name; Spark removes it with the session."""
     from pyspark import SparkFiles
 
     directory = Path(SparkFiles.getRootDirectory()) / "packages"
@@ -74,7 +74,7 @@ def _add_archive(context: SparkContext, roots: list[tuple[str, str]], digest: st
 
 
 def write_archive(path: Path, roots: list[tuple[str, str]]) -> None:
-    """A zip of the packages; the same bytes for the same content."""
+    """Writes a zip of the packages; the same bytes for the same content."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for package, root in roots:
             for name in files_of(root):
@@ -83,9 +83,9 @@ def write_archive(path: Path, roots: list[tuple[str, str]]) -> None:
 
 
 def packed(function: object, by_value: Iterable[ModuleType] = ()) -> bytes:
-    """A function, with all it holds on to, as Spark packs closures: the one thing that is ever pickled.
+    """Pickles a function with its closure, as Spark does; nothing else is ever pickled.
 
-    Functions and classes of the given modules are packed whole, and need not be importable at the other end.
+    Functions and classes of the given modules are pickled by value, so the receiver need not be able to import them.
     """
     from pyspark import cloudpickle
 
@@ -101,20 +101,20 @@ def packed(function: object, by_value: Iterable[ModuleType] = ()) -> bytes:
 
 
 def loose_modules() -> list[ModuleType]:
-    """The modules of this program that are installed nowhere: a user's own, which executors have no way to import."""
+    """Returns the modules of this program that are not installed: a user's own, which executors cannot import."""
     installed = {Path(path).resolve() for name, path in sysconfig.get_paths().items() if name.endswith("lib")}
     modules = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] not in PACKAGES]
     return [module for module in modules if (file := _file_of(module)) and not installed.intersection(file.parents)]
 
 
 def _file_of(module: ModuleType) -> Path | None:
-    """Where its source is; none for what is built in, and for `__main__`, which cloudpickle packs whole anyway."""
+    """Returns the source file of a module; None for built-in modules, and for `__main__`, which is pickled by value."""
     file = getattr(module, "__file__", None)
     return Path(file).resolve() if file and getattr(module, "__spec__", None) is not None else None
 
 
 def travel_by_value() -> None:
-    """From now on `bootstrap` is part of every closure that uses it, and not a module to import at the other end."""
+    """Makes `bootstrap` be pickled by value in every closure that uses it, so that the receiver need not import it."""
     from pyspark import cloudpickle
 
     cloudpickle.register_pickle_by_value(bootstrap)  # type: ignore[no-untyped-call]

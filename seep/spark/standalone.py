@@ -1,4 +1,4 @@
-"""A Standalone cluster on this machine, from pip's pyspark alone: every worker is a host of its own at 127.0.0.x."""
+"""A Standalone cluster on this machine with pip's pyspark only: each worker is a separate host at 127.0.0.x."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from vmpool.daemon import Daemon, master_at, worker_at
 
 @dataclass(slots=True)
 class LocalCluster:
-    """A master at 127.0.0.1, workers at 127.0.0.2, 127.0.0.3 …: a context manager that leaves no process and no file.
+    """A master at 127.0.0.1, workers at 127.0.0.2, 127.0.0.3 …: a context manager that removes all processes and files.
 
     >>> with LocalCluster(workers=2) as cluster:            # doctest: +SKIP
     ...     run = seep.launch(query, master=cluster.master)
     """
 
-    workers: int = 2  #: none, if a pool starts them
+    workers: int = 2  #: 0 if a pool starts them
     cores: int = 4  #: task slots of each
-    memory: str = "1g"  #: of each, for its executors
-    timeout: float = 60.0  #: seconds for master and workers to be there
+    memory: str = "1g"  #: for the executors of each
+    timeout: float = 60.0  #: seconds to wait for master and workers
     master: str = field(default="", init=False)
     _daemons: dict[str, Daemon] = field(default_factory=dict, init=False)
     _directory: Path = field(default=Path(), init=False)
@@ -50,14 +50,14 @@ class LocalCluster:
         return tuple(f"127.0.0.{number + 2}" for number in range(self.workers))
 
     def executors(self) -> dict[str, list[int]]:
-        """Worker -> pids of the executor JVMs that it runs now."""
+        """Returns, for each worker, the pids of its executor JVMs."""
         started = {host: children([self._daemons[host].pid]) for host in self.hosts}
         return {host: [pid for pid in pids if _is_executor(pid)] for host, pids in started.items()}
 
     def stop(self) -> None:
-        """Ends what `start` began, executors too, and removes their files."""
+        """Ends what `start` started, including executors, and removes their files."""
         for daemon in self._daemons.values():
-            daemon.end()  # all at once, so that they take no longer than one
+            daemon.end()  # in parallel, so that it takes no longer than for one
         for daemon in self._daemons.values():
             daemon.stop()
         self._daemons.clear()
@@ -81,7 +81,7 @@ class LocalCluster:
 
 
 def _is_executor(pid: int) -> bool:
-    """Not so: what is left of the shell that started the worker."""
+    """Whether a process is an executor, and not the rest of the shell that started the worker."""
     try:
         return b"ExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

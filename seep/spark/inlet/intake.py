@@ -1,4 +1,4 @@
-"""The intake of a node: keeps the pieces that Spark's tasks push to it, and finds those that a source reads here."""
+"""The intake of a node: keeps the pieces that Spark's tasks push to it, and finds those that its sources read."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from seep.spark.inlet.spool import InletSpool
 from seep.storage.location import store_of
 from seep.storage.settings import StorageSettings
 
-#: Larger pieces are in files, which the system writes and drops as it has memory.
+#: Pieces larger than this are in files, which the operating system caches.
 _SHELVED = 1 << 20
-#: Seconds until the manager is asked again, and until a node that does not answer counts as gone.
+#: Seconds until the manager is asked again, and until a node that does not answer counts as lost.
 _RETRY, _PATIENCE = 0.05, 10.0
 
 
@@ -37,7 +37,7 @@ class _Held(NamedTuple):
 
 
 class Intake:
-    """Holds pieces from the moment that they are whole until their batch is let go of, or was admitted without them."""
+    """Keeps complete pieces until their batch is dropped, or admitted without them."""
 
     def __init__(self, query: str, storage: StorageSettings, security: Security, directory: Path) -> None:
         self._query, self._storage, self._security = query, storage, security
@@ -45,20 +45,20 @@ class Intake:
         self._lock = threading.Lock()
         #: token -> a piece
         self._held: dict[str, _Held] = {}
-        #: source -> what is known of its batches
+        #: source -> its admitted batches
         self._directories: dict[str, Directory] = {}
         self._loaded: set[str] = set()
         self._peers: Peers | None = None
         self._ended = threading.Event()
 
     def open(self, peers: Peers, ended: threading.Event) -> None:
-        """From now on the manager and other nodes can be asked."""
+        """Sets the links to the manager and to other nodes."""
         self._peers, self._ended = peers, ended
 
-    # -- what is pushed -----------------------------------------------------------------------------------------------
+    # -- pushed pieces -------------------------------------------------------------------------------------------------
 
     def on_put(self, opening: Any, batches: Iterable[pa.RecordBatch]) -> bytes:
-        """Takes a piece; when this returns it is kept, in the storage too if there is one."""
+        """Takes a piece; when this returns, it is kept here, and in the storage if there is one."""
         match opening:
             case ["piece", [str(source), str(stream), int(id)], int(partition), str(token)]:
                 rows = self._shelf.batch(_as_one(list(batches)))
@@ -75,12 +75,12 @@ class Intake:
             self._held[token] = _Held(key, rows)
 
     def _is_late(self, key: Key, token: str) -> bool:
-        """Whether its batch was admitted without it: Spark counts another attempt."""
+        """Whether its batch was admitted without this attempt, because Spark counts another one."""
         directory = self._directory(key.source)
         return directory.is_done(key.stream, key.id) and token not in _tokens(directory)
 
     def on_get(self, request: Any) -> flight.RecordBatchStream:
-        """Gives a piece to another node."""
+        """Sends a piece to another node."""
         match request:
             case ["piece", str(token)]:
                 held = self._held.get(token)
@@ -88,10 +88,10 @@ class Intake:
                     return flight.RecordBatchStream(pa.Table.from_batches([held.rows]))
         raise EnvironmentFault(f"nothing is held for {request!r}")
 
-    # -- what the manager says ----------------------------------------------------------------------------------------
+    # -- messages of the manager --------------------------------------------------------------------------------------
 
     def on_news(self, source: str, news: dict[str, Any]) -> None:
-        """Batches were admitted, or let go of: what is held for nothing goes."""
+        """Learns that batches were admitted or dropped; drops pieces that are not needed."""
         with self._lock:
             directory = self._directory(source)
             directory.follow(news)
@@ -101,7 +101,7 @@ class Intake:
                     del self._held[token]
 
     def on_call(self, method: str, body: Mapping[str, Any]) -> bool:
-        """Becomes a holder of a piece that others hold; EnvironmentFault if none of them gives it."""
+        """Copies a piece from other holders; raises EnvironmentFault if none of them has it."""
         if method != "copy piece":
             raise UserError(f"nodes do not know the call {method!r}")
         self._copy(Key(*body["key"]), PushedPiece.from_plain(body["piece"]))
@@ -112,16 +112,16 @@ class Intake:
         with self._lock:
             self._held[piece.token] = _Held(key, self._shelf.batch(rows))
 
-    # -- what sources ask for -----------------------------------------------------------------------------------------
+    # -- requests of sources ------------------------------------------------------------------------------------------
 
     def directory(self, source: str) -> Directory:
-        """All batches of a source that can be read."""
+        """Returns all batches of a source that can be read."""
         if source not in self._loaded:
             self._load(source)
         return self._directory(source)
 
     def rows(self, key: Key, piece: PushedPiece) -> pa.RecordBatch:
-        """The rows of a piece, wherever they are; EnvironmentFault if they are nowhere."""
+        """Returns the rows of a piece from any holder; raises EnvironmentFault if no holder has them."""
         held = self._held.get(piece.token)
         if held is not None:
             return held.rows
@@ -147,7 +147,7 @@ class Intake:
             return _as_one(reader.read_all().to_batches())
 
     def _load(self, source: str) -> None:
-        """Has the manager say how it stands; tries until it answers or this node's time is over."""
+        """Loads the ledger from the manager; repeats the request until it answers or this node ends."""
         link = self._links.link(MANAGER)
         while link is not None:
             try:
@@ -161,7 +161,7 @@ class Intake:
             return
 
     def reload(self, source: str) -> None:
-        """Others may hold pieces now than when this node was last told."""
+        """Loads the ledger again, because the holders of pieces may have changed."""
         self._load(source)
 
     def _directory(self, source: str) -> Directory:
@@ -186,5 +186,5 @@ def _as_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _tokens(directory: Directory) -> set[str]:
-    """Of all pieces that count."""
+    """Returns the tokens of all pieces of admitted batches."""
     return {piece.token for batch in directory for piece in batch.pieces}

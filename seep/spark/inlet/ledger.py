@@ -1,4 +1,4 @@
-"""The ledger of a source, in the driver: which batches are admitted, in which order, and who keeps them."""
+"""The ledger of a source, in the driver: the admitted batches, their order, and their holders."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from seep.protocol.view import STORAGE
 from seep.spark.inlet.pieces import Directory, Key, PushedBatch, PushedPiece
 from seep.spark.inlet.spool import InletSpool
 
-#: The streams of finite DataFrames are named by how many partitions they have, and by the line that reads them.
+#: The prefix of names for streams of finite DataFrames, followed by the number of partitions, and the line of runs.
 FINITE = "finite-"
 
 Tell = Callable[[dict[str, Any]], None]
 
 
 class BatchVerdict(Enum):
-    """What a batch is to the ledger when Spark comes with it."""
+    """How the ledger classifies a batch that Spark offers."""
 
     NEXT = "next"
-    KNOWN = "known"  #: it was admitted, and Spark has forgotten
-    GAP = "gap"  #: Spark has done with batches before it that were never admitted here
+    KNOWN = "known"  #: it was admitted before, but Spark has no record of that
+    GAP = "gap"  #: Spark has completed earlier batches that were never admitted here
 
 
 class FeedLedger:
-    """Every change is told to all nodes, which follow it; a spool, if there is one, has each batch before that."""
+    """Sends every change to all nodes; with a spool, each batch is written there first."""
 
     def __init__(
         self,
@@ -38,16 +38,16 @@ class FeedLedger:
         positions: Mapping[int, Any],
         first: int | None = None,
     ) -> None:
-        """A run that goes on takes up what was admitted after some positions, or in its line from the `first` batch on.
+        """A run that continues takes over batches admitted after some positions, or in its line from the `first` batch.
 
-        One without either begins a line: what was admitted before is nothing to it. Nodes ask how it stands as soon as
-        they run, so the ledger is whole from its first moment.
+        A run without either begins a new line, and ignores batches admitted before. Nodes ask for the ledger as soon as
+        they run, so it is complete after this call.
         """
         self.source = source
         self._spool, self._tell = spool, tell
         self._lock = threading.Lock()
         self._directory = Directory()
-        #: the last one that was admitted, in this run or the one that it goes on from
+        #: the last admitted batch, of this run or the one that it continues
         self.last: PushedBatch | None = None
         numbers = spool.numbers(source) if spool is not None else []
         goes_on = first is not None or bool(positions)
@@ -69,7 +69,7 @@ class FeedLedger:
             self._directory.add(self.last)
 
     def _check_whole(self, first: int, numbers: list[int]) -> None:
-        """What the run goes on from has read all batches before the first; all others must be there."""
+        """Raises unless all batches from the first are there; the earlier run has read those before."""
         found = [number for number in numbers if number >= first]
         last = numbers[-1] if numbers else self.line - 1
         if found != list(range(first, first + len(found))) or last < first - 1:
@@ -81,14 +81,14 @@ class FeedLedger:
     # -- batches ------------------------------------------------------------------------------------------------------
 
     def verdict(self, stream: str, id: int) -> BatchVerdict:
-        """Batches of a stream come in order, each once; the ledger says which one this is."""
+        """Classifies a batch; batches of a stream must come in order, each once."""
         done = self._directory.done
         if id <= done.get(stream, -1):
             return BatchVerdict.KNOWN
         return BatchVerdict.NEXT if id == done.get(stream, -1) + 1 else BatchVerdict.GAP
 
     def partitions_done(self, partitions: int) -> int:
-        """How many partitions of a finite DataFrame are admitted, the first of them; UserError if it is another one."""
+        """Returns how many partitions of a finite DataFrame are admitted; UserError if it is another DataFrame."""
         if self.last is None:
             return 0
         same = self.last.stream == self.finite_stream(partitions)
@@ -101,15 +101,15 @@ class FeedLedger:
         return max(piece.partition for piece in self.last.pieces) + 1 if same else 0
 
     def finite_stream(self, partitions: int) -> str:
-        """The name of the stream that a finite DataFrame is; two lines may have one with as many partitions."""
+        """Returns the stream name of a finite DataFrame; it differs between lines of runs."""
         return f"{FINITE}{partitions}" + (f"-{self.line}" if self.line else "")
 
     def next_of(self, stream: str) -> int:
-        """Spark's number of the batch of a stream that is next."""
+        """Returns Spark's number of the next batch of a stream."""
         return self._directory.done.get(stream, -1) + 1
 
     def admit(self, stream: str, id: int, latest: int, pieces: Iterable[PushedPiece]) -> None:
-        """The batch counts from now on: it is read once, whatever fails."""
+        """Admits a batch: from now on, it is read exactly once, even after failures."""
         ordered = tuple(sorted(pieces, key=lambda piece: piece.partition))
         with self._lock:
             batch = PushedBatch(self._directory.next, stream, id, latest, ordered)
@@ -121,14 +121,14 @@ class FeedLedger:
         self._tell(news)
 
     def end(self) -> None:
-        """Nothing more will come."""
+        """Ends the input: no more batches are admitted."""
         with self._lock:
             self._directory.ended = True
             news = self._directory.news()
         self._tell(news)
 
     def replace(self, batch: PushedBatch) -> None:
-        """Others hold some of its pieces now."""
+        """Replaces a batch, some of whose pieces have other holders now."""
         with self._lock:
             if batch.number < self._directory.first:
                 return
@@ -136,34 +136,34 @@ class FeedLedger:
             news = self._directory.news([batch])
         self._tell(news)
 
-    # -- how it stands ------------------------------------------------------------------------------------------------
+    # -- contents -----------------------------------------------------------------------------------------------------
 
     def kept(self) -> list[PushedBatch]:
-        """All batches that can still be read."""
+        """Returns all batches that can still be read."""
         with self._lock:
             return list(self._directory)
 
     def unread(self, positions: Mapping[int, Any], slots: int) -> int:
-        """Bytes of batches that some slot has not read to the end."""
+        """Returns the bytes of batches that some slot has not read to the end."""
         first = min(read_up_to(positions), default=0) if len(positions) >= slots else 0
         return sum(batch.nbytes for batch in self.kept() if batch.number >= first)
 
     def is_read(self, positions: Mapping[int, Any], slots: int) -> bool:
-        """Whether all slots have read all that is admitted."""
+        """Whether all slots have read all admitted batches."""
         return len(positions) >= slots and min(read_up_to(positions)) >= self._directory.next
 
     def key(self, batch: PushedBatch) -> Key:
         return Key(self.source, batch.stream, batch.id)
 
     def news(self) -> dict[str, Any]:
-        """All that a node needs to follow it."""
+        """Returns everything that a node needs to follow the ledger."""
         with self._lock:
             return self._directory.news(self._directory)
 
-    # -- letting go ---------------------------------------------------------------------------------------------------
+    # -- dropping -----------------------------------------------------------------------------------------------------
 
     def trim(self, first: int) -> None:
-        """Nobody will read again what is before this batch."""
+        """Drops the batches before this one, which no source will read again."""
         with self._lock:
             if not self._directory.trim(first):
                 return
@@ -171,7 +171,7 @@ class FeedLedger:
         self._tell(news)
 
     def trim_spool(self, first: int) -> None:
-        """No checkpoint in storage needs what is before this batch. The last one stays, as a record of what is done."""
+        """Drops batches before this one from storage, except the last admitted, which records what Spark has done."""
         if self._spool is None:
             return
         for number in self._spool.numbers(self.source)[:-1]:
@@ -191,12 +191,12 @@ class FeedLedger:
 
 
 def read_up_to(positions: Mapping[Any, Any]) -> list[int]:
-    """For each slot that has partitions, the number of the first batch that it has not read to the end."""
+    """Returns, for each slot with partitions, the number of the first batch that it has not read to the end."""
     return [position[0][0] for position in positions.values() if position[0] is not None]
 
 
 def _only_stored(batch: PushedBatch) -> PushedBatch:
-    """As another run finds it: the nodes that held it are gone, whatever names those of now have."""
+    """Returns the batch for another run: its nodes are gone, so only the storage holds it."""
     return batch._replace(
         pieces=tuple(piece._replace(holders=(STORAGE,) if piece.rows else ()) for piece in batch.pieces)
     )

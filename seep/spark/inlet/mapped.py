@@ -1,4 +1,4 @@
-"""`DataFrame.mapInArrow` for sessions without pandas, which Spark asks for there and then makes no use of."""
+"""`DataFrame.mapInArrow` for sessions without pandas, which Spark requires there but does not use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def map_in_arrow(df: DataFrame, task: Callable[[Iterator[Any]], Iterator[Any]], columns: str) -> DataFrame:
-    """The rows that a task makes of the Arrow batches of each partition; no driver ever sees those batches."""
+    """Returns the rows that a task makes of the Arrow batches of each partition; the driver never gets the batches."""
     from pyspark.sql import DataFrame
     from pyspark.sql.pandas import functions
     from pyspark.util import PythonEvalType

@@ -1,4 +1,4 @@
-"""Pieces and pushed batches: what is known of the rows that Spark's tasks have pushed, without the rows."""
+"""Pieces and pushed batches: metadata of the rows that Spark's tasks have pushed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from primitives.errors import EnvironmentFault
 
 
 class PushedPiece(NamedTuple):
-    """The rows of one partition of a batch, as the attempt that Spark counts has pushed them."""
+    """The rows of one partition of a batch, pushed by the attempt that Spark counts."""
 
     partition: int
-    token: str  #: of the attempt: another one of the same task may have pushed its rows in another order
+    token: str  #: of the attempt: another attempt may have pushed the rows in another order
     rows: int
     nbytes: int
     holders: tuple[str, ...]  #: nodes, or the storage; none for no rows
@@ -27,7 +27,7 @@ class PushedPiece(NamedTuple):
 
 
 class Key(NamedTuple):
-    """Which batch of which source a piece belongs to, in Spark's own terms."""
+    """Identifies the batch of a piece: source, Spark's stream, and Spark's number."""
 
     source: str
     stream: str
@@ -35,9 +35,9 @@ class Key(NamedTuple):
 
 
 class PushedBatch(NamedTuple):
-    """A batch that is admitted: all its rows are kept in two places."""
+    """An admitted batch: all its rows are kept in two places."""
 
-    number: int  #: batches of a source are numbered as they are admitted, whatever stream of Spark's they come from
+    number: int  #: the number in the order of admission, over all streams of the source
     stream: str
     id: int  #: Spark's number, within the stream
     latest: int  #: highest event time
@@ -48,7 +48,7 @@ class PushedBatch(NamedTuple):
         return sum(piece.nbytes for piece in self.pieces)
 
     def of_slot(self, slot: int, slots: int) -> list[PushedPiece]:
-        """The pieces with rows that a slot reads, in order: partitions are dealt out over slots."""
+        """Returns the pieces with rows that a slot reads, in order: partitions are dealt to slots in turn."""
         return [piece for piece in self.pieces if piece.rows and piece.partition % slots == slot]
 
     def to_plain(self) -> list[Any]:
@@ -63,7 +63,7 @@ class PushedBatch(NamedTuple):
 class Directory:
     """The admitted batches of a source that can still be read, and whether more will come.
 
-    The driver has the one that counts; nodes follow it by its news, which may come twice, but in order.
+    The driver has the original; nodes follow it by its news, which may arrive twice, but in order.
 
     >>> directory = Directory(first=3)
     >>> directory.add(PushedBatch(3, "s", 0, 0, ()))
@@ -72,7 +72,7 @@ class Directory:
     """
 
     def __init__(self, first: int = 0) -> None:
-        self.first = first  #: those before are let go of
+        self.first = first  #: batches before it are dropped
         self.next = first  #: the number of the next one to be admitted
         self.ended = False
         #: stream -> the last batch of it that was admitted
@@ -83,28 +83,28 @@ class Directory:
         return iter(list(self._batches.values()))
 
     def get(self, number: int) -> PushedBatch | None:
-        """An admitted batch; None if it is still to come. EnvironmentFault if it is gone."""
+        """Returns an admitted batch; None if it is not admitted yet. Raises EnvironmentFault if it was dropped."""
         if number < self.first:
             raise EnvironmentFault(f"batch {number} is to be read again, and all before {self.first} were let go of")
         return self._batches.get(number)
 
     def is_over(self, number: int) -> bool:
-        """Whether neither this batch nor any after it will ever come."""
+        """Whether the input ended before this batch."""
         return self.ended and number >= self.next
 
     def add(self, batch: PushedBatch) -> None:
-        """One more batch, or other holders of a known one."""
+        """Adds a batch, or updates the holders of a known one."""
         if batch.number >= self.first:
             self._batches[batch.number] = batch
         self.next = max(self.next, batch.number + 1)
         self.done[batch.stream] = max(self.done.get(batch.stream, -1), batch.id)
 
     def is_done(self, stream: str, id: int) -> bool:
-        """Whether a batch of Spark's was admitted, at some time."""
+        """Whether a batch of Spark's was ever admitted."""
         return id <= self.done.get(stream, -1)
 
     def trim(self, first: int) -> list[PushedBatch]:
-        """Lets go of all batches before; returns them."""
+        """Drops all batches before this one; returns them."""
         gone = [batch for number, batch in self._batches.items() if number < first]
         for batch in gone:
             del self._batches[batch.number]
@@ -115,7 +115,7 @@ class Directory:
     # -- news ---------------------------------------------------------------------------------------------------------
 
     def news(self, batches: Iterable[PushedBatch] = ()) -> dict[str, Any]:
-        """How it stands, with some of its batches, for `follow`."""
+        """Returns the state of the directory, with some of its batches, for `follow`."""
         return {
             "first": self.first,
             "next": self.next,
@@ -125,7 +125,7 @@ class Directory:
         }
 
     def follow(self, news: dict[str, Any]) -> None:
-        """Takes in news."""
+        """Applies news."""
         self.trim(news["first"])
         for plain in news["batches"]:
             self.add(PushedBatch.from_plain(plain))

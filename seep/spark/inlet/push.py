@@ -1,7 +1,7 @@
-"""Pushing: what a task of Spark's does with the rows of its partition; it runs in Spark's Python workers.
+"""Pushing: a Spark task sends the rows of its partition to nodes; this runs in Spark's Python workers.
 
-A node that fails meanwhile does not fail the task: its receipt says who keeps the piece, and the driver sees to the
-rest.
+If a node fails meanwhile, the task does not fail: its receipt names the nodes that keep the piece, and the driver
+makes other nodes copy it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from seep.rows.position import MIN_WATERMARK
 from seep.rows.times import event_times
 from seep.spark.inlet.pieces import Key
 
-#: What a task returns to the driver, in the words of Spark's SQL and of Arrow.
+#: The columns that a task returns to the driver, as SQL and as Arrow schema.
 RECEIPT_COLUMNS = (
     "partition int, token string, rows bigint, nbytes bigint, latest bigint, holders array<string>, why string"
 )
@@ -47,7 +47,7 @@ _RECEIPT = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class PushSettings:
-    """What every task is told; where to push to it asks for when it begins, for nodes come and go."""
+    """The settings of every task; it asks for the target nodes when it begins, because nodes change."""
 
     source: str
     schema: pa.Schema
@@ -57,7 +57,7 @@ class PushSettings:
 
 
 class PushTarget:
-    """A node that a piece is pushed to."""
+    """A node to which a piece is pushed."""
 
     def __init__(self, name: str, address: Address, settings: PushSettings, opening: list[Any]) -> None:
         self.name = name
@@ -71,7 +71,7 @@ class PushTarget:
         self._writer.write_with_metadata(batch, self._aligner.pad(bytes([PieceHeader.ROWS]), batch.nbytes))
 
     def finish(self) -> None:
-        """Returns when the node keeps the piece; one of FAILURES if it does not."""
+        """Returns when the node keeps the piece; raises one of FAILURES if it does not."""
         self._writer.write_metadata(bytes([PieceHeader.END]))
         self._writer.done_writing()
         if self._answers.read() is None:
@@ -84,20 +84,20 @@ class PushTarget:
 
 
 class Push:
-    """The rows of one partition on their way; to all places at once, and it goes on as long as one takes them."""
+    """Pushes the rows of one partition to all targets at once, as long as one of them works."""
 
     def __init__(self, settings: PushSettings, partition: int) -> None:
         self._settings, self._partition = settings, partition
         self._token = uuid.uuid4().hex
-        self._places: list[PushTarget] | None = None  #: none are opened for no rows
+        self._targets: list[PushTarget] | None = None  #: None before the first rows
         self._rows = self._nbytes = 0
         self._latest = MIN_WATERMARK
         self._why = ""
 
     @property
     def is_lost(self) -> bool:
-        """Whether nobody keeps it."""
-        return self._places == []
+        """Whether no target keeps it."""
+        return self._targets == []
 
     def send(self, given: pa.RecordBatch) -> None:
         batch = _formed(given, self._settings.schema)
@@ -105,22 +105,22 @@ class Push:
         self._nbytes += batch.nbytes
         if self._settings.time is not None:
             self._latest = max(self._latest, int(event_times(batch[self._settings.time]).max()))
-        if self._places is None:
-            self._places = self._opened()
-        self._with_all(lambda place: place.send(batch))
+        if self._targets is None:
+            self._targets = self._opened()
+        self._with_all(lambda target: target.send(batch))
 
     def receipt(self) -> pa.RecordBatch:
-        """Who keeps the piece, and what there is of it."""
+        """Returns the receipt: the holders of the piece, and its size."""
         self._with_all(PushTarget.finish)
-        holders = [place.name for place in self._places or ()]
+        holders = [target.name for target in self._targets or ()]
         self.close()
         row = [self._partition, self._token, self._rows, self._nbytes, self._latest, holders, self._why]
         columns = [pa.array([value], field.type) for value, field in zip(row, _RECEIPT, strict=True)]
         return pa.record_batch(columns, schema=_RECEIPT)
 
     def close(self) -> None:
-        for place in self._places or ():
-            place.close()
+        for target in self._targets or ():
+            target.close()
 
     def _opened(self) -> list[PushTarget]:
         asked = _ask(self._settings, self._partition)
@@ -135,16 +135,16 @@ class Push:
         return places
 
     def _with_all(self, act: Callable[[PushTarget], None]) -> None:
-        """Does something with all places; those that fail are places no more."""
-        if self._places is not None:
-            self._places = [place for place in self._places if self._works(place, act)]
+        """Calls `act` with all targets; drops those that fail."""
+        if self._targets is not None:
+            self._targets = [target for target in self._targets if self._works(target, act)]
 
-    def _works(self, place: PushTarget, act: Callable[[PushTarget], None]) -> bool:
+    def _works(self, target: PushTarget, act: Callable[[PushTarget], None]) -> bool:
         try:
-            act(place)
+            act(target)
         except FAILURES as reason:
-            self._why = f"{place.name}: {reason}"
-            place.close()
+            self._why = f"{target.name}: {reason}"
+            target.close()
             return False
         return True
 
@@ -155,7 +155,7 @@ def push(settings: PushSettings, batches: Iterable[pa.RecordBatch]) -> Iterator[
 
     context = TaskContext.get()
     assert context is not None, "this runs in a task of Spark's"
-    _keep_what_is_imported()
+    _exempt_modules_from_gc()
     pushed = Push(settings, context.partitionId())
     try:
         for batch in batches:
@@ -167,14 +167,14 @@ def push(settings: PushSettings, batches: Iterable[pa.RecordBatch]) -> Iterator[
 
 
 @cache
-def _keep_what_is_imported() -> None:
-    """Spark has its workers look for garbage after every task, and 90,000 objects of modules take 50 ms to look at."""
+def _exempt_modules_from_gc() -> None:
+    """Exempts imported modules from garbage collection: Spark collects after every task, which took 50 ms for them."""
     gc.collect()
     gc.freeze()
 
 
 def _ask(settings: PushSettings, partition: int) -> dict[str, Any]:
-    """Which batch this is, and where its pieces go, as the driver has it now."""
+    """Asks the driver which batch this is, and where its pieces go."""
     link = Link("spark task", MANAGER, settings.driver, settings.security, NoLinkEvents())
     try:
         answer: dict[str, Any] = link.call("pushed", {"places": settings.source, "partition": partition})
@@ -184,7 +184,7 @@ def _ask(settings: PushSettings, partition: int) -> dict[str, Any]:
 
 
 def _formed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch in the types of the source: Spark's own differ in zones and in what may be null."""
+    """Casts a batch to the types of the source: Spark's types differ in time zones and nullability."""
     if batch.schema.equals(schema):
         return batch
     columns = [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]

@@ -1,4 +1,4 @@
-"""Reading what was pushed: a source instance's positions are numbers of batches, and rows in them."""
+"""Reads pushed rows: a source instance's positions are numbers of batches, and rows in them."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from seep.sources.reader import Block, SourceReader
 from seep.sources.time_order import TakenRows
 from seep.spark.inlet.pieces import Directory, Key, PushedBatch, PushedPiece
 
-#: The number of a batch, and of a row among those of it that a slot reads.
+#: The number of a batch, and the number of a row among the slot's rows of the batch.
 Offset = Sequence[int]
 
 
 class PieceLookup(Protocol):
-    """Where what was pushed can be had: the intake of a node."""
+    """Finds pushed rows: the intake of a node."""
 
     def directory(self, source: str) -> Directory:
-        """All batches of a source that can be read."""
+        """Returns all batches of a source that can be read."""
         ...
 
     def rows(self, key: Key, piece: PushedPiece) -> pa.RecordBatch:
-        """The rows of a piece; EnvironmentFault if nobody gives them."""
+        """Returns the rows of a piece; raises EnvironmentFault if no holder has them."""
         ...
 
     def reload(self, source: str) -> None:
-        """Others may hold pieces now than when this was last told."""
+        """Loads the holders of pieces again, as they may have changed."""
         ...
 
 
 class PushedReader(SourceReader):
-    """Reads the pieces of a slot, batch after batch, as far as they are admitted."""
+    """Reads the pieces of a slot, batch by batch, up to the last admitted one."""
 
     def __init__(self, source: str, slots: int, intake: PieceLookup, schema: pa.Schema) -> None:
         self._source, self._slots, self._intake, self._schema = source, slots, intake, schema
-        #: slot -> the piece that it reads at the moment: what another node gave is not asked for again
+        #: slot -> the piece that it is reading, so that it is fetched from another node only once
         self._open: dict[int, tuple[str, pa.RecordBatch]] = {}
 
     def start(self, partition: int) -> list[int]:  # noqa: ARG002
@@ -62,7 +62,7 @@ class PushedReader(SourceReader):
         return Block(concat(taken, self._schema), [number, row], self.is_at_end([number, row]))
 
     def between(self, partition: int, first: Offset, after: Offset) -> list[pa.RecordBatch]:
-        """The rows from one offset up to another."""
+        """Returns the rows from one offset up to another."""
         taken: list[pa.RecordBatch] = []
         for number in range(first[0], after[0] + bool(after[1])):
             batch = self._directory.get(number)
@@ -74,11 +74,11 @@ class PushedReader(SourceReader):
         return taken
 
     def is_at_end(self, offset: Offset) -> bool:
-        """Whether nothing will ever come after it."""
+        """Whether the input ended before the offset."""
         return self._directory.is_over(offset[0])
 
     def latest_before(self, number: int) -> int | None:
-        """The highest event time of the batch right before; None if that is let go of."""
+        """Returns the highest event time of the batch right before; None if that was dropped."""
         directory = self._directory
         batch = directory.get(number - 1) if number > directory.first else None
         return batch.latest if batch is not None else None
@@ -88,7 +88,7 @@ class PushedReader(SourceReader):
         self._open.pop(partition, None)
 
     def _rows(self, batch: PushedBatch, slot: int, row: int, limit: int) -> Iterator[pa.RecordBatch]:
-        """Some rows of a slot's part of a batch, from a row on."""
+        """Yields some rows of a slot's part of a batch, from a row."""
         for piece in batch.of_slot(slot, self._slots):
             if limit <= 0:
                 return
@@ -109,7 +109,7 @@ class PushedReader(SourceReader):
         try:
             return self._intake.rows(key, piece)
         except EnvironmentFault:
-            self._intake.reload(self._source)  # others may hold it by now
+            self._intake.reload(self._source)  # its holders may have changed
         batch = self._directory.get(number)
         same = next((p for p in batch.pieces if p.token == piece.token), piece) if batch is not None else piece
         return self._intake.rows(key, same)
@@ -120,13 +120,13 @@ class PushedReader(SourceReader):
 
 
 class PushedLogic(PartitionedLogic):
-    """Reads again from offset to offset. A slot that has passed a batch knows the event time of all of it: one whose
-    partitions bring no rows does not hold the watermark back."""
+    """Rereads by offsets. A slot that has passed a batch uses the highest event time of the whole batch, so that a slot
+    without rows does not hold back the watermark."""
 
     _reader: PushedReader
 
     def read(self, epoch: int, slots: SlotSet) -> Reading[pa.RecordBatch]:
-        """See `SourceLogic`. What was the end for the run before need not be it for this one."""
+        """See `SourceLogic`. The end of the earlier run's input need not be the end for this run."""
         for slot, position in self._positions.items():
             if position.ended and slot < self._rows.partitions and not self._reader.is_at_end(position.offset):
                 self._positions[slot] = position._replace(ended=False)

@@ -1,4 +1,4 @@
-"""The source that a DataFrame is: on the driver with the DataFrame, on nodes with what tasks have pushed to them."""
+"""A DataFrame as a source: the driver has the DataFrame, and nodes have the rows that tasks have pushed to them."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
     from seep.query.program import Program
 
-#: Bytes that may be pushed and not read yet.
+#: The most bytes that may be pushed and not read.
 AHEAD = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class StreamingOptions:
-    """How Spark runs a streaming DataFrame."""
+    """The options with which Spark runs a streaming DataFrame."""
 
     checkpoint: str | None = None  #: Spark's checkpointLocation
-    trigger: Mapping[str, Any] = field(default_factory=dict)  #: as `DataStreamWriter.trigger` takes it
+    trigger: Mapping[str, Any] = field(default_factory=dict)  #: the arguments of `DataStreamWriter.trigger`
 
 
 def from_spark(
@@ -46,11 +46,11 @@ def from_spark(
     checkpoint: str | Path | None = None,
     trigger: Mapping[str, Any] | None = None,
 ) -> SparkSource:
-    """The rows of a DataFrame of Spark's, batch or streaming: a source for `query.source(…)`.
+    """Makes a source of a Spark DataFrame, batch or streaming, for `query.source(…)`.
 
-    Spark's tasks push them to the nodes while the run lasts. The source has so many partitions, over which those of
-    the DataFrame are dealt out. Spark is held back while `ahead` bytes are pushed and not read. For a streaming
-    DataFrame, `checkpoint` is Spark's checkpointLocation, and `trigger` as in Spark: `{"availableNow": True}`.
+    Spark's tasks push its rows to the nodes during the run. The partitions of the DataFrame are dealt to `partitions`
+    partitions of the source. Spark waits while `ahead` bytes are pushed and not read. For a streaming DataFrame,
+    `checkpoint` is Spark's checkpointLocation, and `trigger` as in Spark: `{"availableNow": True}`.
 
     >>> clicks = seep.from_spark(spark.readStream.format("rate").load(), time="timestamp")   # doctest: +SKIP
     """
@@ -82,12 +82,12 @@ class SparkSource(ReaderDefinition):
         self._intake: Intake | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Nodes have no use for the DataFrame, and could not have it."""
+        """Leaves out the DataFrame, which cannot be sent to nodes."""
         return self.__dict__ | {"_df": None}
 
     @property
     def df(self) -> DataFrame:
-        """For the driver only."""
+        """The DataFrame, on the driver only."""
         if self._df is None:
             raise InternalError("a DataFrame stays with the driver")
         return self._df
@@ -98,7 +98,7 @@ class SparkSource(ReaderDefinition):
 
     @property
     def may_be_renamed(self) -> bool:
-        """Its rows wait in storage under its name."""
+        """Its rows are in storage under its name."""
         return False
 
     @property
@@ -106,7 +106,7 @@ class SparkSource(ReaderDefinition):
         return self._partitions
 
     def settle(self, intake: Intake) -> None:
-        """On a node: this is where what was pushed can be had."""
+        """Sets the intake with the pushed rows, on a node."""
         self._intake = intake
 
     def logic(self, setting: SourceSetting, clock: Clock = clocks.time) -> PushedLogic:
@@ -122,7 +122,7 @@ class SparkSource(ReaderDefinition):
 
 
 def spark_sources(program: Program) -> dict[str, SparkSource]:
-    """Those of a program's sources that are DataFrames."""
+    """Returns the sources of a program that are DataFrames."""
     return {name: source for name, (source, _) in program.sources.items() if isinstance(source, SparkSource)}
 
 

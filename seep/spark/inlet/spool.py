@@ -1,4 +1,4 @@
-"""The spool: pushed batches in the run's storage, so that they outlive its nodes and its driver."""
+"""The spool: pushed batches in the run's storage, which remain after its nodes and driver have ended."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from seep.storage.store import BlobStore
 
 
 class InletSpool:
-    """Pieces are Arrow files, written by the nodes that they are pushed to.
+    """Pushed batches in storage. Pieces are Arrow files, written by the nodes to which they are pushed.
 
-    A batch is a small file, written by the driver after all its pieces; it is never written twice, so that of two
-    drivers only one can admit a batch.
+    A batch is a small file, written by the driver after all its pieces; it is never overwritten, so that of two drivers
+    only one can admit a batch.
     """
 
     def __init__(self, store: BlobStore, query: str) -> None:
@@ -56,14 +56,14 @@ class InletSpool:
     # -- batches ------------------------------------------------------------------------------------------------------
 
     def numbers(self, source: str) -> list[int]:
-        """Of all batches of a source, in order."""
+        """Returns the numbers of all batches of a source, in order."""
         return sorted(key.number for key in self._keys(source) if isinstance(key, PushedBatchKey))
 
     def _keys(self, source: str) -> list[StoredKey | None]:
         return [key_of(text) for text in self._store.list(pushed_prefix(self._query, source))]
 
     def put(self, source: str, batch: PushedBatch) -> None:
-        """The batch is there from now on; AlreadyThere if another driver was faster."""
+        """Writes a batch; raises AlreadyThere if another driver was faster."""
         content = json.dumps(batch.to_plain()).encode()
         self._store.put(str(PushedBatchKey(self._query, source, batch.number)), [content], new=True)
 
@@ -75,7 +75,7 @@ class InletSpool:
             raise Damaged(f"{self._store.name}/{name} is not as it was written: {reason}") from reason
 
     def remove(self, source: str, batch: PushedBatch) -> None:
-        """The batch and all that was pushed for it; what says that it is there goes first."""
+        """Removes a batch and its pieces; the batch's own file is removed first."""
         pieces = pieces_prefix(self._query, source, batch.stream, batch.id)
         self._store.delete([str(PushedBatchKey(self._query, source, batch.number))])
         self._store.delete(list(self._store.list(pieces)))

@@ -1,8 +1,8 @@
-"""Spark makes Arrow batches of rows without weighing each batch after every row, where it has no need to.
+"""Stops Spark from measuring Arrow batches after every row, where that is not needed.
 
-Spark bounds a batch by rows and by bytes, and to know the bytes it asks all columns for their sizes after each row:
-that is most of what the hand-over costs (0.7 of 0.9 µs for five integers). Rows of bounded width need no such bound,
-and neither do texts in batches of fewer rows. What the user's session says of it is obeyed, and left as it is.
+Spark limits a batch by rows and by bytes, and to know the bytes it asks all columns for their sizes after each row:
+that is most of the cost of the transfer (0.7 of 0.9 µs for five integers). Rows of bounded width need no limit in
+bytes, and text does not either in batches of fewer rows. Settings of the user's session are respected, and not changed.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 _BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
-#: The one value for which Spark does not weigh.
+#: The only value for which Spark does not measure batches.
 _NO_BOUND = str(2**31 - 1)
-#: Rows of a batch with columns of any length: with ten thousand characters in each, some tens of megabytes.
+#: Rows of a batch with columns of unbounded length: with 10,000 characters in each row, some tens of megabytes.
 _FEW = 2_000
 _BOUNDED = (pa.types.is_null, pa.types.is_boolean, pa.types.is_primitive, pa.types.is_decimal)
 
 
 def unweighed(df: DataFrame, schema: pa.Schema) -> DataFrame:
-    """The DataFrame in a session like its own that does not weigh; the same one if it has to."""
+    """Returns the DataFrame in a copy of its session that does not measure batches; the same one if it must."""
     from pyspark.sql import DataFrame
 
     settings = _settings(df.sparkSession, schema)
@@ -40,7 +40,7 @@ def unweighed(df: DataFrame, schema: pa.Schema) -> DataFrame:
 
 
 def unweigh(session: SparkSession, schema: pa.Schema) -> None:
-    """The same for all to come in a session that is nobody else's: that of a streaming query."""
+    """Changes a session that nobody else uses, that of a streaming query, so that it does not measure batches."""
     for key, value in _settings(session, schema).items():
         session.conf.set(key, value)
 
@@ -57,12 +57,12 @@ def _settings(session: SparkSession, schema: pa.Schema) -> dict[str, str]:
 
 
 def _is_bounded(type: pa.DataType) -> bool:
-    """Whether each value has the same few bytes."""
+    """Whether all values have the same small size."""
     if pa.types.is_struct(type):
         return all(_is_bounded(type.field(i).type) for i in range(type.num_fields))
     return any(check(type) for check in _BOUNDED)
 
 
 def _is_heavy(type: pa.DataType) -> bool:
-    """Whether a value may well be an image or a document."""
+    """Whether a value may be as large as an image or a document."""
     return pa.types.is_binary(type) or any(_is_heavy(type.field(i).type) for i in range(type.num_fields))

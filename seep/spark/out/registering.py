@@ -1,4 +1,4 @@
-"""Has a Spark session know `format("seep")`."""
+"""Registers `format("seep")` in a Spark session."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seep.spark.shipping import ship_to_path
 
 
 def register(spark: SparkSession) -> None:
-    """From now on `spark.readStream.format("seep").load(path)` reads what `seep.sinks.spark(path)` puts out."""
+    """Lets `spark.readStream.format("seep").load(path)` read the rows of `seep.sinks.spark(path)`."""
     use_this_python(spark.sparkContext)
     ship_to_path(spark.sparkContext)
     spark.dataSource.register(SeepDataSource)

@@ -1,8 +1,8 @@
-"""`format("seep")`: a spool as a data source of Spark, whose offsets are epochs.
+"""`format("seep")`: a spool as a Spark data source, whose offsets are epochs.
 
-Spark makes these objects anew in processes of its own: a reader lives beside the driver as long as its query, and what
-it says in `partitions` is read by tasks, from the files themselves. A batch of a query is the parts of some epochs, and
-those never change, so a batch that Spark runs again has the same rows.
+Spark makes these objects in its own processes: a reader exists next to the driver as long as its query, and tasks read
+the files that it lists in `partitions`. A batch of a query is the parts of some epochs, which never change, so a batch
+that Spark runs again has the same rows.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from seep.sinks.layout import PartFile
 from seep.sinks.spool import SinkSpool
 
 NAME = "seep"
-#: Bytes of files that one task reads, if there are several.
+#: The most bytes that one task reads, unless a single file is larger.
 _TASK_BYTES = 32 << 20
-#: Seconds between two looks whether there is more to read.
+#: Seconds between two checks whether there is more to read.
 _LOOK = 0.01
 
 
 class SeepDataSource(DataSource):
-    """`load(path)` is the directory of a sink `seep.sinks.spark(path)`.
+    """The data source; `load(path)` takes the directory of a sink `seep.sinks.spark(path)`.
 
-    The option `maxBytesPerTrigger` bounds what a streaming query takes at once, but for a single epoch.
+    The option `maxBytesPerTrigger` limits a batch of a streaming query; a single epoch may be larger.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -60,14 +60,14 @@ class SeepDataSource(DataSource):
 
 
 class TaskFiles(InputPartition):
-    """What one task reads: some parts of one instance, in order."""
+    """The files that one task reads: some parts of one instance, in order."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self.paths = tuple(paths)
 
 
 class BatchReader(DataSourceReader):
-    """All that is shown now, which of a finished query is all there will be."""
+    """Reads everything that is shown now; if the query has finished, that is all its output."""
 
     def __init__(self, spool: SinkSpool, schema: StructType) -> None:
         self._spool, self._schema = spool, schema
@@ -85,14 +85,14 @@ class BatchReader(DataSourceReader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A streaming query's view of a spool. Spark says what it has done with, and that is taken and trimmed."""
+    """Reads a spool for a streaming query. When Spark has processed rows, they are marked as taken, and trimmed."""
 
-    patience = 0.1  #: seconds that Spark waits for an answer that there is nothing new
+    patience = 0.1  #: seconds until Spark is told that there is nothing new
 
     def __init__(self, spool: SinkSpool, schema: StructType, limit: ReadLimit) -> None:
         self._spool, self._schema, self._limit = spool, schema, limit
         self._taken: int | None = None
-        #: where a query with the trigger availableNow ends
+        #: the last epoch of a query with the trigger availableNow
         self._target: int | None = None
 
     def initialOffset(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._spool.shown
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Spark asks when it is done with the batch before, which `start` ends."""
+        """Returns the end of the next batch. Spark asks when it has processed the one before, which ends at `start`."""
         after = self._epoch(start)
         self._take(after)
         last = self._last_soon(after, limit)
@@ -138,7 +138,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._taken = epoch
 
     def _last_soon(self, after: int, limit: ReadLimit) -> int:
-        """Waits a little for something to read: Spark asks again at once, a hundred times a second."""
+        """Returns the last epoch to read; waits briefly if there is none, because Spark asks again at once."""
         deadline = time.monotonic() + self.patience
         while (last := self._last(after, limit)) == after and self._target is None and time.monotonic() < deadline:
             if self._spool.failure:
@@ -147,7 +147,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return last
 
     def _last(self, after: int, limit: ReadLimit) -> int:
-        """The last epoch to read now, one with rows; `after` if there is none: Spark so runs no empty batches."""
+        """Returns the last epoch with rows to read now; `after` if there is none: so Spark runs no empty batches."""
         shown = self._spool.shown
         parts = self._spool.parts(after, shown if self._target is None else min(shown, self._target))
         most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
@@ -186,7 +186,7 @@ class _Sized(NamedTuple):
 
 
 def tasks_for(spool: SinkSpool, parts: Sequence[PartFile]) -> list[InputPartition]:
-    """The files of each instance, in order, divided so that no task has much more than others."""
+    """Divides the files of each instance, in order, into tasks of about the same size."""
     by_instance = sorted(parts, key=lambda part: (part.run, part.instance, part.last))
     tasks: list[InputPartition] = []
     for _, group in groupby(by_instance, lambda part: (part.run, part.instance)):
@@ -207,7 +207,7 @@ def _divided(files: Sequence[_Sized]) -> Iterator[TaskFiles]:
 
 
 def batches_of(partition: InputPartition, schema: StructType) -> Iterator[pa.RecordBatch]:
-    """The rows of some files, in the form that Spark wants; they are mapped, and copied only to change a type."""
+    """Yields the rows of some files in Spark's types; files are mapped, and copied only to change a type."""
     assert isinstance(partition, TaskFiles)
     form = to_arrow_schema(schema, timezone="UTC")
     for path in partition.paths:

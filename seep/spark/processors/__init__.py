@@ -1,1 +1,1 @@
-"""Spark's per-key classes as operators: a `StatefulProcessor` runs as it is (`operator`), on state of `seep`'s."""
+"""Spark's per-key classes as operators: a `StatefulProcessor` runs unchanged (`operator`), with its state in `seep`."""

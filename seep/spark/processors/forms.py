@@ -1,6 +1,6 @@
-"""Forms: values of Spark's types as its own Python code has them, and as Arrow takes them; made once for each type.
+"""Converters between Spark's Python values and those of Arrow, made once for each type.
 
-Code for Spark knows structs as rows or tuples, and instants as local times without a zone; Arrow has mappings and UTC.
+Code for Spark has structs as rows or tuples, and instants as local times without a zone; Arrow has mappings and UTC.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Form = Callable[[Any], Any]
 
 
 def to_arrow(kind: spark.DataType) -> Form:
-    """What makes of a value of Spark's what `pyarrow.array` takes for this type.
+    """Returns a function that converts a Spark value to one that `pyarrow.array` accepts for this type.
 
     >>> to_arrow(spark.StructType().add("n", "integer").add("text", "string"))((1, "x"))
     {'n': 1, 'text': 'x'}
@@ -26,7 +26,7 @@ def to_arrow(kind: spark.DataType) -> Form:
 
 
 def to_spark(kind: spark.DataType) -> Form:
-    """The reverse: what Spark's code is given for what Arrow says.
+    """Returns a function that converts an Arrow value to one for Spark's code.
 
     >>> to_spark(spark.StructType().add("n", "integer").add("text", "string"))({"n": 1, "text": "x"})
     Row(n=1, text='x')
@@ -71,7 +71,7 @@ def _struct_to_arrow(kind: spark.StructType) -> Form:
 
 
 def _fields(value: Any, names: list[str]) -> list[Any]:
-    """Those of a row by name, if it has names; of other tuples in order."""
+    """Returns the fields of a row, by name if it has names; those of other tuples in order."""
     if isinstance(value, spark.Row) and hasattr(value, "__fields__"):
         value = value.asDict()
     if isinstance(value, Mapping):
@@ -86,12 +86,12 @@ def _fields(value: Any, names: list[str]) -> list[Any]:
 
 
 def _instant(value: Any) -> Any:
-    """A time without a zone is a local one, as everywhere in PySpark."""
+    """Converts a time to UTC; without a zone it is a local time, as everywhere in PySpark."""
     return value.astimezone(UTC) if isinstance(value, datetime) else value
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's scalars are what code that works on frames has at hand."""
+    """Converts a NumPy scalar, which code that works on frames often returns."""
     return value.item() if hasattr(value, "dtype") and hasattr(value, "item") else value
 
 

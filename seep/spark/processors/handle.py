@@ -1,4 +1,4 @@
-"""The handle that a processor is given: Spark's state variables and timers by name, on containers of the operator."""
+"""The handle of a processor: Spark's state variables and timers by name, on containers of the operator."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from seep.operators.context import Context
 from seep.rows.spark_types import arrow_schema
 from seep.spark.processors.forms import Form, to_arrow, to_spark
 
-#: A schema as Spark's code gives it: its own type, or text in the words of its SQL.
+#: A schema as in Spark's code: Spark's type, or SQL text.
 Schema = spark.StructType | str
-#: The container of the timers that are still to fire.
+#: The container of timers that have not fired.
 TIMERS = "registered timers"
 
 
 class Schemas:
-    """Schemas by their text: only the driver, which has Spark, can read them, and it does so before nodes need any."""
+    """Schemas by their text: only the driver, which has Spark, can parse them, and does so before nodes need them."""
 
     def __init__(self) -> None:
         self._known: dict[str, spark.StructType] = {}
 
     def __deepcopy__(self, memo: object) -> Schemas:
-        """Copies of an operator share what any of them has read: the one on the driver is a copy, too."""
+        """Copies of an operator share their schemas: the operator on the driver is a copy, too."""
         return self
 
     def __call__(self, given: Schema) -> spark.StructType:
@@ -49,35 +49,35 @@ class Schemas:
 
 
 class Handle:
-    """See `StatefulProcessorHandle` of Spark. `key` is the one whose rows are being processed."""
+    """See `StatefulProcessorHandle` of Spark. `key` is the current key."""
 
     def __init__(self, context: Context, schemas: Schemas) -> None:
         self.key: Any = None
-        #: has the key called at a time, in milliseconds; None in a time mode without timers
+        #: schedules a call for the key at a time in milliseconds; None in a time mode without timers
         self.alarm: Callable[[int], None] | None = None
-        self.latest = 2**63 - 1  #: no timer is later
+        self.latest = 2**63 - 1  #: the latest possible time of a timer
         self._context, self._schemas = context, schemas
         self._timers = context.values(TIMERS, pa.list_(pa.int64()))
 
     # -- state variables ----------------------------------------------------------------------------------------------
 
     def getValueState(self, stateName: str, schema: Schema, ttlDurationMs: int | None = None) -> ValueState:
-        """One row for each key."""
+        """Returns a variable with one row for each key."""
         return ValueState(self, self._cells(stateName, self._schemas(schema), ttlDurationMs))
 
     def getListState(self, stateName: str, schema: Schema, ttlDurationMs: int | None = None) -> ListState:
-        """A list of rows for each key."""
+        """Returns a variable with a list of rows for each key."""
         return ListState(self, self._cells(stateName, spark.ArrayType(self._schemas(schema)), ttlDurationMs))
 
     def getMapState(
         self, stateName: str, userKeySchema: Schema, valueSchema: Schema, ttlDurationMs: int | None = None
     ) -> MapState:
-        """A mapping from rows to rows for each key."""
+        """Returns a variable with a mapping from rows to rows for each key."""
         kind = spark.MapType(self._schemas(userKeySchema), self._schemas(valueSchema))
         return MapState(self, self._cells(stateName, kind, ttlDurationMs))
 
     def deleteIfExists(self, stateName: str) -> None:
-        """For a variable that is not asked for any more nothing has to be done: only those that are, stay."""
+        """Does nothing: a variable that init() does not ask for is dropped anyway."""
         if any(made.name == stateName for made in self._context.containers):
             raise UserError(f"state '{stateName}' is both asked for and deleted; take one of the two out of init()")
 
@@ -93,7 +93,7 @@ class Handle:
     # -- timers -------------------------------------------------------------------------------------------------------
 
     def registerTimer(self, expiryTimestampMs: int) -> None:
-        """The key is called when the watermark comes to this time; registering it again changes nothing."""
+        """Calls the key when the watermark reaches this time; registering it again has no effect."""
         alarm = self.alarm or _no_timers()
         times, time = self._timers.peek(self.key, []), min(int(expiryTimestampMs), self.latest)
         if time not in times:
@@ -101,7 +101,7 @@ class Handle:
             alarm(time)
 
     def deleteTimer(self, expiryTimestampMs: int) -> None:
-        """As if it had never been registered."""
+        """Deletes a timer."""
         left = [time for time in self._timers.peek(self.key, []) if time != expiryTimestampMs]
         if left:
             self._timers[self.key] = left
@@ -109,16 +109,16 @@ class Handle:
             self._timers.pop(self.key, None)
 
     def listTimers(self) -> Iterator[int]:
-        """The times of the key's timers, in order."""
+        """Returns the times of the key's timers, in order."""
         return iter(list(self._timers.peek(self.key, [])))
 
     def has_timer(self, milliseconds: int) -> bool:
-        """Whether it was not deleted since."""
+        """Whether the key has a timer at this time."""
         return milliseconds in self._timers.peek(self.key, [])
 
 
 class Variable:
-    """One state variable, of whatever key the handle is at."""
+    """A state variable of the handle's current key."""
 
     def __init__(self, handle: Handle, cells: Values) -> None:
         self._handle, self._cells = handle, cells
@@ -204,7 +204,7 @@ class MapState(Variable):
 
 
 def _as_kept(kind: spark.DataType) -> Form:
-    """How a variable keeps what was stored: its rows are tuples, whatever is in them."""
+    """Returns the conversion of stored values for a variable: its rows become tuples."""
     form = to_spark(kind)
     match kind:
         case spark.ArrayType():

@@ -1,4 +1,4 @@
-"""A `StatefulProcessor` of Spark's as an operator, as it is: `seep.from_processor`."""
+"""Runs Spark's `StatefulProcessor` unchanged as an operator: `seep.from_processor`."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from seep.spark.processors.shapes import FrameShape, RowShape
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor, TimerValues
 
-#: The key columns' values, as Arrow has them.
+#: The values of the key columns, as Arrow values.
 Key = tuple[Any, ...]
-#: What Spark says of the clock if nobody is to look at it.
+#: Spark's value for a clock that must not be used.
 _NO_CLOCK = -1
-#: No time in 64 bits is later.
+#: The latest time in 64 bits.
 _LATEST = 2**63 - 1
 
 
 def from_processor(
     processor: StatefulProcessor, output: Schema, *, time_mode: str = "None", in_pandas: bool = False
 ) -> Processor:
-    """An operator that runs a processor written for Spark's `transformWithState`, as it is.
+    """Makes an operator that runs a processor written for Spark's `transformWithState`, unchanged.
 
-    Refused are `handleInitialState`, times to live of state, and timers by the clock.
+    It refuses `handleInitialState`, times to live of state, and timers of processing time.
 
-    `output` and `time_mode` are what Spark is given as `outputStructType` and `timeMode`; `in_pandas` is for one that
-    was written for `transformWithStateInPandas`. It runs Python for every key that has rows in an epoch, as in Spark;
-    where rows are many, write an `Operator`.
+    `output` and `time_mode` are Spark's `outputStructType` and `timeMode`; `in_pandas` is for a processor written for
+    `transformWithStateInPandas`. It calls Python for every key that has rows in an epoch, as Spark does; for many rows,
+    write an `Operator`.
 
     >>> operator = seep.from_processor(Counter(), "id string, n int")   # doctest: +SKIP
     >>> counts = seep.stateful(df, key="id", operator=operator)         # doctest: +SKIP
@@ -61,7 +61,7 @@ class Processor(Operator):
 
     @property
     def user_objects(self) -> list[object]:
-        """Whose attributes are no state either."""
+        """The objects whose attributes must not change either."""
         return [self._processor]
 
     # -- as an operator -----------------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ class Processor(Operator):
         return self._shape.batch(made)
 
     def on_notify(self, due: pa.RecordBatch, inputs: Inputs) -> pa.RecordBatch:
-        """See `Operator.on_notify`. When the input has ended, the timers that are left fire, and set no others."""
+        """See `Operator.on_notify`. When the input has ended, the remaining timers fire, and cannot set others."""
         if inputs.ended:
             self._handle.alarm = _never
         made: list[Any] = []
@@ -107,7 +107,7 @@ class Processor(Operator):
     # -- parts of it --------------------------------------------------------------------------------------------------
 
     def _groups(self, batch: pa.RecordBatch) -> dict[Key, list[int]]:
-        """The rows of each key."""
+        """Returns the numbers of the rows of each key."""
         groups: dict[Key, list[int]] = defaultdict(list)
         for at, key in enumerate(zip(*(batch[name].to_pylist() for name in self._keys), strict=True)):
             groups[key].append(at)
@@ -117,7 +117,7 @@ class Processor(Operator):
         return key if len(self._keys) > 1 else (key,)
 
     def _at(self, key: Key) -> Key:
-        """Has all state be that of a key; returns it as Spark has it."""
+        """Sets the current key of all state; returns it in Spark's form."""
         self._handle.key = key if len(key) > 1 else key[0]
         return tuple(form(value) for form, value in zip(self._key_forms, key, strict=True))
 
@@ -170,10 +170,10 @@ def _has_timers(time_mode: str) -> bool:
 
 
 def _per_millisecond(given: Input) -> int:
-    """Event times are microseconds for timestamps; numbers are taken for milliseconds."""
+    """Returns the units of event time per millisecond: timestamps are microseconds; integers are milliseconds."""
     is_timestamp = given.time is not None and pa.types.is_timestamp(given.schema.field(given.time).type)
     return 1_000 if is_timestamp else 1
 
 
 def _never(_milliseconds: int) -> None:
-    """The alarm of an input that has ended."""
+    """Schedules nothing, as the input has ended."""

@@ -1,4 +1,4 @@
-"""Shapes: what a processor gets and gives, rows of Spark's or frames of pandas, and how those are made of batches."""
+"""The input and output of a processor, Spark rows or pandas frames, and their conversion from and to batches."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from seep.rows.batches import concat
 from seep.rows.spark_types import arrow_schema
 from seep.spark.processors.forms import to_arrow, to_spark
 
-#: What pandas calls the zone of this machine.
+#: Pandas' name of this machine's time zone.
 _LOCAL = "tzlocal()"
 
 
 class Shape(ABC):
-    """For one kind of input and of output."""
+    """The conversion for one kind of input and output."""
 
     def __init__(self, given: StructType, returned: StructType) -> None:
         self._given, self._returned = given, returned
@@ -27,15 +27,15 @@ class Shape(ABC):
 
     @abstractmethod
     def parts(self, batch: pa.RecordBatch, groups: Iterable[Sequence[int]]) -> Iterator[Iterator[Any]]:
-        """What the processor is given for each group of rows."""
+        """Yields the processor's input for each group of rows."""
 
     @abstractmethod
     def batch(self, made: list[Any]) -> pa.RecordBatch:
-        """What it has returned, in all."""
+        """Returns the processor's results as one batch."""
 
 
 class RowShape(Shape):
-    """Of `transformWithState`."""
+    """The conversion for `transformWithState`: rows."""
 
     def __init__(self, given: StructType, returned: StructType) -> None:
         super().__init__(given, returned)
@@ -53,7 +53,7 @@ class RowShape(Shape):
 
 
 class FrameShape(Shape):
-    """Of `transformWithStateInPandas`: one frame for each key, with instants as local times, as Spark has them."""
+    """The conversion for `transformWithStateInPandas`: one frame for each key, with instants as local times."""
 
     def parts(self, batch: pa.RecordBatch, groups: Iterable[Sequence[int]]) -> Iterator[Iterator[Any]]:
         """See `Shape`."""

@@ -1,1 +1,1 @@
-"""Channels: how processes of a run send each other letters, rows and calls, over Arrow Flight; and who may."""
+"""Channels between the processes of a run, over Arrow Flight: letters, rows, calls, and their security."""

@@ -1,1 +1,1 @@
-"""Clusters in the cloud: brought up, watched, resized and taken down exactly as they were brought up."""
+"""Clusters in the cloud: creation, status, resizing, and removal of exactly what was created."""

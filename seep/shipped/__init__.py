@@ -1,4 +1,4 @@
-"""Files that come with the packages: settings and scripts, which a checkout has at its top, and a wheel beside this.
+"""Files shipped with the packages, settings and scripts: a checkout has them at its top, a wheel in this folder.
 
 `config/` and `deploy/` hold them; `setup.py` puts both into the wheel.
 """

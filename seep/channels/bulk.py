@@ -1,7 +1,7 @@
-"""The bulk lane between two processes: state, on a connection and a thread of its own, beside the letters.
+"""The bulk lane between two processes: state, on its own connection and thread, separate from the letters.
 
-Not more than the credit is under way that the receiver has not acknowledged. When the connection breaks, it is opened
-again with back-off, the receiver says where it stands, and what it has is not sent twice.
+The unacknowledged bytes are limited by the credit. When the connection breaks, it is opened again with back-off, the
+receiver says how far it is, and bytes that it has are not sent again.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from seep.channels.pieces import BYTES, Aligner, MessagePiece, PieceHeader
 from seep.channels.wire import WireError, decode
 from seep.protocol.bulk import BulkFlow, BulkMessage, BulkOutbox, BulkSegment, BulkStanding, state_bytes
 
-#: Bytes of a segment: what is sent beside it on the same network waits no longer than for so much.
+#: Bytes of a segment, which bounds the delay of other messages on the same network.
 SEGMENT = 256 << 10
-#: Bytes under way to one peer, unless the options of the run say otherwise; and at least.
+#: Unacknowledged bytes to one peer, unless the run's options say otherwise; and the minimum.
 CREDIT, LEAST_CREDIT = 16 << 20, 4 * SEGMENT
 #: Seconds between two segments of a lane that gives way to others.
 _GIVES_WAY = 0.005
@@ -54,7 +54,7 @@ class BulkPrecedence:
 
 
 class _Outgoing:
-    """A message that is laid out as bytes when its turn comes."""
+    """A message that is laid out as bytes when it is sent."""
 
     def __init__(self, version: int, body: Any) -> None:
         self._message: Any = [version, body]
@@ -72,7 +72,7 @@ class _Outgoing:
 
 
 class BulkLane:
-    """One process's end of the lane to a peer: takes messages that carry state, and never blocks who gives them."""
+    """One process's end of the lane to a peer: takes messages that carry state, and never blocks the caller."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class BulkLane:
         self.bytes_sent = 0  #: with all that was sent again
 
     def post(self, flow: BulkFlow, version: int, body: Any) -> None:
-        """Sends a message; it arrives as long as both processes live."""
+        """Sends a message; it arrives as long as both processes exist."""
         with self._change:
             self._outbox.add(flow, _Outgoing(version, body), state_bytes(body))
             self._note_change()
@@ -104,7 +104,7 @@ class BulkLane:
                 self._thread.start()
 
     def under_way(self) -> Counter[str]:
-        """Bytes that have not arrived, by what they are for."""
+        """Returns the bytes that have not arrived, by purpose."""
         found = Counter[str]()
         with self._change:
             for transfer in self._outbox.under_way():
@@ -112,14 +112,14 @@ class BulkLane:
         return found
 
     def break_off(self) -> None:
-        """Treats the connection as broken, whatever it does."""
+        """Treats the connection as broken."""
         with self._change:
             self._broken = True
             self._exchange.cut()
             self._change.notify_all()
 
     def close(self) -> None:
-        """Ends its thread and connection; what has not arrived never will."""
+        """Ends its thread and connection; messages that have not arrived are lost."""
         self._ended.set()
         self.break_off()
         self._precedence.note(self._way.peer, False)
@@ -180,7 +180,7 @@ class BulkLane:
         self._exchange.release()
 
     def _next(self) -> BulkMessage[_Outgoing] | None:
-        """What to send of; waits for that. None if the connection is broken, or the lane is closed."""
+        """Waits for a message to send a segment of; None if the connection is broken, or the lane is closed."""
         with self._change:
             chosen = self._change.wait_for(lambda: self._broken or self._ended.is_set() or self._outbox.choose())
         return chosen if isinstance(chosen, BulkMessage) else None
@@ -209,7 +209,7 @@ class BulkLane:
         self.bytes_sent += data.size
 
     def _watch(self, exchange: Exchange) -> None:
-        """Hears what the receiver has, until the connection ends."""
+        """Reads acknowledgements until the connection ends."""
         with suppress(*FAILURES, StopIteration):
             while True:
                 told = ACKNOWLEDGED.iter_unpack(exchange.hear())

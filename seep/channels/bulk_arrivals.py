@@ -1,4 +1,4 @@
-"""What a peer sends on its bulk lane, put together again over as many connections as it takes."""
+"""The receiving end of a bulk lane: assembles messages from segments, over any number of connections."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from seep.channels.pieces import BYTES
 from seep.channels.wire import WireError, encode
 from seep.protocol.bulk import BulkInbox, BulkSegment
 
-#: Before a segment: its label; number, start, length and size; a checksum.
+#: The header of a segment: its label; number, start, length and size; a checksum.
 HEADER = struct.Struct("<B7xQQQQI")
-#: What is told to the sender, any number of them: the number of a transfer, and how much of it is here.
+#: An acknowledgement, of which there may be several together: the number of a transfer, and the bytes received.
 ACKNOWLEDGED = struct.Struct("<QQ")
 
 
 class BulkArrivals:
-    """The receiving end of one peer's bulk lane. Connections come and go, and may overlap: each byte counts once."""
+    """The receiving end of one peer's bulk lane. Connections may change and overlap: each byte counts once."""
 
     def __init__(self, deliver: Callable[[int, Any], None], shelf: MappedFiles | None = None) -> None:
-        """`deliver` is told each message, with the version of its writer's view; not more than one at a time."""
+        """`deliver` is called with each message and the version of its writer's view, one at a time."""
         self._deliver, self._shelf = deliver, shelf
         self._inbox = BulkInbox()
         self._arriving: dict[int, Arriving] = {}
         self._lock = threading.Lock()
 
     def standing(self) -> bytes:
-        """What is told to the peer when it opens a connection."""
+        """Returns how far the messages are received, for the peer that opens a connection."""
         with self._lock:
             highest, positions = self._inbox.standing()
         return bytes(encode([highest, dict(positions)]))
 
     def take(self, metadata: pa.Buffer, body: pa.RecordBatch | None) -> tuple[BulkSegment, int]:
-        """Takes a segment, and hands on the message that it completes; says how much of its transfer is here then.
+        """Takes a segment, and delivers the message that it completes; returns how much of its transfer is received.
 
-        WireError if it is damaged, comes after a gap, or makes no sense.
+        Raises WireError if it is damaged, invalid, or comes after a gap.
         """
         segment, data = _segment(metadata, body)
         with self._lock:
@@ -53,7 +53,7 @@ class BulkArrivals:
         return segment, position
 
     def drop(self) -> None:
-        """The peer is gone: nothing more will come."""
+        """Drops incomplete messages of a lost peer."""
         with self._lock:
             for arriving in self._arriving.values():
                 arriving.drop()
@@ -76,7 +76,7 @@ class BulkArrivals:
 
 
 class BulkAcknowledger:
-    """On one connection: tells the peer what is here as often as its credit demands, and when a message is whole."""
+    """Acknowledges segments of one connection: as often as the credit requires, and when a message is complete."""
 
     def __init__(self, credit: int) -> None:
         self._every = credit // 4
@@ -84,7 +84,7 @@ class BulkAcknowledger:
         self._positions: dict[int, int] = {}
 
     def took(self, segment: BulkSegment, position: int) -> bytes | None:
-        """What to tell the peer after a segment, with so much of its transfer here, if anything."""
+        """Returns the acknowledgement to send after a segment, if any."""
         self._positions[segment.number] = position
         self._owed += segment.length
         if self._owed < self._every and position < segment.size:

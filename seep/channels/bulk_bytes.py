@@ -1,7 +1,7 @@
-"""A message of the bulk lane as one run of bytes, of which any range can be read without the whole ever being made.
+"""A message of the bulk lane as a sequence of bytes, of which any range can be read without making the whole.
 
-Small values stand at the beginning; each record batch (as an Arrow IPC stream) and each large buffer follows where a
-reader finds it aligned. What is sent are slices of the state itself; what has arrived is read in place.
+Small values are at the beginning; each record batch (as an Arrow IPC stream) and each large buffer follows, aligned for
+the reader. The sent bytes are slices of the state itself; received bytes are read in place.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SIZE = struct.Struct("<Q")  # of each part
 
 
 class BulkBytes:
-    """A message, laid out.
+    """A message laid out as bytes.
 
     >>> state = BulkBytes({"state": pa.py_buffer(b"x" * 10_000)})
     >>> arriving = Arriving(state.size)
@@ -51,7 +51,7 @@ class BulkBytes:
         self.size = self._starts.pop()
 
     def cut(self, start: int, length: int) -> pa.Buffer:
-        """A range of it: a slice if it lies in one buffer, else a copy."""
+        """Returns a range of bytes: a slice if it lies in one buffer, else a copy."""
         found = []
         for place in range(bisect_right(self._starts, start) - 1, len(self._pieces)):
             begin = self._starts[place]
@@ -65,20 +65,20 @@ class BulkBytes:
 
 
 class Arriving:
-    """Such a message as it comes: each batch and buffer is put together by itself, large ones on a shelf."""
+    """A message that is being received: each batch and buffer is assembled separately, large ones on a shelf."""
 
     def __init__(self, size: int, shelf: MappedFiles | None = None) -> None:
         if not _PREFIX.size <= size <= LIMIT:
             raise WireError(f"a message has {_PREFIX.size} to {LIMIT} bytes, not {size}")
         self._size, self._shelf = size, shelf
         self._head = MappedFile(_PREFIX.size)
-        self._count = -1  #: of the parts; unknown at first
+        self._count = -1  #: the number of parts; unknown at first
         self._parts: list[MappedFile] = []
-        #: what is still to come, as far as that is known: how many bytes, and where they go, if anywhere
+        #: the known areas that are still to come: how many bytes, and where they go, if anywhere
         self._areas: deque[tuple[int, MappedFile | None]] = deque([(_PREFIX.size, self._head)])
 
     def write(self, data: pa.Buffer) -> None:
-        """The next bytes; WireError if they cannot be of such a message."""
+        """Takes the next bytes; raises WireError if they cannot belong to a message."""
         while data.size:
             if not self._areas:
                 raise WireError(f"a message goes on after all that belongs to it: {data.size} bytes are left")
@@ -93,7 +93,7 @@ class Arriving:
                 self._read_head()
 
     def message(self) -> Any:
-        """The message, once all of it is here; its batches and buffers are read in place. WireError if it is none."""
+        """Returns the complete message; batches and buffers are read in place. Raises WireError if it is invalid."""
         if self._areas:
             raise WireError(
                 f"a message of {self._size} bytes is cut off: {sum(left for left, _ in self._areas)} are missing"
@@ -101,7 +101,7 @@ class Arriving:
         return valued(self._head.whole().slice(_SIZE.size * self._count), [part.whole() for part in self._parts])
 
     def drop(self) -> None:
-        """The rest will not come."""
+        """Drops the received parts of an incomplete message."""
         for part in self._parts:
             part.drop()
 
@@ -128,7 +128,7 @@ class Arriving:
 
 
 def _pieces(batch: pa.RecordBatch) -> list[pa.Buffer]:
-    """An Arrow IPC stream of one batch, as the buffers of the batch with what goes before each of them."""
+    """Returns an Arrow IPC stream of one batch, as the batch's buffers and the bytes between them."""
     sink = _Collector()
     with pa.ipc.new_stream(sink, batch.schema) as stream:
         stream.write_batch(batch)
@@ -136,7 +136,7 @@ def _pieces(batch: pa.RecordBatch) -> list[pa.Buffer]:
 
 
 class _Collector:
-    """A file that keeps what is written to it; buffers without a copy."""
+    """A file that collects what is written to it, without copying buffers."""
 
     closed = False
 

@@ -1,4 +1,4 @@
-"""Dialling: how a process reaches the port of another one, on a connection of its own for each stream."""
+"""Client connections to the port of another process, a separate one for each stream."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from seep.channels.security import Security
 from seep.channels.sockets import cut_connections
 from seep.channels.wire import encode
 
-#: What the library raises when a connection or the server fails.
+#: The errors that the library raises when a connection or the server fails.
 FAILURES = (flight.FlightError, pa.ArrowException, OSError)
 
 _OPTIONS: list[tuple[str, int]] = [
@@ -30,7 +30,7 @@ _FIRST_DELAY, _LONGEST_DELAY = 0.01, 1.0
 
 
 class Direction(NamedTuple):
-    """From where to where."""
+    """The two ends of a connection, with the address and the security."""
 
     me: str
     peer: str
@@ -39,7 +39,7 @@ class Direction(NamedTuple):
 
 
 def client_of(address: Address, security: Security) -> flight.FlightClient:
-    """A client on a connection of its own, which is made when it is first needed."""
+    """Returns a client on its own connection, which is made on first use."""
     make = flight.Location.for_grpc_tls if security.encrypted else flight.Location.for_grpc_tcp
     return flight.FlightClient(
         make(address.host, address.port),
@@ -52,18 +52,18 @@ def client_of(address: Address, security: Security) -> flight.FlightClient:
 
 
 class Exchange:
-    """One open stream to a port. One thread opens it and sends; another may listen; any may cut it."""
+    """One open stream to a port. One thread opens it and sends; another may listen; any thread may cut it."""
 
     def __init__(self, way: Direction) -> None:
         self._way = way
         self._reader: Any = None
         self._writer: Any = None
         self._cancelled = False
-        self._port: int | None = None  #: at this end of the connection, as the other end has told
+        self._port: int | None = None  #: the local port of the connection, as seen by the other end
         self._lock = threading.Lock()
 
     def open(self, opening: Any, schema: pa.Schema) -> None:
-        """Connects and waits until the port has taken the stream."""
+        """Connects and waits until the port has accepted the stream."""
         client = client_of(self._way.address, self._way.security)
         options = flight.FlightCallOptions(headers=[self._way.security.header])
         writer, reader = client.do_exchange(flight.FlightDescriptor.for_command(encode(opening).to_pybytes()), options)
@@ -82,32 +82,32 @@ class Exchange:
         return int(port) if port.isdigit() else None
 
     def send(self, piece: MessagePiece) -> None:
-        """Waits for as long as the receiver does not take what was sent before."""
+        """Sends a piece; waits while the receiver does not take earlier ones."""
         if piece.body is None:
             self._writer.write_metadata(piece.metadata)
         else:
             self._writer.write_with_metadata(piece.body, piece.metadata)
 
     def finish(self) -> None:
-        """Says that nothing more will come.
+        """Sends the end of the stream; the port then ends the stream.
 
-        It takes no more: the port ends the stream then. (The writer's own `done_writing` must not be used, for the
-        library does the same when the listening thread sees the end, and twice at once it aborts the process.)
+        (The writer's own `done_writing` must not be used: the library calls it when the listening thread sees the end,
+        and two concurrent calls abort the process.)
         """
         self._writer.write_metadata(bytes([PieceHeader.END]))
 
     def wait_for_end(self) -> None:
-        """Returns when the other end, having taken all that was sent, ends the stream; raises if it breaks."""
+        """Waits until the other end has taken everything and ends the stream; raises if the stream breaks."""
         with contextlib.suppress(StopIteration):
             while True:
                 self._reader.read_chunk()
 
     def hear(self) -> pa.Buffer:
-        """The next that the other end says; raises if the stream breaks, or StopIteration if it ends."""
+        """Returns the next message of the other end; raises if the stream breaks, or StopIteration if it ends."""
         return self._reader.read_chunk().app_metadata
 
     def cut(self) -> None:
-        """Ends the stream at once, even if it waits for a peer that takes nothing; whoever waits for it fails."""
+        """Ends the stream at once, even while it waits for a peer; a waiting thread gets an error."""
         self._cancel()
         if self._port is not None:
             cut_connections(self._port)
@@ -119,7 +119,7 @@ class Exchange:
                 self._reader.cancel()
 
     def release(self) -> None:
-        """Lets go of the connection. For the thread that sends; no other may still listen."""
+        """Closes the connection. For the sending thread, after the listening thread has ended."""
         self._cancel()
         with self._lock:
             writer, self._reader, self._writer = self._writer, None, None
@@ -128,12 +128,12 @@ class Exchange:
                 writer.close()
 
 
-#: Of our own: a program that has seeded Python's finds it as it left it.
+#: A separate generator, so that Python's own, which a program may have seeded, is not used.
 _CHANCE = random.Random()
 
 
 def delays() -> Iterator[float]:
-    """Seconds to wait between attempts to reconnect: longer each time, and never the same for all that wait."""
+    """Yields seconds to wait between attempts to reconnect: growing, and random, so that peers do not synchronise."""
     delay = _FIRST_DELAY
     while True:
         yield delay * _CHANCE.uniform(0.5, 1.0)

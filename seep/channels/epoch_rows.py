@@ -1,4 +1,4 @@
-"""Rows on a typed stream: one epoch's data between two instances, as one Flight message in nearly every case."""
+"""Rows on a typed stream: an epoch's data between two instances, usually as one Flight message."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from seep.protocol.messages import Data
 from seep.protocol.view import Incarnation
 
 _HEADER = struct.Struct("<B?6xqqd")  # label, whether more rows of the epoch follow, epoch, watermark, created
-#: More bytes of rows than this go as several Flight messages, for a single one cannot have 2 GB.
+#: More bytes of rows are sent as several Flight messages, because a single one cannot have 2 GB.
 MOST_AT_ONCE = 256 << 20
-#: Below this, it costs less to copy rows than to see to it that they need not be copied.
+#: Below this size, copying rows costs less than aligning them.
 _SMALL = 8 << 10
 
 
 class RowsWriter:
-    """Turns data messages into Flight messages: of the port's own schema, or, with several ports, a column for each."""
+    """Converts data messages to Flight messages: with the port's schema, or with a column for each of several ports."""
 
     def __init__(self, schemas: Mapping[int, pa.Schema], most_at_once: int = MOST_AT_ONCE) -> None:
         self._empty = {port: _no_rows(schema) for port, schema in schemas.items()}
@@ -32,7 +32,7 @@ class RowsWriter:
         self._aligner = Aligner(self.schema)
 
     def pieces(self, message: Data) -> Iterator[MessagePiece]:
-        """The Flight messages for a data message; no row is copied."""
+        """Yields the Flight messages for a data message; no row is copied."""
         rounds = _rounds({port: rows for port, rows in message.batches.items() if rows.num_rows}, self._most_at_once)
         for at, batches in enumerate(rounds, 1):
             more = at < len(rounds)
@@ -57,7 +57,7 @@ class RowsWriter:
 
 
 class RowsReader:
-    """Puts data messages together again; their batches are views of what arrived."""
+    """Assembles data messages; their batches are views of the received buffers."""
 
     def __init__(self, sender: Incarnation, receiver: Incarnation, ports: tuple[int, ...]) -> None:
         self._sender = sender
@@ -66,7 +66,7 @@ class RowsReader:
         self._earlier: dict[int, list[pa.RecordBatch]] = {}
 
     def add(self, metadata: pa.Buffer, rows: pa.RecordBatch | None) -> Data | None:
-        """The data message that a Flight message completes."""
+        """Takes a Flight message; returns the data message that it completes, if any."""
         header = _header(metadata)
         for port, batch in self._by_port(rows).items():
             self._earlier.setdefault(port, []).append(_aligned(batch))
@@ -106,7 +106,7 @@ def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _rounds(batches: Mapping[int, pa.RecordBatch], most: int) -> list[dict[int, pa.RecordBatch]]:
-    """The batches, in as many rounds as it takes for each slice to have at most about `most` bytes."""
+    """Divides batches into rounds, so that each slice has at most about `most` bytes."""
     rounds: list[dict[int, pa.RecordBatch]] = [{}]
     for port, rows in batches.items():
         count = min(rows.nbytes // most + 1, rows.num_rows)
@@ -119,9 +119,9 @@ def _rounds(batches: Mapping[int, pa.RecordBatch], most: int) -> list[dict[int, 
 
 
 def _aligned(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch on buffers that begin at multiples of 8 bytes: arrays elsewhere have NumPy and Numba take slow paths.
+    """Returns the batch on buffers aligned to 8 bytes: for others, NumPy and Numba take slow paths.
 
-    All buffers of a message lie at multiples of 8 from the first one; so one look is enough.
+    All buffers of a message are at multiples of 8 from the first one, so checking one is enough.
     """
     for column in rows.columns:
         for buffer in column.buffers():

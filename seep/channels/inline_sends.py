@@ -1,4 +1,4 @@
-"""What may be sent at once, by the very thread that has it, instead of by a link's own."""
+"""Inline sends: small letters that the calling thread sends itself, instead of the link's sender thread."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import threading
 from seep.protocol.courier import LetterFrame
 from seep.protocol.messages import Committed, Logged, OffsetsRead, Tick, Trim
 
-#: Letters that come with every epoch, and are short.
+#: Letters that are sent in every epoch, and are short.
 _SMALL = (Tick, Logged, OffsetsRead, Committed, Trim)
 
 _threads = threading.local()
 
 
 def only_read() -> None:
-    """Said by a thread that takes in what peers send: it must never wait for one of them to take in something.
+    """Marks this thread as a receiver, which must never wait for a peer to receive something.
 
-    If it did, two processes could wait for each other for good.
+    If it did, two processes could wait for each other for ever.
     """
     _threads.reads = True
 
 
 def may_send() -> bool:
-    """Whether this thread may send by itself."""
+    """Whether this thread may send inline."""
     return not getattr(_threads, "reads", False)
 
 
 def is_small(frame: LetterFrame) -> bool:
-    """Whether a frame is worth it."""
+    """Whether a frame is small enough for an inline send."""
     return isinstance(frame.body, _SMALL)

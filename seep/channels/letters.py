@@ -1,4 +1,4 @@
-"""Letters between a node's process and the manager's, beside those of the protocol: each is one class."""
+"""Letters between a node's process and the manager's that are not part of the protocol; each is a class."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class NodeReady(NamedTuple):
 
 
 class NodeFailed(NamedTuple):
-    """A machine of the node cannot go on; the failure is what `failure_to_json` makes of it."""
+    """A machine of the node has failed; the failure is the result of `failure_to_json`."""
 
     failure: Mapping[str, Any]
-    story: Mapping[str, tuple[str, ...]]  #: of a failure of seep itself: by machine, what it took and answered last
+    story: Mapping[str, tuple[str, ...]]  #: after an internal error: by machine, its last messages and answers
 
 
 class EventTold(NamedTuple):
-    """Something worth telling the user."""
+    """An event for the user."""
 
     event: Event
 
@@ -37,7 +37,7 @@ class NoticeGiven(NamedTuple):
 
 
 class InstanceLeft(NamedTuple):
-    """An instance that was told to stop has stopped; with its last report."""
+    """An instance that was told to stop has stopped; carries its last report."""
 
     last_word: InstanceFigures
 
@@ -52,25 +52,25 @@ class LastWord(NamedTuple):
 
 
 class KnowPeers(NamedTuple):
-    """Where other nodes listen: host and port by name."""
+    """The addresses of other nodes: host and port by name."""
 
     addresses: Mapping[str, tuple[str, int]]
 
 
 class ForgetPeers(NamedTuple):
-    """These nodes are gone for good."""
+    """These nodes are lost for ever."""
 
     names: tuple[str, ...]
 
 
 class CountSlots(NamedTuple):
-    """From now on the rows of these operators are counted by slot, and those of no others."""
+    """The node is to count the rows of these operators by slot, and of no others."""
 
     operators: tuple[str, ...]
 
 
 class NewsOfPushed(NamedTuple):
-    """What Spark has pushed to a source, as `Intake.on_news` takes it."""
+    """The batches that Spark has pushed to a source, for `Intake.on_news`."""
 
     source: str
     news: Mapping[str, Any]

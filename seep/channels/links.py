@@ -1,6 +1,6 @@
-"""Links: the way from this process to one other: letters, streams of messages, and calls.
+"""Links: the connection from this process to one other, for letters, streams of messages, and calls.
 
-Sending never waits for the network: every stream has a thread that encodes and sends. A link that breaks mends itself.
+Sending never waits for the network: every stream has a thread that encodes and sends. A broken link reconnects.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ from seep.protocol.view import Incarnation
 
 __all__ = ["InstanceStream", "Link", "LinkEvents", "NoLinkEvents"]
 
-#: Frames that wait are sent together, up to so many.
+#: The most waiting frames that are sent together.
 _TOGETHER = 64
-#: Bytes that are sent by the threads that have them, as long as nothing is heard of the peer: less than what the
-#: network takes while its process is stopped, so that nobody waits for it.
+#: The most bytes of inline sends without a message from the peer: less than the network buffers take while the peer's
+#: process is stopped, so that the calling thread does not wait for it.
 _ON_CREDIT = 32 << 10
-#: Pairs of instances of which is known that they had a stream.
+#: The number of pairs of instances that are remembered to have had a stream.
 _KNOWN = 4096
 
 
 class LinkEvents(StreamEvents, Protocol):
-    """What links have to tell; called on their threads."""
+    """The notices of links; called on their threads."""
 
     def on_broken(self, peer: str, refused: bool) -> None:
-        """Letters do not get through. Told when a link breaks (or cannot be made), and once more when the kernel at
-        the other end first says that nobody listens there (`refused`): then the process is gone."""
+        """Letters do not arrive. Called when a link breaks (or cannot be made), and once more when the connection is
+        first refused by the peer's host (`refused`): then the process has ended."""
         ...
 
     def on_restored(self, peer: str) -> None:
-        """Letters get through again. Frames sent from now on arrive in order, those sent in this call first of all."""
+        """Letters arrive again. Frames sent from now on arrive in order, those sent in this call first."""
         ...
 
 
 class NoLinkEvents:
-    """Events of a link that is only made for a call, which nobody listens to: whoever calls sees that it fails."""
+    """Ignores the events of a link that is only made for a call: the caller sees its failure."""
 
     def on_broken(self, peer: str, refused: bool) -> None: ...
 
@@ -66,11 +66,11 @@ class NoLinkEvents:
 
 
 class Link:
-    """The way to one peer. It connects when something is first sent.
+    """The connection to one peer. It connects on first use.
 
-    What `send` takes is sent in order while the link holds. When it breaks, frames that are not sent yet are dropped,
-    and so are all that are given to it until it is back; `on_restored` is called before any frame is sent again, and
-    the courier's `again` is what to send then. So no frame is ever sent after one that was given later.
+    Frames are sent in order while the link is up. When it breaks, frames that are not sent yet are dropped, and so are
+    all that are given to it until it is back; `on_restored` is called before any frame is sent again, to send the
+    courier's `again`. So no frame is ever sent after one that was given later.
     """
 
     def __init__(
@@ -85,11 +85,11 @@ class Link:
         self._lock = threading.Lock()
         self._calls: flight.FlightClient | None = None
         self._streams: list[InstanceStream] = []
-        #: pairs whose stream was opened before
+        #: pairs of instances whose stream was opened before
         self._known = Recent[tuple[Incarnation, Incarnation]](_KNOWN)
         #: frames to send; None only wakes the thread
         self._queue: SimpleQueue[LetterFrame | None] = SimpleQueue()
-        self._order = threading.Lock()  #: held by who gives or sends a frame, so that none overtakes another
+        self._order = threading.Lock()  #: held while a frame is queued or sent, so that none overtakes another
         self._pending = 0  #: frames in the queue, or taken from it and not sent yet
         self._live = False  #: whether the stream of letters is open
         self._credit = _ON_CREDIT
@@ -102,12 +102,12 @@ class Link:
         self._aligner = Aligner(BYTES)
         self._thread: threading.Thread | None = None
 
-    # -- what it is for -----------------------------------------------------------------------------------------------
+    # -- sending and calling ------------------------------------------------------------------------------------------
 
     def send(self, frame: LetterFrame) -> None:
-        """Sends a frame, if the link holds; never waits.
+        """Sends a frame if the link is up; never waits.
 
-        A small one is sent at once if none waits: to wake another thread for it takes longer than to send it.
+        A small frame is sent inline if none waits, because waking another thread takes longer than sending it.
         """
         with self._order:
             with self._lock:
@@ -120,7 +120,7 @@ class Link:
                 self._send_at_once(frame)
 
     def heard(self) -> None:
-        """The peer has said something: its process is not stopped."""
+        """Records a message of the peer: its process is not stopped."""
         self._credit = _ON_CREDIT
 
     def _enqueue(self, frame: LetterFrame) -> None:
@@ -137,14 +137,14 @@ class Link:
             for piece in cut(parts, self._aligner):
                 self._exchange.send(piece)
         except FAILURES:
-            self._exchange.cut()  # which the thread notices
+            self._exchange.cut()  # the link's thread notices this
         except SeepError as reason:
             self._events.on_unsendable(self.peer, reason)
 
     def call(self, method: str, body: Any, timeout: float = 30.0) -> Any:
-        """Asks the peer's `on_call` and returns its answer, or raises what it raised (as one of the three errors).
+        """Calls the peer's `on_call` and returns its answer, or raises its error (as one of the three kinds).
 
-        EnvironmentFault also if the peer cannot be reached, or does not answer within `timeout` seconds.
+        Raises EnvironmentFault also if the peer cannot be reached, or does not answer within `timeout` seconds.
         """
         options = flight.FlightCallOptions(timeout=timeout, headers=[self._way.security.header])
         action = flight.Action(CALL, encode([self.me, method, body]))
@@ -164,7 +164,7 @@ class Link:
         schemas: Mapping[int, pa.Schema],
         on_room: Callable[[], None] | None = None,
     ) -> InstanceStream:
-        """A new stream between two instances; `schemas` has the columns of each input port of the receiver."""
+        """Opens a stream between two instances; `schemas` has the columns of each input port of the receiver."""
         ends = sender, receiver
         with self._lock:
             again = ends in self._known
@@ -176,7 +176,7 @@ class Link:
         return stream
 
     def close(self, grace: float = 0.5) -> None:
-        """Sends what was given to it, for `grace` seconds at most, and ends all threads and connections."""
+        """Sends queued frames, for `grace` seconds at most, and ends all threads and connections."""
         with self._lock:
             self._closing = True
             self._queue.put(None)
@@ -237,9 +237,9 @@ class Link:
             pass
         with self._lock:
             self._live = False
-        self._exchange.cut()  # whoever is sending fails
+        self._exchange.cut()  # a sending thread gets an error
         watch.join()  # before the release: the library must not be asked to read by two threads at once
-        with self._order:  # nor may anybody be sending
+        with self._order:  # no other thread may be sending
             self._exchange.release()
         return self._ended.is_set()
 
@@ -251,7 +251,7 @@ class Link:
         self._queue.put(None)
 
     def _take(self) -> list[LetterFrame]:
-        """All that waits, up to a limit; waits for something."""
+        """Waits for frames; returns those that wait, up to a limit."""
         taken = [self._queue.get()]
         with suppress(Empty):
             while len(taken) < _TOGETHER:

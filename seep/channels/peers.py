@@ -1,4 +1,4 @@
-"""Peers: the letters between this process and every other one, and the state, over links that come and go."""
+"""Peers: exchanges letters and state with every other process, over links that may break and reconnect."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from seep.protocol.courier import Courier, LetterFrame
 from seep.protocol.view import Incarnation
 from seep.record.reports import BulkTransfer
 
-#: Peers that are known to be gone for good.
+#: The number of peers that are remembered to be lost for ever.
 _GONE = 1000
 
 
 class Process(Protocol):
-    """What a process does with what its peers say; called on channel threads."""
+    """The handlers of a process for messages of its peers; called on channel threads."""
 
     def on_letter(self, peer: str, version: int, body: Any) -> None:
         """The next letter of a peer, or state from it; letters of one peer come one at a time, and so does state."""
         ...
 
     def on_heartbeat(self, peer: str, body: Any) -> None:
-        """A peer is there; it may have added something that can be lost."""
+        """A heartbeat of a peer, perhaps with data that may be lost."""
         ...
 
     def on_link_broken(self, peer: str, refused: bool) -> None: ...
 
     def on_link_restored(self, peer: str) -> None:
-        """What the peer sent as stream messages may be lost."""
+        """The link to a peer is back; stream messages of the peer may be lost."""
         ...
 
     def on_unsendable(self, peer: str, reason: Exception) -> None:
-        """Something that was said to a peer has no form on the wire."""
+        """A message to a peer cannot be encoded."""
         ...
 
 
@@ -67,23 +67,23 @@ class Peers:
     def __init__(
         self, me: str, security: Security, process: Process, *, credit: int = CREDIT, shelf: MappedFiles | None = None
     ) -> None:
-        """Not more than `credit` bytes of state are under way to a peer; large buffers arrive on the `shelf`."""
+        """At most `credit` bytes of state to a peer are unacknowledged; large buffers arrive on the `shelf`."""
         self.me = me
         self._security = security
         self._process = process
         self._credit, self._shelf = credit, shelf
         self._precedence = BulkPrecedence()
         self._peers: dict[str, _Peer] = {}
-        #: peers that are gone for good: what is said to them or by them is nobody's business any more
+        #: peers that are lost for ever: messages to them and from them are dropped
         self._gone = Recent[str](_GONE)
         self._lock = threading.Lock()
 
     def know(self, name: str, address: Address) -> None:
-        """Where a peer listens."""
+        """Sets the address of a peer."""
         self._peer(name).address = address
 
     def link(self, name: str) -> Link | None:
-        """The way to a peer, opened when it is first needed; None if the peer is gone."""
+        """Returns the link to a peer, opened on first use; None if the peer is lost."""
         with self._lock:
             if name in self._gone:
                 return None
@@ -94,7 +94,7 @@ class Peers:
             return peer.link
 
     def post(self, name: str, version: int, body: Any) -> None:
-        """Sends a letter, or what carries state; it arrives as long as both processes live."""
+        """Sends a letter, or a message that carries state; it arrives as long as both processes exist."""
         if (flow := flow_of(body)) is not None:
             if (lane := self._bulk_lane(name)) is not None:
                 lane.post(flow, version, body)
@@ -106,7 +106,7 @@ class Peers:
                 link.send(peer.courier.post(version, body))
 
     def heartbeat(self, name: str, body: Any = None) -> None:
-        """Sends something that may be lost."""
+        """Sends a heartbeat, which may be lost."""
         link = self.link(name)
         if link is not None:
             peer = self._peer(name)
@@ -116,12 +116,12 @@ class Peers:
                 link.send(frame._replace(body=body))
 
     def acknowledge(self) -> None:
-        """Tells peers that have waited what has arrived, so that they can forget it."""
+        """Acknowledges letters to waiting peers, so that they can drop them."""
         for name, peer in list(self._peers.items()):
             self._acknowledge(name, peer, 1)
 
     def transfers(self) -> tuple[BulkTransfer, ...]:
-        """State that is being sent, by peer and kind."""
+        """Returns the state that is being sent, by peer and kind."""
         found = Counter[tuple[str, str]]()
         for name, peer in list(self._peers.items()):
             if peer.bulk is not None:
@@ -129,7 +129,7 @@ class Peers:
         return tuple(BulkTransfer(peer, kind, nbytes) for (peer, kind), nbytes in sorted(found.items()) if nbytes)
 
     def forget(self, name: str) -> None:
-        """The peer is gone for good: nothing more is sent to it or taken from it."""
+        """Forgets a lost peer: nothing more is sent to it or taken from it."""
         with self._lock:
             self._gone.add(name)
             peer = self._peers.pop(name, None)
@@ -149,14 +149,14 @@ class Peers:
     # -- what the port hears ------------------------------------------------------------------------------------------
 
     def opened(self, name: str) -> None:
-        """A peer has opened its stream of letters; if once more, what it sent us last has to be asked for again."""
+        """Records that a peer has opened its stream of letters; if not for the first time, messages may be lost."""
         peer = self._peer(name)
         peer.sessions += 1
         if peer.sessions > 1:
             self._process.on_link_restored(name)
 
     def arrived(self, name: str, frame: LetterFrame) -> None:
-        """A frame has come from a peer."""
+        """Takes a frame of a peer."""
         if name in self._gone:
             return
         peer = self._peer(name)
@@ -172,7 +172,7 @@ class Peers:
         self._acknowledge(name, peer, Courier.QUIET)
 
     def bulk_opened(self, name: str) -> BulkArrivals:
-        """A peer has connected its bulk lane."""
+        """Records that a peer has connected its bulk lane; returns the receiving end."""
         peer = self._peer(name)
         with self._lock:
             if peer.arrivals is None:
@@ -204,7 +204,7 @@ class Peers:
         self._process.on_link_restored(peer)
 
     def on_stream_broken(self, sender: Incarnation, receiver: Incarnation) -> None:
-        pass  # it opens itself again, and its receiver, told so, asks for what it misses
+        pass  # it reconnects, and its receiver then asks for missing messages
 
     def on_unsendable(self, peer: str, reason: Exception) -> None:
         self._process.on_unsendable(peer, reason)
@@ -212,7 +212,7 @@ class Peers:
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _bulk_lane(self, name: str) -> BulkLane | None:
-        """The lane to a peer, opened when it is first needed; None if the peer is gone."""
+        """Returns the bulk lane to a peer, opened on first use; None if the peer is lost."""
         with self._lock:
             if name in self._gone:
                 return None

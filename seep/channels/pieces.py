@@ -1,7 +1,7 @@
-"""Pieces: how a message of any size travels over a stream of Flight messages, each with a few bytes and maybe a batch.
+"""Pieces: a message of any size as a stream of Flight messages, each with a few bytes and perhaps a batch.
 
-A small message is one piece, as it is. A large one is a piece for each of its parts, the part being the one column of
-a batch, which Flight sends and receives without a copy; parts above a limit are cut and put together again.
+A small message is one piece. A large one has a piece for each of its parts; the part is the only column of a batch,
+which Flight sends and receives without a copy. Parts above a limit are divided, and assembled at the receiver.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ import pyarrow as pa
 
 from seep.channels.wire import WireError, join
 
-#: Of streams that carry nothing but pieces.
+#: The schema of streams that carry only pieces.
 BYTES = pa.schema({"bytes": pa.uint8()})
 
 _LABEL = struct.Struct("<B7x")
-#: Messages of at most so many bytes are sent as they are.
+#: Messages of at most so many bytes are one piece.
 WHOLE_UP_TO = 32 << 10
-#: Longer parts are cut; what is sent beside them on the same connection waits no longer than for so much.
+#: Longer parts are divided, which bounds the delay of other messages on the same connection.
 CUT_AT = 256 << 10
-#: A message may not be longer altogether.
+#: The most bytes of a message.
 LIMIT = 64 << 30
 
 
 class PieceHeader(IntEnum):
-    """What a piece is; stands first in its bytes."""
+    """The label of a piece: its first byte."""
 
     ROWS = 0  #: not a piece of a message, but rows of a typed stream
     WHOLE = 1  #: the message follows
-    GOES_ON = 2  #: of a part that is cut: more follows
+    GOES_ON = 2  #: a part of a part: more follows
     ENDS_PART = 3
     ENDS_MESSAGE = 4
-    END = 5  #: of the stream: without it, a stream that ends has broken
+    END = 5  #: the end of the stream; a stream that ends without it is broken
     BULK = 6  #: not a piece of a message, but a segment of the bulk lane
 
 
@@ -43,22 +43,22 @@ _LABELS = tuple(PieceHeader)
 
 
 class MessagePiece(NamedTuple):
-    """What one Flight message carries."""
+    """The content of one Flight message."""
 
     metadata: bytes
     body: pa.RecordBatch | None
 
 
 def label_of(metadata: pa.Buffer | bytes) -> PieceHeader:
-    """The label of a Flight message; WireError if it has none."""
+    """Returns the label of a Flight message; raises WireError if it has none."""
     try:
-        return _LABELS[memoryview(metadata).cast("B")[0]]  # as Arrow sees its buffers, bytes have signs
+        return _LABELS[memoryview(metadata).cast("B")[0]]  # Arrow's buffers have signed bytes
     except IndexError as reason:
         raise WireError(f"a piece of {len(metadata)} bytes has no known label") from reason
 
 
 def cut(parts: Sequence[pa.Buffer], alignment: Aligner, cut_at: int = CUT_AT) -> Iterator[MessagePiece]:
-    """The pieces of a packed message."""
+    """Yields the pieces of a packed message."""
     if sum(part.size for part in parts) <= WHOLE_UP_TO:
         yield MessagePiece(_LABEL.pack(PieceHeader.WHOLE) + join(parts).to_pybytes(), None)
         return
@@ -77,7 +77,7 @@ def _as_batch(piece: pa.Buffer) -> pa.RecordBatch:
 
 
 class Assembly:
-    """Puts the messages of a stream together again from their pieces."""
+    """Assembles the messages of a stream from their pieces."""
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
@@ -86,7 +86,7 @@ class Assembly:
         self._size = 0
 
     def add(self, metadata: pa.Buffer, body: pa.RecordBatch | None) -> list[pa.Buffer] | None:
-        """The parts of the message that the piece completes, if it does. A whole message is its own one part."""
+        """Takes a piece; returns the parts of the message that it completes, if any. A whole message is one part."""
         label = label_of(metadata)
         if label is PieceHeader.WHOLE and not self._size:
             return [metadata.slice(_LABEL.size)]
@@ -114,17 +114,17 @@ class Assembly:
 
 
 class Aligner:
-    """Pads what goes before the rows in a Flight message so that their buffers begin at multiples of 8 bytes.
+    """Pads the metadata of a Flight message so that the buffers of its rows are aligned to 8 bytes.
 
-    In the message, the description of the batch comes first, then the metadata, then the rows. A receiver that finds
-    the rows elsewhere (Flight does as it likes with small messages) copies them, so a wrong guess costs no more.
+    In the message, the description of the batch comes first, then the metadata, then the rows. A receiver copies rows
+    that are not aligned (Flight may move those of small messages), so a wrong guess costs only the copy.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
         one_row = pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in schema], schema=schema)
         description = int(
             pa.ipc.read_message(one_row.serialize()).metadata.size
-        )  # the same for any number of rows but none
+        )  # the same for any number of rows above 0
         self._before = description + _varint(description) + 5  # five bytes of tags, and the length of the metadata
 
     def pad(self, metadata: bytes, body: int) -> bytes:
@@ -133,5 +133,5 @@ class Aligner:
 
 
 def _varint(number: int) -> int:
-    """The bytes that a number takes in Protocol Buffers."""
+    """Returns the bytes of a number in Protocol Buffers."""
     return max(1, -(-number.bit_length() // 7))

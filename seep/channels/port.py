@@ -1,4 +1,4 @@
-"""The port: where a process hears its peers, one Arrow Flight server on one interface."""
+"""The port of a process: an Arrow Flight server on one interface, which receives messages of peers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from seep.protocol.messages import Data
 from seep.protocol.view import Incarnation
 
 CALL = "seep.call"
-#: What a stream's server says first, and then where it sees the client: the stream is open, the token was right.
+#: The first bytes of a stream's server, before the client's port: the stream is open, and the token was right.
 GREETING = b"seep "
 #: Seconds that `close` waits at most.
 _PATIENCE = 5.0
@@ -31,7 +31,7 @@ _KINDS: dict[str, type[SeepError]] = {kind.__name__: kind for kind in (UserError
 
 
 class Address(NamedTuple):
-    """Where a process listens."""
+    """The address at which a process listens."""
 
     host: str
     port: int
@@ -41,9 +41,9 @@ class Address(NamedTuple):
 
 
 class Receiver(Protocol):
-    """What a process does with what arrives. Called on channel threads; while it is at it, the channel waits.
+    """The handlers of a process for received messages. Called on channel threads; the channel waits meanwhile.
 
-    An exception ends the stream that brought the message, and is told to `on_fault`.
+    An exception ends the stream of the message, and is passed to `on_fault`.
     """
 
     def on_letters_open(self, peer: str, session: int) -> None:
@@ -61,15 +61,15 @@ class Receiver(Protocol):
         ...
 
     def on_message(self, message: Data, nbytes: int) -> None:
-        """A message of a stream, and how many bytes came with it."""
+        """A message of a stream, with its size in bytes."""
         ...
 
     def on_stream_closed(self, peer: str, sender: Incarnation, receiver: Incarnation, clean: bool) -> None:
-        """A stream has ended; if `clean`, at the wish of the sender, and all that was sent has arrived."""
+        """A stream has ended; if `clean`, the sender has ended it, and everything that was sent has arrived."""
         ...
 
     def on_bulk_open(self, peer: str) -> BulkArrivals:
-        """A peer has connected its bulk lane; returns what takes the state that it sends."""
+        """A peer has connected its bulk lane; returns the receiving end."""
         ...
 
     def on_call(self, peer: str, method: str, body: Any) -> Any:
@@ -77,15 +77,15 @@ class Receiver(Protocol):
         ...
 
     def on_fault(self, peer: str, text: str) -> None:
-        """Something that a peer sent was refused, or could not be handled. `peer` is empty if it is not known."""
+        """A message of a peer was refused, or could not be handled. `peer` is empty if it is unknown."""
         ...
 
 
 class RowExchange(Protocol):
-    """Where rows are left and fetched that are no messages, as Spark's tasks do it. Called on channel threads."""
+    """The handlers for rows that Spark's tasks and other nodes put and get. Called on channel threads."""
 
     def on_put(self, opening: Any, batches: Iterable[pa.RecordBatch]) -> bytes:
-        """Takes rows; they are all there when the batches end. What it says is told to who has sent them."""
+        """Takes rows, which are complete when the batches end; the result is sent to the sender."""
         ...
 
     def on_get(self, request: Any) -> flight.RecordBatchStream: ...
@@ -116,10 +116,10 @@ class Messages(NamedTuple):
 
 
 class Port:
-    """Serves until closed, on exactly one interface, and there on any free port if none is given.
+    """Serves until closed, on exactly one interface, on any free port if none is given.
 
-    Only streams of letters, messages and state (`do_exchange`), calls (`do_action`) and, if there is a shop, rows for
-    it and from it (`do_put`, `do_get`) do anything, and nothing at all is done for a client without the token.
+    It accepts only streams of letters, messages and state (`do_exchange`), calls (`do_action`) and, with a `shop`, rows
+    for it and from it (`do_put`, `do_get`), and refuses every client without the token.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Port:
         self._closed = False
 
     def close(self) -> None:
-        """Ends all streams and calls, whatever the other ends do, and frees the port."""
+        """Ends all streams and calls at once, and frees the port."""
         if self._closed:
             return
         self._closed = True
@@ -152,7 +152,7 @@ class Port:
 
 
 class _Gate(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Refuses every call without the token, before anything of it is looked at."""
+    """Refuses every call without the token, before reading it."""
 
     def __init__(self, security: Security) -> None:
         self._security = security
@@ -220,7 +220,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         writer: flight.FlightMetadataWriter,
     ) -> None:
         if self._shop is None:
-            super().do_put(context, descriptor, reader, writer)  # which says that it is not there
+            super().do_put(context, descriptor, reader, writer)  # raises the error of a method that does not exist
             return
         only_read()
         try:
@@ -316,11 +316,11 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
 
 
 class _Broken(Exception):
-    """The connection below a stream is gone."""
+    """The connection of a stream is lost."""
 
 
 def _chunks(reader: flight.MetadataRecordBatchReader) -> Iterator[tuple[pa.Buffer, pa.RecordBatch | None]]:
-    """What arrives until the peer says that this is the end."""
+    """Yields received chunks until the peer sends the end."""
     while True:
         try:
             chunk = reader.read_chunk()
@@ -371,7 +371,7 @@ def _content(parts: list[pa.Buffer]) -> Any:
 
 
 def answer_of(results: list[pa.Buffer]) -> Any:
-    """What a call returned; raises what it raised."""
+    """Returns the result of a call; raises its error."""
     match unpack(results):
         case {"answer": answer}:
             return answer

@@ -1,4 +1,4 @@
-"""Which process is meant: a pid alone is not enough, for pids are reused and another host has the same ones."""
+"""Unique identities of processes: a pid alone is not enough, as pids are reused, and other hosts have the same ones."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class ProcessId:
-    """One process for all time: where it runs, its pid there, and when it began.
+    """The unique identity of a process: its host, its pid there, and its start time.
 
-    >>> Process.this().alive()
+    >>> ProcessId.this().alive()
     True
     """
 
-    place: str  #: the running kernel and its namespace of pids; the same for processes that can see each other
+    place: str  #: the running kernel and its namespace of pids
     pid: int
     started: int  #: in clock ticks since that kernel booted
 
@@ -27,7 +27,7 @@ class ProcessId:
 
     @classmethod
     def of(cls, pid: int) -> ProcessId:
-        """The process that has this pid here and now; ProcessLookupError if there is none."""
+        """Returns the process that has this pid here now; raises ProcessLookupError if there is none."""
         _, started = _state_and_start(pid)
         return cls(_place(), pid, started)
 
@@ -36,7 +36,7 @@ class ProcessId:
         return self.place == _place()
 
     def alive(self) -> bool:
-        """Whether it still runs, and runs here; a zombie does not, and neither does a later process with its pid."""
+        """Whether it still runs on this host; false for a zombie, and for a later process with its pid."""
         try:
             state, started = _state_and_start(self.pid)
         except ProcessLookupError:
@@ -44,7 +44,7 @@ class ProcessId:
         return self.is_local and started == self.started and state not in "ZX"
 
     def kill(self) -> None:
-        """Ends it at once, stopped or not, if it is here; never another process."""
+        """Kills it, even if it is stopped, if it runs on this host; never another process."""
         try:
             handle = os.pidfd_open(self.pid)
         except OSError:
@@ -53,13 +53,13 @@ class ProcessId:
             if self.alive():
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
         except ProcessLookupError:
-            pass  # it was faster
+            pass  # it has ended meanwhile
         finally:
             os.close(handle)
 
 
 def children(parents: Iterable[int]) -> list[int]:
-    """Pids of the processes on this host whose parent is one of these."""
+    """Returns the pids of processes on this host whose parent is one of these."""
     wanted = set(parents)
     pids = [int(entry) for entry in os.listdir("/proc") if entry.isdecimal()]
     return [pid for pid in pids if _parent(pid) in wanted]
@@ -78,7 +78,7 @@ def _state_and_start(pid: int) -> tuple[str, int]:
 
 
 def _fields(pid: int) -> list[str]:
-    """What Linux says of a process, from its state on; before it comes its name in brackets, with anything in it."""
+    """Returns the fields of a process from its state on; its name before them, in brackets, may contain anything."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError as gone:

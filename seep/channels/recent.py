@@ -1,4 +1,4 @@
-"""A set of what was added last: for what need not be known for ever."""
+"""A set that keeps only the most recently added items."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Item = TypeVar("Item", bound=Hashable)
 
 
 class Recent(Generic[Item]):
-    """Knows at most `size` items; the one that was added first is forgotten first.
+    """A set of at most `size` items; the one that was added first is dropped first.
 
     >>> seen = Recent[str](2)
     >>> for word in ("one", "two", "two", "three"):

@@ -1,4 +1,4 @@
-"""Who may talk to a run's processes: those that hold its random token, over TLS if asked for."""
+"""Security of a run's channels: only processes with its random token may connect, with TLS if requested."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 
 from primitives.errors import EnvironmentFault
 
-#: What a self-made certificate is for: no host, but this; so it serves on whatever hosts the nodes come to run.
+#: The name in a generated certificate instead of a host, so that it is valid on any host of a node.
 _NAME = "seep.internal"
 _VALID = datetime.timedelta(days=398)
 _CLOCKS_DIFFER = datetime.timedelta(days=1)
@@ -25,32 +25,32 @@ _SCHEME = "Bearer "
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """A secret that all processes of a run share; it reaches them with their tasks, over Spark's own channels."""
+    """The secret that all processes of a run share; it is sent with their tasks, over Spark's own channels."""
 
     token: str = field(repr=False)
     certificate: bytes | None = field(default=None, repr=False)  #: PEM; None for no encryption
     key: bytes | None = field(default=None, repr=False)
-    name: str | None = None  #: whom the certificate names, if that is not the host of the process
+    name: str | None = None  #: the name in the certificate, if it is not the host
 
     @classmethod
     def open(cls) -> Security:
-        """A random token, and no encryption."""
+        """Makes a random token, without encryption."""
         return cls(secrets.token_urlsafe(32))
 
     @classmethod
     def with_tls(cls, *hosts: str) -> Security:
-        """A random token, and a certificate made for this run alone, which no process without it can connect to.
+        """Makes a random token, and a certificate for this run only, which clients must show too.
 
-        It is good for any host; those given are named in it too, for other clients.
+        It is valid for any host; the given hosts are named in it for other clients.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         return cls(cls.open().token, _self_signed(key, hosts), _pem(key), _NAME)
 
     @classmethod
     def with_files(cls, certificate: Path | str, key: Path | str) -> Security:
-        """A random token, and the user's own PEM files; the certificate must name the hosts that nodes run on.
+        """Makes a random token, with the user's own PEM files; the certificate must name the hosts of the nodes.
 
-        It is trusted as it stands: it is its own authority, or its authority's certificate follows in the file.
+        The file is trusted as it is: the certificate is its own authority, or that of its authority follows it.
         """
         chain, secret = _read(certificate), _read(key)
         try:
@@ -75,11 +75,11 @@ class Security:
 
     @property
     def header(self) -> tuple[bytes, bytes]:
-        """What a client sends with every call."""
+        """The header that a client sends with every call."""
         return b"authorization", (_SCHEME + self.token).encode()
 
     def admits(self, authorization: str | bytes | None) -> bool:
-        """Whether a client that sent this may come in; takes equally long for any wrong token of the same length."""
+        """Whether to accept a client with this header; takes equally long for any wrong token of the same length."""
         given = authorization if isinstance(authorization, bytes) else (authorization or "").encode()
         return hmac.compare_digest(given, self.header[1])
 

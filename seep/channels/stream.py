@@ -1,4 +1,4 @@
-"""A stream: messages from one instance to another, on a connection and a thread of their own."""
+"""A stream: messages from one instance to another, on their own connection and thread."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from seep.channels.epoch_rows import RowsWriter
 from seep.protocol.messages import Data
 from seep.protocol.view import Incarnation
 
-#: Bytes of rows that are sent by the thread that has them.
+#: The most bytes of rows that the offering thread sends itself.
 SMALL = 64 << 10
 
 
 class StreamEvents(Protocol):
-    """What a stream has to tell; called on its thread."""
+    """The notices of a stream; called on its thread."""
 
     def on_stream_broken(self, sender: Incarnation, receiver: Incarnation) -> None:
-        """What was sent last may be lost. The stream opens itself again, and its receiver is told so."""
+        """The last messages may be lost. The stream reconnects, and its receiver is notified."""
         ...
 
     def on_unsendable(self, peer: str, reason: Exception) -> None:
-        """A message could not be put into bytes; it is lost for good."""
+        """A message could not be encoded; it is lost."""
         ...
 
 
 class InstanceStream:
-    """Takes a few messages at a time and sends them in order; `offer` never blocks.
+    """Queues a few messages and sends them in order; `offer` does not wait for room.
 
-    If the stream breaks, what it holds is dropped, and it opens itself again until it is closed. The receiver is told
-    (`on_stream_open` with `again`) and has to ask for what it misses, from where it is.
+    If the stream breaks, queued messages are dropped, and it reconnects until it is closed. The receiver is notified
+    (`on_stream_open` with `again`) and has to ask for missing messages.
     """
 
     def __init__(
@@ -56,10 +56,10 @@ class InstanceStream:
         self._on_room = on_room
         self._room = room
         self._again = again
-        #: what was offered and is not sent yet, the message that is being sent first
+        #: messages that are not sent yet; the one that is being sent is first
         self._waiting: deque[Data] = deque()
-        self._wanted = False  #: whether somebody was told that there is no room
-        self._live = False  #: whether messages can be sent right now
+        self._wanted = False  #: whether an offer was refused for lack of room
+        self._live = False  #: whether messages can be sent now
         self._busy = False  #: whether a message is being sent by the thread that offered it
         self._closing = False
         self._cut = False
@@ -71,10 +71,10 @@ class InstanceStream:
         self._thread.start()
 
     def offer(self, message: Data) -> bool:
-        """Takes a message if there is room; if not, `on_room` is called once there is.
+        """Takes a message if there is room; otherwise, `on_room` is called once there is.
 
-        A small one is sent at once if none waits: to wake another thread for it takes longer than to send it. That may
-        block if the receiver's process is stopped, until somebody closes the link to it.
+        A small message is sent inline if none waits, because waking another thread takes longer than sending it. This
+        may block if the receiver's process is stopped, until the link to it is closed.
         """
         with self._change:
             if not self._has_room():
@@ -99,18 +99,18 @@ class InstanceStream:
             self._change.notify()
 
     def has_room(self) -> bool:
-        """Whether `offer` would take a message; if not, `on_room` is called once it would."""
+        """Whether `offer` would take a message; otherwise, `on_room` is called once it would."""
         with self._change:
             return self._has_room()
 
     def close(self) -> None:
-        """Sends what it still holds, then ends. Returns at once."""
+        """Ends the stream after sending queued messages. Returns at once."""
         with self._change:
             self._closing = True
             self._change.notify()
 
     def break_off(self) -> None:
-        """Treats the stream as broken, whatever it does."""
+        """Treats the stream as broken."""
         with self._change:
             self._cut = True
             self._exchange.cut()
@@ -118,11 +118,11 @@ class InstanceStream:
 
     @property
     def is_open(self) -> bool:
-        """Whether it still has something to do."""
+        """Whether its thread is still running."""
         return self._thread.is_alive()
 
     def ending(self) -> Ending:
-        """Closes the stream; to wait for its end, or to bring it about."""
+        """Closes the stream; returns an object to wait for its end, or to force it."""
         self.close()
         return Ending(self._thread, self._end)
 
@@ -179,7 +179,7 @@ class InstanceStream:
         return True
 
     def _next(self) -> Data | None:
-        """The message to send next; waits for one. None once the stream is closed."""
+        """Waits for the next message to send; None once the stream is closed."""
         with self._change:
             self._change.wait_for(lambda: not self._busy and (self._waiting or self._closing or self._cut))
             if self._cut:
@@ -209,7 +209,7 @@ class InstanceStream:
         self._tell_room()
 
     def _tell_room(self) -> None:
-        """Only once half of the room is free: so that threads take turns less often than messages are sent."""
+        """Calls `on_room` only when half of the room is free, so that threads switch less often."""
         with self._change:
             tell = self._wanted and 2 * len(self._waiting) <= self._room
             self._wanted = self._wanted and not tell
@@ -220,12 +220,12 @@ class InstanceStream:
 def _is_small(message: Data) -> bool:
     batches: list[pa.RecordBatch] = list(message.batches.values())
     if 8 * sum(batch.num_rows * batch.num_columns for batch in batches) > SMALL:
-        return False  # without `nbytes`, after which a thread waits for its turn again
+        return False  # avoids `nbytes`, which releases the GIL
     return sum(int(batch.nbytes) for batch in batches if batch.num_rows) <= SMALL
 
 
 class Ending(NamedTuple):
-    """A thread that is to end, and the way to make it end."""
+    """A thread that is ending, and the function that forces its end."""
 
     thread: threading.Thread | None
     cancel: Callable[[], None]

@@ -1,8 +1,8 @@
-"""The wire format: bytes for every value that processes send each other, and back; never code, never pickle.
+"""The wire format: encodes every value that processes send each other; never code, never pickle.
 
 A message is a head and any number of buffers. The head is msgpack with the checksums of everything; record batches
-(those of chunks too) are Arrow IPC streams in buffers of their own, written once and read in place. Large buffers in a
-message (the files of chunks) are such as they are.
+(also those of chunks) are Arrow IPC streams in separate buffers, written once and read in place. Large buffers in a
+message (the files of chunks) are sent unchanged.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ _PREFIX = struct.Struct("<4sIIQ")  # magic, checksum of the rest of the head, nu
 _CHECKED_FROM = 8
 _ENTRY = struct.Struct("<QI")  # of each buffer: size, checksum
 _ALIGNMENT = 64
-#: Bytes to begin packing with; by default it would be so many that they cost more than most messages.
+#: The initial size of the packer's buffer; the default would cost more than most messages.
 _SMALL_MESSAGE = 1024
-#: Buffers of at most so many bytes are put between the other values.
+#: Buffers of at most so many bytes are part of the head.
 _SMALL_BUFFER = 4096
-#: What stands for a tag in msgpack: an extension without content, first in the list of a tagged value's fields.
+#: A tag in msgpack: an extension without content, first in the list of a tagged value's fields.
 _MARKS = [msgpack.ExtType(code, b"") for code in range(len(TYPES))]
-#: What the numbers in a batch that is read in place need: the widest has 8 bytes.
+#: The alignment of numbers in a batch that is read in place: the widest has 8 bytes.
 _READ_ALIGNMENT = 8
 
 
 class WireError(EnvironmentFault):
-    """Bytes that arrived are not a message, or not a whole one."""
+    """Received bytes are not a message, or not a complete one."""
 
 
 def pack(value: Any) -> list[pa.Buffer]:
-    """The value as a head and buffers; each batch in it is copied once, and no large buffer at all."""
+    """Encodes a value as a head and buffers; each batch is copied once, and large buffers are not copied."""
     body, parts = collected(value, lambda batch: [_write_batch(batch)])
     buffers = [buffer for (buffer,) in parts]
     table = b"".join(_ENTRY.pack(buffer.size, zlib.crc32(buffer)) for buffer in buffers)
@@ -49,7 +49,7 @@ def pack(value: Any) -> list[pa.Buffer]:
 
 
 def collected(value: Any, write: Callable[[pa.RecordBatch], list[pa.Buffer]]) -> tuple[bytes, list[list[pa.Buffer]]]:
-    """The value as msgpack, and apart from it each batch, as it is written, and each large buffer."""
+    """Returns the value as msgpack, and separately each written batch, and each large buffer."""
     parts: list[list[pa.Buffer]] = []
 
     def tagged(item: Any) -> Any:
@@ -73,13 +73,13 @@ def collected(value: Any, write: Callable[[pa.RecordBatch], list[pa.Buffer]]) ->
 
 
 def unpack(parts: Sequence[pa.Buffer]) -> Any:
-    """The value that `pack` was given; its batches are views of the parts. Anything else raises WireError."""
+    """Decodes the result of `pack`; batches are views of the parts. Raises WireError for anything else."""
     head, *buffers = parts
     return _value(head, _table(head), buffers)
 
 
 def encode(value: Any) -> pa.Buffer:
-    """The value as one run of bytes, for `decode`.
+    """Encodes a value as one buffer, for `decode`.
 
     >>> decode(encode({"slots": (1, 2), "name": "count[0]"}))
     {'slots': (1, 2), 'name': 'count[0]'}
@@ -88,7 +88,7 @@ def encode(value: Any) -> pa.Buffer:
 
 
 def decode(data: pa.Buffer | bytes) -> Any:
-    """The value that `encode` was given; its batches are views of `data`. Anything else raises WireError."""
+    """Decodes the result of `encode`; batches are views of `data`. Raises WireError for anything else."""
     data = pa.py_buffer(data)
     table = _table(data)
     start = _PREFIX.size + _ENTRY.size * len(table) + _PREFIX.unpack_from(data)[3]
@@ -105,7 +105,7 @@ def decode(data: pa.Buffer | bytes) -> Any:
 
 
 def join(parts: Sequence[pa.Buffer]) -> pa.Buffer:
-    """The parts of a message as one run of bytes."""
+    """Joins the parts of a message to one buffer."""
     if len(parts) == 1:
         return parts[0]
     pieces: list[Any] = []
@@ -117,7 +117,7 @@ def join(parts: Sequence[pa.Buffer]) -> pa.Buffer:
 
 
 def aligned(length: int) -> int:
-    """Where a buffer begins that follows so many bytes."""
+    """Returns the aligned start of a buffer that follows so many bytes."""
     return -(-length // _ALIGNMENT) * _ALIGNMENT
 
 
@@ -131,12 +131,12 @@ def _value(head: pa.Buffer, table: Sequence[tuple[int, int]], buffers: Sequence[
 
 
 def valued(body: pa.Buffer, buffers: Sequence[pa.Buffer]) -> Any:
-    """The value that `collected` was given, from what it made of it."""
+    """Returns the value from the result of `collected`."""
     try:
         return _Reader(buffers).read(body)
     except WireError:
         raise
-    except Exception as reason:  # whatever a constructor makes of wrong content
+    except Exception as reason:  # any error of a constructor with wrong content
         raise WireError(f"a message of {body.size} bytes makes no sense: {reason!r}") from reason
 
 
@@ -144,7 +144,7 @@ def valued(body: pa.Buffer, buffers: Sequence[pa.Buffer]) -> Any:
 
 
 def _table(head: pa.Buffer) -> list[tuple[int, int]]:
-    """Size and checksum of each buffer, from a head whose own checksum is right; it may be followed by other bytes."""
+    """Checks a head, which may be followed by other bytes; returns size and checksum of each buffer."""
     if head.size < _PREFIX.size:
         raise WireError(f"{head.size} bytes are no message; the shortest has {_PREFIX.size}")
     magic, checksum, count, length = _PREFIX.unpack_from(head)
@@ -158,7 +158,7 @@ def _table(head: pa.Buffer) -> list[tuple[int, int]]:
 
 
 def _tagged(item: Any) -> Any:
-    """What msgpack writes in place of a value that it does not know."""
+    """Returns what msgpack writes for a value of another type."""
     code = TAG_OF.get(type(item))
     if code is not None:
         return [_MARKS[code], *TYPES[code].fields(item)]
@@ -178,7 +178,7 @@ def _tagged(item: Any) -> Any:
 
 
 class _Mark(NamedTuple):
-    """A tag while a message is read."""
+    """A tag, while a message is read."""
 
     code: int
 
@@ -191,7 +191,7 @@ class _Reader:
 
     def __init__(self, buffers: Sequence[pa.Buffer]) -> None:
         self._buffers = buffers
-        #: marks that were read and do not yet lead a list
+        #: the number of marks that are not yet the first item of a list
         self._loose = 0
 
     def read(self, body: pa.Buffer) -> Any:
@@ -229,7 +229,7 @@ class _Reader:
 
 
 def _write_batch(batch: pa.RecordBatch) -> pa.Buffer:
-    """An Arrow IPC stream of one batch, in a buffer of exactly its size: so every byte is copied once."""
+    """Writes an Arrow IPC stream of one batch to a buffer of exactly its size, so that every byte is copied once."""
     measure = pa.MockOutputStream()
     _stream_to(measure, batch)
     buffer = pa.allocate_buffer(measure.size())
@@ -250,7 +250,7 @@ def _read_batch(buffer: pa.Buffer) -> pa.RecordBatch:
 
 
 def _readable_in_place(buffer: pa.Buffer) -> pa.Buffer:
-    """The buffer where it is, or a copy of it if numbers in it could not be read in place."""
+    """Returns the buffer, or a copy of it if its numbers are not aligned for reading in place."""
     if buffer.address % _READ_ALIGNMENT == 0:
         return buffer
     copy = pa.allocate_buffer(buffer.size)

@@ -1,4 +1,4 @@
-"""The types that travel: for each, its fields as plain values, and the way back, which checks them."""
+"""The types that can be sent: for each, its fields as plain values, and a checked construction from them."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ from seep.record.reports import BulkTransfer, HandedPart, InstanceFigures, NodeR
 
 
 class WireType(NamedTuple):
-    """How values of one type are taken apart and made."""
+    """The conversion of values of one type to fields and back."""
 
     type: type
     fields: Callable[[Any], Iterable[Any]]
-    make: Callable[[list[Any]], Any]  #: raises what it likes if the fields are not right
+    make: Callable[[list[Any]], Any]  #: raises any exception if the fields are wrong
 
 
 class BatchPlace(NamedTuple):
-    """Stands for a record batch: the place of its buffer among those of the message."""
+    """A placeholder for a record batch: the index of its buffer in the message."""
 
     place: int
 
 
 class KeptBytes(NamedTuple):
-    """Stands for a large buffer, in the same way; smaller ones arrive as bytes."""
+    """A placeholder for a large buffer, in the same way; smaller ones arrive as bytes."""
 
     place: int
 
@@ -59,10 +59,10 @@ Check = Callable[[Any], bool]
 
 
 def _record(kind: type) -> WireType:
-    """A NamedTuple or a dataclass."""
+    """Returns the conversion of a NamedTuple or a dataclass."""
     hints = get_type_hints(kind)
     if dataclasses.is_dataclass(kind):
-        # What is not given to a dataclass it finds again by itself.
+        # Fields that are not arguments of a dataclass are computed by it.
         names = [field.name for field in dataclasses.fields(kind) if field.init]
     else:
         names = kind._fields  # type: ignore[attr-defined]
@@ -84,7 +84,7 @@ def _record(kind: type) -> WireType:
 
 
 def _check_of(hint: Any) -> Check:
-    """Whether a value is of an annotated type, as far as records here use annotations."""
+    """Returns a check of values by an annotation, for the annotations that records use."""
     origin, arguments = get_origin(hint), get_args(hint)
     if hint is Any or isinstance(hint, TypeVar):
         return _anything
@@ -147,7 +147,7 @@ def _slots_made(items: list[Any]) -> SlotSet:
     return SlotSet.from_json(np.frombuffer(runs, np.uint32).reshape(-1, 2).tolist())
 
 
-#: What they were made of -> those in use.
+#: Fields -> the assignment made from them, while it is in use.
 _ASSIGNMENTS: WeakValueDictionary[tuple[int, bytes, bytes], Assignment] = WeakValueDictionary()
 
 
@@ -157,7 +157,7 @@ def _assignment_fields(assignment: Assignment) -> list[Any]:
 
 
 def _assignment_made(items: list[Any]) -> Assignment:
-    """The same one as long as it is in use anywhere: each view names all that are, and what is known of one is kept."""
+    """Returns the same object while it is in use, because each view contains all assignments, which cache results."""
     slot_bits, starts, owners = items
     known = _ASSIGNMENTS.get((slot_bits, starts, owners))
     if known is None:
@@ -186,7 +186,7 @@ def _topology_made(items: list[Any]) -> Topology:
 
 
 def _file_chunk_fields(chunk: FileChunk) -> list[Any]:
-    """The links stay behind: they are to files of this process."""
+    """Returns the fields without the links, which are to files of this process."""
     return [chunk.like, chunk.slots, pa.py_buffer(chunk.rows_in_slot), chunk.sizes, chunk.contents]
 
 
@@ -201,10 +201,10 @@ def _file_chunk_made(items: list[Any]) -> FileChunk:
 _SIZES, _CONTENTS = _check_of(Mapping[str, int]), _check_of(Mapping[str, pa.Buffer | bytes])
 _HISTORY = _check_of(Mapping[str, tuple[Version, ...]])
 
-#: Where the events are that all processes know, so that each has the same list of them.
+#: The modules of events that all processes know, so that each has the same list of kinds.
 _EVENTS = [module.__name__ for module in (protocol_events, run_events, pool_events)]
 
-#: Kinds of events that all processes know; they share one tag, as there are more of them than tags.
+#: Kinds of events that all processes know; they share one tag, because there are more kinds than tags.
 _EVENT_RECORDS = {kind: _record(event) for kind, event in event_kinds().items() if event.__module__ in _EVENTS}
 
 

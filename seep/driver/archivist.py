@@ -1,4 +1,4 @@
-"""The archivist: has cuts taken now and then, and makes checkpoints in durable storage of those that are complete."""
+"""The archivist: requests cuts at intervals, and makes checkpoints in storage from those that are complete."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from seep.threads.requests import Requests
 T = TypeVar("T")
 A = TypeVar("A")
 
-#: Seconds for which the checkpoint that a run began from stays, from one time that the run says so to the next.
+#: Seconds for which the checkpoint that a run began from is pinned; the run renews the pin in time.
 _LEASE = 600.0
 #: Seconds that a run which is stopped waits for its last checkpoint.
 _PARTING = 10.0
-#: How often the last checkpoint of a run that ends is tried, and seconds between two tries.
+#: Attempts for the last checkpoint of a run that ends, and seconds between two attempts.
 _LAST_TRIES, _LAST_PAUSE = 5, 1.0
 _NOT_STORED = (
     "the input has ended, but the last checkpoint could not be stored, as the events before tell; start the query "
@@ -52,7 +52,7 @@ _NOT_STORED = (
 
 
 class Archivist(RunListener):
-    """One cut at a time, on a thread of its own: storage may be slow, and the manager must not be."""
+    """Takes one cut at a time, on its own thread, because storage may be slow, and the manager must not wait."""
 
     def __init__(
         self,
@@ -68,32 +68,32 @@ class Archivist(RunListener):
         resume = process.program.resume
         self._pin = catalogue.pin_for_run(resume.checkpoint, f"run {run}", _LEASE) if catalogue and resume else None
         self._previous: Manifest | None = None
-        #: checkpoints of lines that this run does not go on from, and the first batches that Spark pushes in its line
+        #: checkpoints of abandoned lines, and the first batches that Spark pushes in this run's line
         self._abandoned: tuple[int, ...] = ()
         self._pushed: Mapping[str, int] = {}
         self._is_first, self._last_tries = True, 0
-        #: when the next checkpoint is due, if none is asked for, and when the lease is renewed
+        #: the times when the next checkpoint is due without a request, and when the lease is renewed
         self._due, self._renewal = math.inf, time.monotonic() + _LEASE / 2
-        #: checkpoints that somebody waits for; of these True is a savepoint
+        #: requested checkpoints; True for a savepoint
         self._wanted: Requests[bool, Manifest] = Requests()
-        #: operators whose state somebody wants to look at
+        #: operators whose state was requested
         self._looks: Requests[str, CutComplete] = Requests()
         self._looked = itertools.count(1)
         self._results: dict[int, CutComplete | str] = {}
         self._is_ending = False
         self._over = threading.Event()
-        self._news = threading.Condition()  #: whatever its thread waits for may have come
+        self._news = threading.Condition()  #: notified when something that its thread waits for may be there
         self._thread = threading.Thread(target=self._run, name="seep archivist", daemon=True)
         process.subscribe(self)
 
     @property
     def generation(self) -> int:
-        """Counts the runs of this query that have used the storage."""
+        """The number of runs of this query that have used the storage."""
         return self._writer.generation if self._writer else 1
 
     @property
     def _notes(self) -> dict[str, Any]:
-        """What a later run must know of this one; before it has any checkpoint as well."""
+        """Returns what a later run must know of this one, even before its first checkpoint."""
         program = self._process.program
         sinks = {name: sink.note() for name, (sink, _) in program.sinks.items()}
         return {"sinks": sinks, "sources": {name: source.content for name, (source, _) in program.sources.items()}}
@@ -101,11 +101,11 @@ class Archivist(RunListener):
     # -- the beginning ------------------------------------------------------------------------------------------------
 
     def begin(self, pushed: Mapping[str, int]) -> None:
-        """Stores what the run begins with, before anything that it does can be seen outside.
+        """Stores the beginning of the run, before any of its effects are visible outside.
 
-        So there is a checkpoint to go on from, whenever the driver dies. A run that goes on from the newest one has it
-        already, unless Spark pushes to a source that it does not have. One that begins from nothing, or goes back,
-        makes it the newest, and gives up those after it.
+        So there is a checkpoint to continue from whenever the driver dies. A run that continues from the newest
+        checkpoint already has it, unless Spark pushes to a source that the checkpoint lacks. A run that begins from
+        nothing, or goes back, makes its beginning the newest checkpoint, and abandons those after it.
         """
         if self._writer is None:
             return
@@ -120,7 +120,7 @@ class Archivist(RunListener):
             attempt.commit(self._beginning(attempt.id, found).to_json())
 
     def _beginning(self, id: int, found: Manifest | None) -> Manifest:
-        """The same as what the run goes on from; or of epoch 0, where nothing has been read."""
+        """Returns the manifest of the beginning: that of the checkpoint it continues from, or of epoch 0."""
         begun = found or Manifest(query=self._process.program.name, id=id, epoch=0, created=time.time())
         update = {"id": id, "savepoint": False, "generation": self.generation, "notes": self._notes}
         return begun.model_copy(update=update | {"pushed": dict(self._pushed), "abandoned": self._abandoned})
@@ -134,7 +134,7 @@ class Archivist(RunListener):
         self._thread.start()
 
     def _tell_beginning(self) -> None:
-        """Which checkpoint the run goes on from; and whether there are later ones, as it may have fallen back."""
+        """Adds events for the checkpoint that the run continues from, and for later ones if it has fallen back."""
         resume = self._resume
         if resume is None or self._catalogue is None:
             return
@@ -144,13 +144,13 @@ class Archivist(RunListener):
         self._process.events.add(resumed)
 
     def store_before_stop(self) -> None:
-        """Stores how far the run has come, so that a later one goes on from here; takes a few seconds at most."""
+        """Stores a last checkpoint, so that a later run continues from here; takes a few seconds at most."""
         if self._writer is None or self._thread.ident is None or self._process.ended.is_set():
             return
         if self._is_ending:
             self._process.ended.wait(_PARTING)
             return
-        with suppress(SeepError, TimeoutError):  # then a later run goes on from the checkpoint before
+        with suppress(SeepError, TimeoutError):  # then a later run continues from the checkpoint before
             self.request(savepoint=False).result(_PARTING)
 
     def close(self) -> None:
@@ -161,21 +161,21 @@ class Archivist(RunListener):
             self._thread.join(5.0)
         self._refuse_requests()
         if self._pin is not None:
-            with suppress(SeepError):  # its lease runs out by itself
+            with suppress(SeepError):  # its lease expires
                 self._pin.release()
 
     def request(self, savepoint: bool) -> Future[Manifest]:
-        """A checkpoint of all that was read until now; the answer comes when it is complete, or if it cannot be."""
+        """Requests a checkpoint of everything read so far; the answer comes when it is complete or has failed."""
         if self._writer is None:
             raise UserError("this run has no storage: give it one with storage=…, --storage, or in the policy file")
         return self._asked(self._wanted, savepoint)
 
     def look(self, operator: str) -> Future[CutComplete]:
-        """The state of one operator after an epoch soon to come, in the driver's memory."""
+        """Requests the state of one operator after a coming epoch, in the driver's memory."""
         return self._asked(self._looks, operator)
 
     def _asked(self, requests: Requests[T, A], of: T) -> Future[A]:
-        """Whoever asks when the run is over is not kept waiting."""
+        """Adds a request; it is refused at once if the run is over."""
         if self._process.ended.is_set():
             self._refuse_requests()
         answer = requests.add(of)
@@ -191,10 +191,10 @@ class Archivist(RunListener):
         self._looks.close(over)
 
     def waits_for(self) -> str:
-        """What whoever has asked for a checkpoint, or for state, is waiting for now."""
+        """Describes what a request for a checkpoint, or for state, is waiting for now."""
         return self._process.cut_waits_for() or "it waits for the storage, or for a checkpoint that was begun before"
 
-    # -- what the event loop tells ------------------------------------------------------------------------------------
+    # -- notices of the event loop -------------------------------------------------------------------------------------
 
     def cut(self, cut: Cut, result: CutComplete | str) -> None:
         self._results[cut.id] = result
@@ -240,12 +240,12 @@ class Archivist(RunListener):
                 self._serve()
 
     def _set_due(self) -> None:
-        """The next checkpoint is due an interval from now."""
+        """Sets the next checkpoint to be due an interval from now."""
         is_never = self._writer is None or self._every is None
         self._due = math.inf if is_never else time.monotonic() + (self._every or 0.0)
 
     def _waited(self, holds: Callable[[], bool], seconds: float) -> bool:
-        """Waits until it holds, or for so long; whether the run goes on."""
+        """Waits until a condition holds, at most so long; returns whether the run continues."""
         with self._news:
             self._news.wait_for(lambda: holds() or self._is_over, seconds)
         return not self._is_over
@@ -263,11 +263,11 @@ class Archivist(RunListener):
         return asked or self._is_due() or time.monotonic() >= self._renewal
 
     def _seconds_left(self) -> float:
-        """Until something may be due that nobody tells of."""
+        """Returns the seconds until a checkpoint or the renewal of the lease is due."""
         return max(0.0, min(self._due, self._renewal) - time.monotonic())
 
     def _is_due(self) -> bool:
-        """The first checkpoint of a run is due as soon as anything was read."""
+        """Whether a checkpoint is due; the first one of a run is due as soon as anything was read."""
         has_begun = self._is_first and self._due < math.inf and self._has_read()
         return time.monotonic() >= self._due or has_begun
 
@@ -279,7 +279,7 @@ class Archivist(RunListener):
         )
 
     def _ends(self) -> bool:
-        """Takes the last checkpoint of a run whose input has ended: only when it is stored the run has finished."""
+        """Takes the last checkpoint of a run whose input has ended; the run finishes only when it is stored."""
         self._last_tries += 1
         manifest = self._serve(last=True)
         if manifest is not None:
@@ -291,13 +291,13 @@ class Archivist(RunListener):
         return True
 
     def _renew(self) -> None:
-        """Nodes may still read what the run began from."""
+        """Renews the lease on the checkpoint that the run began from, as nodes may still read it."""
         if self._pin is not None:
-            with suppress(SeepError):  # it is tried again well before the lease runs out
+            with suppress(SeepError):  # it is repeated well before the lease expires
                 self._pin.renew()
 
     def _show(self) -> None:
-        """All who want to look at state; a cut for each."""
+        """Answers the requests for state, with a cut for each operator."""
         for look in self._looks.take():
             number = -next(self._looked)
             try:
@@ -306,7 +306,7 @@ class Archivist(RunListener):
                 look.answer.set_exception(_told(reason))
 
     def _serve(self, last: bool = False) -> Manifest | None:
-        """One checkpoint, begun now, for all who wait; one that fails is told to them, and is an event."""
+        """Takes one checkpoint for all waiting requests; if it fails, they get the error, and it becomes an event."""
         served = self._wanted.take()
         try:
             manifest = self._checkpoint(any(wanted.of for wanted in served), last)
@@ -342,7 +342,7 @@ class Archivist(RunListener):
         return manifest
 
     def _clean(self) -> None:
-        """Removes what nobody needs any more, what dead runs have left too; what stays now goes the next time."""
+        """Removes objects that are not needed, also those of dead runs; what it cannot remove it tries next time."""
         if self._catalogue is None:
             return
         try:
@@ -351,9 +351,9 @@ class Archivist(RunListener):
             self._process.events.add(CleaningFailed(why=str(reason)))
 
     def _compact_if_long(self) -> None:
-        """Chains are merged here, so that no instance has to stop and write all that it has.
+        """Merges long chains of deltas here, so that no instance has to stop and write its full state.
 
-        It is another checkpoint of the same epoch. If that fails, the next cut is a full one.
+        The result is another checkpoint of the same epoch. If this fails, the next cut is a full one.
         """
         assert self._writer is not None
         before = self._previous
@@ -393,7 +393,7 @@ class Archivist(RunListener):
     def _cut(
         self, number: int, *, full: bool | None = None, only: str | None = None, last: bool = False
     ) -> CutComplete:
-        """Has one announced, and waits until it is complete; not for ever."""
+        """Announces a cut, and waits until it is complete, up to a deadline."""
         if self._process.persist(number, full=full, only=only, last=last) is None:
             raise EnvironmentFault("no cut can be taken now: the query is not running, or about to end")
         timeout = self._settings.timeout
@@ -408,7 +408,7 @@ class Archivist(RunListener):
         return result
 
     def _is_full_wanted(self) -> bool:
-        """Deltas build on what is in storage, and not on a cut that did not get there; nor forever on one another."""
+        """Whether the next cut must be full: after a cut that was not stored, or when the chain of deltas is long."""
         outlook = self._process.cut_outlook()
         if self._previous is None or self._previous.epoch != outlook.complete_epoch:
             return True
@@ -442,18 +442,18 @@ class Archivist(RunListener):
 
 
 def _told(reason: Exception) -> SeepError:
-    """What goes wrong in a way that nobody thought of must not end the thread, or nobody would be answered again."""
+    """Converts an unexpected error to an answer, because it must not end the thread that answers requests."""
     if isinstance(reason, SeepError):
         return reason
     return InternalError(f"the checkpoint failed; please report it with this trace:\n{traceback.format_exc()}")
 
 
 def _given_up(found: Manifest | None, complete: Sequence[Manifest]) -> tuple[int, ...]:
-    """Which checkpoints a run leaves behind that begins with this one: all later ones, and what that has left."""
+    """Returns the checkpoints that a run abandons if it begins from this one: later ones, and those it abandoned."""
     there = [each.id for each in complete]
     return tuple(sorted(id for id in there if found is None or id > found.id or id in found.abandoned))
 
 
 def _has_ended(positions: Mapping[int, Any]) -> bool:
-    """Whether a source that stands there was read to its end."""
+    """Whether a source at these positions has ended."""
     return bool(positions) and all(Position(*position).ended for position in positions.values())

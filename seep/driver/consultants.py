@@ -1,7 +1,7 @@
-"""Asks policies, balancers and step planners on worker threads: they can neither block nor break the event loop.
+"""Asks policies, balancers and step planners on worker threads, so that they cannot block or break the event loop.
 
-Code of users runs here: it may be slow, hang, or raise anything. Each kind of question has a thread of its own, so a
-question that never returns keeps only its own kind busy.
+User code runs here: it may be slow, hang, or raise anything. Each kind of question has its own thread, so a question
+that never returns blocks only questions of its own kind.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from functools import partial
 from primitives.errors import EnvironmentFault
 from seep.threads.worker import Worker
 
-#: Questions of one kind that may wait while another one is being answered.
+#: The most questions of one kind that may wait while another one is being answered.
 WAITING = 16
 
 
 class Consultation(StrEnum):
-    """What a question is about. All questions of one kind are answered in turn, on one thread."""
+    """The kind of a question. Questions of one kind are answered one after the other, on one thread."""
 
     POLICY = "policy"
     BALANCER = "balancer"
@@ -30,7 +30,7 @@ class Consultation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is to be answered, and what to call it when it fails or takes long, such as "policy CpuThreshold"."""
+    """A question, and its name for messages, such as "policy CpuThreshold"."""
 
     name: str
     work: Callable[[], object]
@@ -40,21 +40,21 @@ class Question:
 
 
 class Consultants:
-    """Asks questions and hands back each answer by `answered(number, result)`; the result is what the question raised,
-    if it did (a `BaseException`, `SystemExit` and `KeyboardInterrupt` included).
+    """Asks questions and returns each answer by `answered(number, result)`; the result is the exception of the
+    question, if it raised one (any `BaseException`, including `SystemExit` and `KeyboardInterrupt`).
 
-    `answered` is called on the worker thread, or on the thread that asks if the question is refused at once. It must
-    not raise, and return soon.
+    `answered` is called on the worker thread, or on the asking thread if the question is refused at once. It must
+    not raise, and must return soon.
     """
 
     def __init__(self, answered: Callable[[int, object], None]) -> None:
         self._answered = answered
         self._consultants: dict[Consultation, _Consultant] = {}
         self._is_closed = False
-        self._lock = threading.Lock()  #: held for both of these
+        self._lock = threading.Lock()  #: guards both of these
 
     def ask(self, number: int, kind: Consultation, question: Question) -> None:
-        """Returns at once. After `close` it asks nothing."""
+        """Queues a question and returns at once. After `close`, it does nothing."""
         with self._lock:
             if self._is_closed:
                 return
@@ -64,13 +64,13 @@ class Consultants:
         consultant.ask(number, question)
 
     def busy(self) -> dict[Consultation, tuple[str, float]]:
-        """For each kind that is being asked something: the question's name, and for how many seconds already."""
+        """Returns, for each kind that is busy, the question's name, and how many seconds it has taken so far."""
         with self._lock:
             consultants = tuple(self._consultants.values())
         return {each.kind: each.busy for each in consultants if each.busy is not None}
 
     def close(self, timeout: float = 1.0) -> None:
-        """Questions under way have so many seconds in all to return; nobody waits longer, nor hears of an answer."""
+        """Waits so many seconds in total for running questions; later answers are ignored."""
         with self._lock:
             self._is_closed = True
             consultants = tuple(self._consultants.values())
@@ -82,18 +82,18 @@ class Consultants:
 
 
 class _Consultant:
-    """One kind's thread, and the questions that wait for it."""
+    """The thread of one kind, and its waiting questions."""
 
     def __init__(self, kind: Consultation, answered: Callable[[int, object], None]) -> None:
         self.kind = kind
         self._answered = answered
-        self._asked: tuple[str, float] | None = None  #: the question that is being answered, and since when
+        self._asked: tuple[str, float] | None = None  #: the current question, and its start
         self._is_dismissed = False
         self._worker = Worker(f"seep consultant {kind}")
 
     @property
     def busy(self) -> tuple[str, float] | None:
-        """The question that is being answered, and for how many seconds; None if there is none."""
+        """The current question, and its seconds so far; None if there is none."""
         asked = self._asked
         return None if asked is None else (asked[0], time.monotonic() - asked[1])
 
@@ -104,7 +104,7 @@ class _Consultant:
             self._answered(number, self._refusal(question))
 
     def dismiss(self) -> None:
-        """What waits is not asked any more."""
+        """Drops the waiting questions."""
         self._is_dismissed = True
 
     def close(self, timeout: float) -> None:

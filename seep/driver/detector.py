@@ -1,29 +1,29 @@
-"""The failure detector: three kinds of evidence, one word: this node is lost.
+"""The failure detector: decides by three kinds of evidence that a node is lost.
 
-It may be wrong about a node that is only slow or cut off. That is safe, for the node is fenced before others take over
-what it did; a wrong word costs one recovery.
+It may be wrong about a node that is only slow or disconnected. That is safe, because the node is fenced before others
+take over its instances; a wrong decision costs one recovery.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-#: How the reason begins if nothing is known but that a node says nothing.
+#: The start of the reason if the only evidence is silence.
 SILENT = "silent"
-#: Of the patience, how far apart two looks may be; in a longer time nobody listened.
+#: If two checks are further apart than this part of the patience, this process was not listening between them.
 _ABSENT = 0.25
 
 
 @dataclass(slots=True)
 class _Evidence:
-    heard: float  #: when the node last said anything
+    heard: float  #: the time of the last message of the node
     verdict: str | None = None
     broken: bool = False
 
 
 @dataclass(slots=True)
 class Detector:
-    """Told of what happens with its time; asked for the nodes to give up. Holds no clock of its own.
+    """Takes evidence with its time; returns the nodes to give up. It has no clock of its own.
 
     >>> detector = Detector(patience=3.0)
     >>> detector.joined("n1", 0.0), detector.joined("n2", 0.0)
@@ -33,7 +33,7 @@ class Detector:
     [('n2', 'silent for 3.1 s')]
     """
 
-    patience: float  #: seconds of silence that are one too many
+    patience: float  #: seconds of silence after which a node is lost
     _nodes: dict[str, _Evidence] = field(default_factory=dict)
     _looked: float | None = None
 
@@ -44,30 +44,30 @@ class Detector:
         self._nodes.pop(node, None)
 
     def heard(self, node: str, now: float) -> None:
-        """A heartbeat, or anything else, came from the node."""
+        """Records a heartbeat, or any other message, of the node."""
         if node in self._nodes:
             self._nodes[node].heard = now
 
     def ended(self, node: str, why: str) -> None:
-        """Spark's word: the node's task is over."""
+        """Records that the node's task has ended, as reported by Spark."""
         if node in self._nodes:
             self._nodes[node].verdict = why
 
     def broken(self, node: str, refused: bool) -> None:
-        """The link to the node broke. A lost link is not a lost node, unless nobody listens at its address any more."""
+        """Records that the link to the node broke. The node is lost only if connections to its address are refused."""
         if node in self._nodes:
             self._nodes[node].broken = True
             if refused:
                 self._nodes[node].verdict = "connection refused: its process is gone"
 
     def restored(self, node: str, now: float) -> None:
-        """The link is back."""
+        """Records that the link is back."""
         if node in self._nodes:
             self._nodes[node].broken = False
             self._nodes[node].heard = now
 
     def lost(self, now: float) -> list[tuple[str, str]]:
-        """The nodes to give up now, and why; each is said once."""
+        """Returns the nodes to give up now, with reasons; each once."""
         self._forgive(now)
         found = [(node, why) for node, evidence in self._nodes.items() if (why := self._why(evidence, now))]
         for node, _ in found:
@@ -75,7 +75,7 @@ class Detector:
         return found
 
     def _forgive(self, now: float) -> None:
-        """If this process itself stood still, what nodes said meanwhile is still to be heard."""
+        """Resets silences if this process itself stood still: messages sent meanwhile have not been read yet."""
         absent = now - self._looked if self._looked is not None else 0.0
         self._looked = now
         if absent > _ABSENT * self.patience:

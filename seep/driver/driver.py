@@ -60,14 +60,14 @@ from seep.threads.worker import Worker
 
 Service = Callable[[Mapping[str, Any]], Any]
 
-#: Seconds between two looks at the evidence against nodes, when nothing else happens.
+#: Seconds between two checks for lost nodes, if nothing else happens.
 _WATCH = 0.02
 
 
 class ManagerProcess(ManagerAccess):
-    """Runs a `Manager` on an event loop, which owns all that changes here; other threads ask and tell it.
+    """Runs a `Manager` on an event loop, which owns all mutable state here; other threads send it requests.
 
-    What they may read without asking is immutable and replaced as a whole: `nodes`, each source's `positions`,
+    Other threads may read immutable values, which are replaced as a whole: `nodes`, each source's `positions`,
     `counted`, `failure`; and `ended`, an event.
     """
 
@@ -86,32 +86,32 @@ class ManagerProcess(ManagerAccess):
         self.program, self.options = program, options
         self.stores = DriverStores(program)
         self._register = NodeRegister()
-        #: source operator -> partition -> position that the source log has; each source's is replaced, never changed
+        #: source operator -> partition -> position in the source log; each inner mapping is replaced, never changed
         read = self._beginning.positions if self._beginning else {}
         self.positions: dict[str, dict[int, Any]] = {o: dict(read.get(o, {})) for o in program.sources}
         self.record = Record(program.graph, _demands(program), self.positions, time.monotonic, time.time)
         self.events = self.record.log
         self.counted: frozenset[str] = frozenset()  #: operators whose rows are counted by slot
         self.failure: SeepError | None = None
-        self.story: dict[str, tuple[str, ...]] = {}  #: of a failure of seep: what machines did last
+        self.story: dict[str, tuple[str, ...]] = {}  #: after an internal error: the last actions of the machines
         self._last_words = LastWords(options.patience)
-        self._is_ending = False  #: nothing more is begun: the last words of the nodes are awaited
+        self._is_ending = False  #: nothing new begins: it waits for the nodes' last reports
         self.ended = threading.Event()
         self._listeners = Listeners()
-        self.chores = Worker("seep chores")  #: cleans up after nodes that were lost; what fails is left to the end
+        self.chores = Worker("seep chores")  #: cleans up after lost nodes; what fails is repeated at the end
         self._is_started = self._is_told_ending = self._is_told_over = False
-        #: whether the last pulse found the window closed; and whether a commit has opened it since
+        #: whether the last pulse found the window of epochs full, and whether a commit has made room since
         self._late = self._overdue = False
-        #: when the next epoch is to be opened, and the evidence to be looked at
+        #: the times of the next epoch, and of the next check for lost nodes
         self._next_tick = self._next_watch = time.monotonic()
         self._detector = Detector(options.patience)
         self.manager = Manager(program.graph, program.parallelism, manager_settings(program, options), self._beginning)
-        #: what the machines of the driver took and answered last, by their names
+        #: the last messages and answers of the driver's machines, by name
         self.rings = {MANAGER: self.manager.ring}
         self._loop = EventLoop("seep manager", self._on_time, self._on_failure)
         self._port = Port(interface, security, self)
         self._peers = Peers(MANAGER, security, self)
-        #: what nodes, tasks of Spark's and other processes with the run's secret may call
+        #: the calls of nodes, Spark's tasks and other processes that have the run's secret
         self._services: dict[str, Service] = {
             "register": self._registered,
             "sink open": self.stores.open,
@@ -124,28 +124,28 @@ class ManagerProcess(ManagerAccess):
 
     @property
     def nodes(self) -> Mapping[str, NodeRecord]:
-        """Name -> the nodes that have registered, without those that are lost for long; a value that never changes."""
+        """The registered nodes by name, without those lost long ago; an immutable value."""
         return self._register.records
 
     @property
     def address(self) -> Address:
-        """Where nodes reach the manager."""
+        """The address at which nodes reach the manager."""
         return Address(self._host, self._port.address.port)
 
     # -- for the run: any thread --------------------------------------------------------------------------------------
 
     def subscribe(self, listener: RunListener) -> None:
-        """The event loop tells it what happens; before `start`, so that it misses nothing."""
+        """Adds a listener for notices of the event loop; before `start`, so that it misses nothing."""
         if self._is_started:
             raise InternalError("who listens to the event loop must say so before it is started")
         self._listeners.add(listener)
 
     def serve(self, method: str, service: Service) -> None:
-        """Answers what other processes call by this name, on threads of the port; before `start`."""
+        """Registers a service that other processes call by name, on threads of the port; before `start`."""
         self._services[method] = service
 
     def start(self) -> None:
-        """From now on the event loop runs."""
+        """Starts the event loop."""
         self._is_started = True
         self._loop.start()
 
@@ -154,11 +154,11 @@ class ManagerProcess(ManagerAccess):
         self.on_loop(partial(self._launch, placement))
 
     def conclude(self, detail: str) -> None:
-        """All that there was to read is processed, committed, and stored if there is a storage."""
+        """Finishes the run: all input is processed, committed, and stored if there is a storage."""
         self.on_loop(partial(self._conclude, RunFinished(why=detail)))
 
     def conclude_unchanged(self) -> None:
-        """There is nothing new to read, and what there was is out already: nothing is put out again."""
+        """Finishes a run without new input: its output was written before, and is not written again."""
         resume = self.program.resume
         assert resume is not None
         self.conclude(
@@ -167,17 +167,17 @@ class ManagerProcess(ManagerAccess):
         )
 
     def halt(self) -> None:
-        """Ends the run as it stands."""
+        """Ends the run at once, before the end of its input."""
         self.on_loop(partial(self._conclude, RunHalted(why="as somebody asked for")))
 
     def fail(self, failure: SeepError) -> None:
-        """The run cannot go on."""
-        with suppress(EnvironmentFault):  # the event loop hears of it as soon as it does anything at all
+        """Fails the run."""
+        with suppress(EnvironmentFault):  # the event loop does it as soon as it runs again
             self.on_loop(partial(self._fail, failure))
 
     @property
     def is_concluding(self) -> bool:
-        """Whether nothing more is begun: the run is over, or the last words of the nodes are awaited."""
+        """Whether nothing new begins: the run is over, or waits for the nodes' last reports."""
         return self._is_ending or self.ended.is_set()
 
     def knows(self, order: str) -> bool:
@@ -185,37 +185,37 @@ class ManagerProcess(ManagerAccess):
         return bool(self._register.of_order(order))
 
     def task_ended(self, order: str, why: str) -> None:
-        """Spark's word: the task of a node is over."""
+        """Records that the task of a node has ended, as reported by Spark."""
         for record in self._register.of_order(order):
             self._loop.put(partial(self._detector.ended, record.name, why))
 
     def count_slots(self, operators: Iterable[str]) -> None:
-        """From now on nodes count the rows of each slot of these operators, and of no others; on the event loop."""
+        """Makes nodes count the rows of each slot of these operators, and of no others; on the event loop."""
         self.counted = frozenset(operators)
         self.record.restart_slots()
         self._tell_nodes(CountSlots(tuple(sorted(self.counted))))
 
     def tell_nodes(self, body: ToNode) -> None:
-        """Tells all live nodes something beside the protocol."""
+        """Sends all live nodes a letter that is not part of the protocol."""
         self._loop.put(partial(self._tell_nodes, body))
 
     def call_node(self, name: str, method: str, body: Mapping[str, Any]) -> Any:
-        """Asks a node for something, and waits for it; EnvironmentFault if it is gone, or refuses."""
+        """Calls a node and waits for its answer; raises EnvironmentFault if it is lost, or refuses."""
         link = self._peers.link(name)
         if link is None:
             raise EnvironmentFault(f"node {name} is gone")
         return link.call(method, body)
 
     def killed(self, name: str) -> None:
-        """Somebody has killed a node on purpose; said right before."""
+        """Records that a node is about to be killed on purpose."""
         self.on_loop(partial(self._note_kill, name))
 
     def used_nodes(self) -> frozenset[str]:
-        """Nodes that must not be stopped: they host something, or have still to say what came of it."""
+        """Returns the nodes that must not be stopped: they host instances, or have still to send their last report."""
         return self.on_loop(self._used_nodes)
 
     def machine_story(self) -> dict[str, tuple[str, ...]]:
-        """What the manager, and each instance and node that answers, took and answered last."""
+        """Returns the last messages and answers of the manager, and of each node and instance that responds."""
         told = self.on_loop(partial(dumped, self.rings))
         for name in sorted(self.live_nodes()):
             with suppress(EnvironmentFault):  # it is about to be lost
@@ -223,11 +223,11 @@ class ManagerProcess(ManagerAccess):
         return told
 
     def committed(self) -> int:
-        """All sinks have committed this epoch; for the manager's thread."""
+        """Returns the last epoch that all sinks have committed; for the manager's thread."""
         return self.manager.committed
 
     def close(self) -> None:
-        """Tells all nodes to end, those too that have not joined yet, and ends itself."""
+        """Tells all nodes to end, including those that have not joined yet, and ends the event loop."""
         self._loop.put(self._end_all)
         self._loop.close()
 
@@ -238,7 +238,7 @@ class ManagerProcess(ManagerAccess):
         self.stores.close()
         self._clear_storage()
 
-    # -- what the port hears ------------------------------------------------------------------------------------------
+    # -- events of the port -------------------------------------------------------------------------------------------
 
     def on_letters_open(self, peer: str, session: int) -> None:  # noqa: ARG002
         if peer in self.nodes:
@@ -249,7 +249,7 @@ class ManagerProcess(ManagerAccess):
             self._peers.arrived(peer, frame)
 
     def on_letters_closed(self, peer: str, session: int, reason: str) -> None:
-        pass  # the link that goes the other way tells whether anybody is there
+        pass  # the link in the other direction reports whether the peer is lost
 
     def on_bulk_open(self, peer: str) -> BulkArrivals:
         if peer not in self.nodes:
@@ -274,10 +274,10 @@ class ManagerProcess(ManagerAccess):
         self.events.add(RefusedMessage(sender=peer, why=text))
 
     def _registered(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """A node's first call; it waits for its name."""
+        """Answers a node's first call, which waits for its name."""
         return self.on_loop(partial(self._enter, body))
 
-    # -- what peers say -----------------------------------------------------------------------------------------------
+    # -- messages of peers ---------------------------------------------------------------------------------------------
 
     def on_letter(self, peer: str, version: int, body: Any) -> None:  # noqa: ARG002
         self._loop.put(partial(self._on_letter, peer, body))
@@ -297,7 +297,7 @@ class ManagerProcess(ManagerAccess):
     # -- on the manager's thread --------------------------------------------------------------------------------------
 
     def _on_time(self, now: float) -> float:
-        """Does what is due; returns when something is due next."""
+        """Does what is due; returns the time when something is due next."""
         if now >= self._next_tick or self._overdue:
             planned = self._next_tick if now >= self._next_tick else now
             self._next_tick = max(planned + self.options.epoch, now)
@@ -309,7 +309,7 @@ class ManagerProcess(ManagerAccess):
         return min(self._next_tick, self._next_watch)
 
     def _tell_phase(self) -> None:
-        """Tells once that the run is ending, and once that it is over."""
+        """Notifies listeners once that the run is ending, and once that it is over."""
         if self.manager.ending and not self._is_told_ending:
             self._is_told_ending = True
             self._listeners.ending()
@@ -318,7 +318,7 @@ class ManagerProcess(ManagerAccess):
             self._listeners.over()
 
     def _on_failure(self, reason: BaseException) -> None:
-        """The manager itself has failed: nothing can go on without it."""
+        """Fails the run, because the manager itself has failed."""
         self._fail(manager_failure(reason))
 
     def _fail(self, failure: SeepError) -> None:
@@ -384,7 +384,7 @@ class ManagerProcess(ManagerAccess):
             self._note_commit()
 
     def _on_word(self, peer: str, word: FromNode) -> None:
-        """What a node says beside the protocol."""
+        """Handles a letter of a node that is not part of the protocol."""
         match word:
             case NodeReady():
                 self._join(peer)
@@ -417,7 +417,7 @@ class ManagerProcess(ManagerAccess):
             self._note(peer, self.record.take, report)
 
     def _note(self, node: str, note: Callable[[str, object], None], told: object) -> None:
-        """What a live node says of what it hosts; if that makes no sense it is told, and nothing else comes of it."""
+        """Records a report of a live node; an invalid report becomes an event, and has no other effect."""
         if node in self.manager.nodes:
             try:
                 note(node, told)
@@ -425,7 +425,7 @@ class ManagerProcess(ManagerAccess):
                 self.events.add(RefusedMessage(sender=node, why=str(reason)))
 
     def _join(self, name: str) -> None:
-        """All others learn where the new node listens before they can hear of it in a view."""
+        """Tells all other nodes the address of a new node, before a view names it."""
         record = self._register.joined(name)
         live = {node: self._listens(node) for node in self.manager.nodes}
         self._peers.post(name, 0, KnowPeers(live))
@@ -447,7 +447,7 @@ class ManagerProcess(ManagerAccess):
         self.perform(self.manager.node_lost(name))
         self._tell_nodes(ForgetPeers((name,)))
         silent = why.startswith(SILENT)
-        if not silent:  # else it may be there still, and is told that it is fenced if it speaks
+        if not silent:  # a silent one may still exist, and is told that it is fenced if it sends anything
             self._peers.forget(name)
         self._listeners.lost(self.nodes[name], silent)
         forgotten = self._register.lost(name)
@@ -455,7 +455,7 @@ class ManagerProcess(ManagerAccess):
             self.chores.put(partial(shutil.rmtree, forgotten.directory, ignore_errors=True))
 
     def _count_lost(self, name: str) -> None:
-        """What the instances on a lost node have counted, as far as no other one counts it again."""
+        """Keeps the counts of the instances on a lost node that will not be counted again by others."""
         is_replayed = self.manager.phase is QueryPhase.RUNNING
         for instance in self.manager.roster.living_on(name):
             up_to = self._kept_up_to(instance) if is_replayed else None
@@ -465,7 +465,7 @@ class ManagerProcess(ManagerAccess):
         self.record.drop(name)
 
     def _kept_up_to(self, instance: InstanceId) -> int:
-        """The last epoch that whoever replaces an instance does not process again."""
+        """Returns the last epoch that the replacement of an instance does not process again."""
         safe = self.manager.safe
         return min(safe.of(instance), safe.trimmed[instance])
 
@@ -477,7 +477,7 @@ class ManagerProcess(ManagerAccess):
             self._await_last_words()
 
     def _await_last_words(self) -> None:
-        """The run is over when all nodes that host anything have said what came of it, or are late with that."""
+        """Asks all used nodes for their last reports; the run is over when these have arrived, or are overdue."""
         self._is_ending = True
         for node in {seat.node for seat in self.manager.placement.values()} & self.manager.nodes.keys():
             self._last_words.expect(node, node, time.monotonic())
@@ -489,7 +489,7 @@ class ManagerProcess(ManagerAccess):
             self.ended.set()
 
     def _note_stopped(self, node: str, identity: Incarnation) -> None:
-        """An instance is told to stop: it says its last word, or another one counts again what it has counted."""
+        """Records that an instance is told to stop: it sends a last report, or its rows are counted again elsewhere."""
         seat = self.manager.placement.get(identity.instance)
         if seat is not None and seat.incarnation > identity.number:
             self.record.lost(identity, self._kept_up_to(identity.instance))
@@ -504,7 +504,7 @@ class ManagerProcess(ManagerAccess):
     # -- effects ------------------------------------------------------------------------------------------------------
 
     def perform(self, effects: list[Effect]) -> None:
-        """Does what the manager asks for; on the event loop."""
+        """Carries out the effects of the manager; on the event loop."""
         for effect in effects:
             match effect:
                 case Post(to, body) if to == STORAGE:
@@ -519,7 +519,7 @@ class ManagerProcess(ManagerAccess):
                 case Event():
                     self.record.tell(effect)
                 case Finished(epoch):
-                    if not self.manager.settings.last_cut:  # else whoever stores it says when that is done
+                    if not self.manager.settings.last_cut:  # otherwise the archivist concludes when it is stored
                         self._conclude(RunFinished(why=f"at epoch {epoch}"))
                 case CutComplete(cut):
                     self._listeners.cut(cut, effect)
@@ -544,7 +544,7 @@ class ManagerProcess(ManagerAccess):
         self.perform(self.manager.receive(STORAGE, body))
 
     def _clear_storage(self) -> None:
-        """Backups are of no use to another run."""
+        """Removes the backups of this run, which no other run can use."""
         if STORAGE in {holder for group in self.manager.replication.groups.values() for holder in group}:
             holder = self._stored or StorageHolder(self.options.storage, self.program.name, self._run, self)
             holder.close()

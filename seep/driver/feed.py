@@ -1,4 +1,4 @@
-"""A feed: has Spark push one DataFrame, batch by batch, and admits what is kept."""
+"""A feed: makes Spark push one DataFrame, batch by batch, and admits batches when they are kept."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
     from pyspark.sql.streaming.query import StreamingQuery
 
-#: Seconds between two tries to push a batch; and between two looks whether there is room, if nobody tells.
+#: Seconds between two attempts to push a batch; and between two checks for room, without a notice.
 _PAUSE, _LOOK = 0.01, 1.0
-#: Seconds for which a batch is pushed again and again before the run gives up.
+#: Seconds for which a batch is pushed again before the run fails.
 _PATIENCE = 60.0
-#: Seconds that a node which is given up may still hold up a job.
+#: Seconds that a lost node may delay a job before the job is cancelled.
 _GRACE = 2.0
-#: Seconds that the last batch of a source that finishes may take; then it is cut off, and Spark brings it again.
+#: Seconds that the last batch of a finishing source may take; then it is cancelled, and Spark runs it again later.
 LAST_BATCH = 30.0
-#: Seconds until Spark knows that it was told to stop.
+#: Seconds to wait until Spark has stopped a query.
 _STOPPING = 10.0
 
 Job = Callable[[], Sequence["Row"]]
@@ -50,21 +50,21 @@ class RunOver(Exception):
 
 
 class BatchFailed(Exception):
-    """What Spark is told of a batch that is not admitted: one line, and no other exception behind it."""
+    """Raised to Spark for a batch that is not admitted: one line, without other exceptions as its cause."""
 
 
 class FeedEvents(Protocol):
-    """What becomes of a feed; told on its threads."""
+    """The notices of a feed; called on its threads."""
 
     def fed(self) -> None:
-        """Spark has nothing more, and all it had is admitted."""
+        """Spark has no more batches, and all of them are admitted."""
         ...
 
     def failed(self, reason: SeepError) -> None: ...
 
 
 class Feed(ABC):
-    """One DataFrame on its way. `over` ends it at once, whatever it waits for."""
+    """Pushes one DataFrame. `over` ends it at once, whatever it waits for."""
 
     def __init__(
         self,
@@ -84,8 +84,8 @@ class Feed(ABC):
         self._task = arrow_task(ship(self._context), packed(partial(push, settings), by_value))
         #: the batch that is being pushed
         self.pushing = Key(settings.source, "", 0)
-        self._jobs = 0  #: that were cancelled, for a node that they wait for is gone
-        #: when to cancel the job of a batch that was being pushed when a node was lost; for the thread of all feeds
+        self._jobs = 0  #: jobs that were cancelled, because they waited for a lost node
+        #: the times at which to cancel jobs that were running when a node was lost; for the thread of all feeds
         self._suspects: deque[tuple[float, Key]] = deque()
         self._over = threading.Event()
         self._finishing, self._news = threading.Event(), threading.Event()
@@ -97,19 +97,19 @@ class Feed(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """Has Spark push nothing more; what it is pushing now is not admitted."""
+        """Makes Spark stop pushing; the current batch is not admitted."""
 
     def begin_no_more(self) -> None:
-        """No batch is begun from now on; the one that is being pushed goes on."""
+        """Begins no more batches; the current one continues."""
         self._finishing.set()
         self.wake()
 
     def wake(self) -> None:
-        """There may be room for a batch, or nodes for it."""
+        """Wakes the thread, because there may be room or nodes for a batch."""
         self._news.set()
 
     def stop_between_batches(self, at_once: bool) -> None:
-        """Stops it unless a batch is being pushed; then too, if `at_once`. It is to begin no more."""
+        """Stops the feed unless a batch is being pushed; with `at_once`, even then. Call `begin_no_more` before."""
         is_idle = self._turn.acquire(blocking=False)
         if is_idle:
             self._turn.release()
@@ -118,18 +118,18 @@ class Feed(ABC):
 
     @property
     def has_ended(self) -> bool:
-        """Whether it does nothing any more, and all that it has admitted is in the ledger."""
+        """Whether it has ended, with all admitted batches in the ledger."""
         return not self._thread.is_alive()
 
     def join(self, timeout: float = 10.0) -> None:
         self._thread.join(timeout)
 
     def node_lost(self) -> None:
-        """The job that pushes now may wait for it for good: then `look_after` cancels it."""
+        """Records a lost node: the current job may wait for it for ever, and `look_after` will cancel it."""
         self._suspects.append((time.monotonic() + _GRACE, self.pushing))
 
     def look_after(self) -> None:
-        """Cancels jobs that have been held up by a lost node for long enough; to be called now and then."""
+        """Cancels jobs that a lost node has delayed too long; to be called at short intervals."""
         while self._suspects and self._suspects[0][0] <= time.monotonic():
             self._cancel(self._suspects.popleft()[1])
 
@@ -154,10 +154,10 @@ class Feed(ABC):
 
     @abstractmethod
     def _feed(self) -> None:
-        """Pushes all that there is."""
+        """Pushes all batches."""
 
     def _push(self, stream: str, id: int, job: Job) -> None:
-        """Has one batch pushed until all of it is kept, and admits it."""
+        """Pushes a batch, again if needed, until all of it is kept, and admits it."""
         self._wait(self._room)
         self._wait(lambda: self._keeper.stores or len(self._keeper.nodes()) >= COPIES)
         with self._turn:
@@ -176,7 +176,7 @@ class Feed(ABC):
         self._ledger.admit(key.stream, key.id, latest, [piece for _, piece in receipts])
 
     def _kept(self, key: Key, job: Job) -> list[tuple[Row, PushedPiece]] | None:
-        """The receipts for a batch, if all its pieces are in two places; None if it has to be pushed again."""
+        """Returns the receipts of a batch if all its pieces are in two places; None if it must be pushed again."""
         rows = self._receipts(job)
         if rows is None:
             return None
@@ -201,7 +201,7 @@ class Feed(ABC):
             ) from reason
 
     def _piece(self, row: Row) -> PushedPiece:
-        """With storage, a node that keeps a piece has stored it."""
+        """Returns the piece of a receipt; with storage, a node that keeps a piece has also stored it."""
         stored = (STORAGE,) if self._keeper.stores and row.holders else ()
         return PushedPiece(row.partition, row.token, row.rows, row.nbytes, (*row.holders, *stored))
 
@@ -237,7 +237,7 @@ class Feed(ABC):
 
 
 class FiniteFeed(Feed):
-    """Pushes some partitions after the others; as many at once as there is room for."""
+    """Pushes partitions in order, as many at once as there is room for."""
 
     def stop(self) -> None:
         self._over.set()
@@ -259,19 +259,19 @@ class FiniteFeed(Feed):
             done, at_once = wave.stop, self._fitting()
 
     def _fitting(self) -> int:
-        """About so many partitions have as many bytes as may be ahead; never more than Spark has room for tasks."""
+        """Estimates how many partitions fit into the bytes that may be ahead, limited by Spark's task slots."""
         last = self._ledger.last
         nbytes = last.nbytes // len(last.pieces) if last is not None else 0
         return max(1, min(self._definition.ahead // max(nbytes, 1), self._tasks()))
 
     def _tasks(self) -> int:
-        """How many tasks are worth it at once: a local session has slots for nodes, which wait, beyond its cores."""
+        """Returns how many concurrent tasks are useful: a local session has more slots than cores, for nodes."""
         cores = os.cpu_count() if is_local(self._context) else None
         return min(self._context.defaultParallelism, cores or self._context.defaultParallelism)
 
 
 class StreamingFeed(Feed):
-    """A streaming query of Spark's: a batch of it is done when it is admitted."""
+    """Pushes the batches of a Spark streaming query; a batch is done when it is admitted."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -310,7 +310,7 @@ class StreamingFeed(Feed):
             raise self._reason
 
     def _check_goes_on(self) -> None:
-        """Without a checkpoint of its own Spark begins anew, whatever the run goes on from."""
+        """Raises if a continued run's stream has no Spark checkpoint: Spark would begin it again from the start."""
         if self._settings.checkpoint is None and self._ledger.last is not None:
             raise UserError(
                 f"source {self._ledger.source!r}: the run goes on from batches that an earlier one had from Spark, and "
@@ -319,10 +319,10 @@ class StreamingFeed(Feed):
             )
 
     def _on_batch(self, df: DataFrame, id: int) -> None:
-        """What Spark calls for a batch, on a thread of its own; what it raises ends the streaming query.
+        """Takes a batch of Spark, on a thread of Spark's; an exception ends the streaming query.
 
-        When a query is stopped, Spark searches the text of what was raised, with all tracebacks that belong to it, by a
-        regular expression that needs some stack for each character. So it gets one line; the run gets the exception.
+        When a query is stopped, Spark searches the text of the exception, with all its tracebacks, by a regular
+        expression that needs stack for each character. So Spark gets one line, and the run gets the exception.
         """
         query = self._query.result()
         try:
@@ -338,7 +338,7 @@ class StreamingFeed(Feed):
         if not isinstance(self._reason, RunOver):
             return for_spark(self._reason)
         self._wait_for_stop(query)
-        # by these words, and by its id, Spark knows that this is the end that it was asked for, and no failure
+        # by this text, and the query's id, Spark recognises the requested end, which is not a failure
         return f"org.apache.spark.SparkException: batch {id} was cancelled, for query {query.runId} was stopped"
 
     def _wait_for_stop(self, query: StreamingQuery) -> None:

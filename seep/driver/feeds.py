@@ -1,4 +1,4 @@
-"""All feeds of a run: starts them with it, answers nodes and tasks, and ends them with it."""
+"""All feeds of a run: starts and ends them with the run, and answers nodes and tasks."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from seep.storage.location import store_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Seconds between two rounds of the keeper, and between two looks what storage can let go of.
+#: Seconds between two rounds of the keeper, and between two rounds of removing batches from storage.
 _ROUND, _TIDY = 0.1, 5.0
-#: Seconds that feeds which were stopped have to end.
+#: Seconds in which stopped feeds must end.
 _STOPPING = 10.0
 
 
 def session_of(program: Program) -> SparkSession | None:
-    """The session of a program's DataFrames, which hosts the run too; None if it has none. UserError for two."""
+    """Returns the session of a program's DataFrames, which also hosts the run; None without DataFrames."""
     sessions = {id(each.df.sparkSession.sparkContext): each.df.sparkSession for each in spark_sources(program).values()}
     if len(sessions) > 1:
         raise UserError(f"query {program.name!r} has DataFrames of several Spark applications; read all in one session")
@@ -43,7 +43,7 @@ def session_of(program: Program) -> SparkSession | None:
 
 
 def check_feeds(program: Program, stores: bool, nodes: int) -> None:
-    """UserError if what Spark pushes could be lost in a run with storage or not that begins with so many nodes."""
+    """Raises UserError if pushed rows could be lost, given the storage and the number of nodes."""
     sources = spark_sources(program)
     if stores or not sources:
         return
@@ -61,14 +61,14 @@ def check_feeds(program: Program, stores: bool, nodes: int) -> None:
 
 
 class _Finishing(NamedTuple):
-    """Spark's last batches are awaited until the deadline, and all that was pushed before that is still read."""
+    """The end of the input: Spark's last batches may arrive until the deadline, and all pushed batches are read."""
 
     then: Callable[[], None]
     deadline: float
 
 
 class Feeds(RunListener):
-    """One feed and one ledger for each DataFrame, and one keeper for all."""
+    """The feeds of a run: a feed and a ledger for each DataFrame, and one keeper for all."""
 
     def __init__(
         self, process: ManagerProcess, program: Program, security: Security, catalogue: Catalogue[Manifest] | None
@@ -80,10 +80,10 @@ class Feeds(RunListener):
         self._spool = InletSpool(store, program.name) if store is not None else None
         self._ledgers = {name: self._ledger(name) for name in self._sources}
         self._feeds: dict[str, Feed] = {}
-        self._known: set[str] = set()  #: the nodes of the round before
-        self._ended: set[str] = set()  #: sources of which Spark has nothing more
-        self._lock = threading.Lock()  #: for that, as each feed has a thread
-        self._finishing: _Finishing | None = None  #: the input is to end
+        self._known: set[str] = set()  #: the nodes in the previous round
+        self._ended: set[str] = set()  #: sources for which Spark has no more batches
+        self._lock = threading.Lock()  #: guards the ended sources, as each feed has a thread
+        self._finishing: _Finishing | None = None  #: set when the input is to end
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="seep feeds", daemon=True)
         process.subscribe(self)
@@ -99,13 +99,13 @@ class Feeds(RunListener):
 
     @property
     def first_batches(self) -> dict[str, int]:
-        """For each source, the first batch of the line of runs that this one belongs to."""
+        """Returns, for each source, the first batch of this run's line."""
         return {name: ledger.line for name, ledger in self._ledgers.items()}
 
     # -- for the run --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """The nodes are there: Spark may push."""
+        """Starts the feeds, when the nodes have joined."""
         if not self._sources:
             return
         for name, ledger in self._ledgers.items():
@@ -115,16 +115,16 @@ class Feeds(RunListener):
         self._thread.start()
 
     def finish(self, then: Callable[[], None]) -> None:
-        """Spark begins no more batches; when all that it was told is done has been read, `then` is called."""
+        """Begins no more batches; calls `then` when all admitted batches have been read."""
         if not self._feeds:
             then()
             return
-        for feed in self._feeds.values():  # all of them: none begins a batch while another one ends
+        for feed in self._feeds.values():  # for all feeds, so that none begins a batch while another one ends
             feed.begin_no_more()
         self._finishing = _Finishing(then, time.monotonic() + LAST_BATCH)
 
     def close(self) -> None:
-        """Ends all of Spark's pushing, at once."""
+        """Stops all pushing at once."""
         self._over.set()
         self._stop_feeds()
         for feed in self._feeds.values():
@@ -139,11 +139,11 @@ class Feeds(RunListener):
         return kind(source, settings, ledger, self._keeper, lambda: self._has_room(name), _Events(self, name))
 
     def _has_room(self, name: str) -> bool:
-        """Whether Spark may push a batch: one more than `ahead` allows, as nobody knows how large it will be."""
+        """Whether Spark may push a batch: the last one may exceed `ahead`, as its size is not known before."""
         source = self._sources[name]
         return self._ledgers[name].unread(self._positions(name), source.partitions) < source.ahead
 
-    # -- what the event loop tells ------------------------------------------------------------------------------------
+    # -- notices of the event loop -------------------------------------------------------------------------------------
 
     def joined(self, record: NodeRecord) -> None:  # noqa: ARG002
         for feed in tuple(self._feeds.values()):
@@ -153,7 +153,7 @@ class Feeds(RunListener):
         if source in self._feeds:
             self._feeds[source].wake()
 
-    # -- what is asked, on threads of the port -------------------------------------------------------------------------
+    # -- requests, on threads of the port ------------------------------------------------------------------------------
 
     def _on_pushed(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         match body:
@@ -165,10 +165,10 @@ class Feeds(RunListener):
                 return {"stream": key.stream, "id": key.id, "places": places}
         raise UserError(f"nothing is known of {body!r:.200}")
 
-    # -- what feeds tell, on theirs ------------------------------------------------------------------------------------
+    # -- notices of feeds, on their threads ----------------------------------------------------------------------------
 
     def ended(self, name: str) -> None:
-        """A run that goes on after the end of all input tells its nodes of an end only if there was something new."""
+        """Records the end of a source. A run that continued after all input tells its nodes only if there was more."""
         with self._lock:
             self._ended.add(name)
             if not self._process.program.begins_at_end:
@@ -232,7 +232,7 @@ class Feeds(RunListener):
             self._finishing = None
 
     def _is_finished(self, finishing: _Finishing) -> bool:
-        """Ends the feeds, each when its last batch is admitted; whether all is read then that they were told."""
+        """Ends each feed when its last batch is admitted; returns whether all admitted batches are read."""
         now = time.monotonic()
         for feed in self._feeds.values():
             feed.stop_between_batches(at_once=now >= finishing.deadline)
@@ -254,7 +254,7 @@ class Feeds(RunListener):
 
 
 class _Events:
-    """What a feed has to tell, with its name."""
+    """Forwards the notices of a feed, with its name."""
 
     def __init__(self, feeds: Feeds, name: str) -> None:
         self._feeds, self._name = feeds, name

@@ -1,4 +1,4 @@
-"""What the driver's event loop tells the other parts of a run."""
+"""Notices of the driver's event loop to the other parts of a run."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ from seep.protocol.cuts import Cut, CutComplete
 
 
 class RunListener:
-    """A part of a run overrides what it wants to hear of. All is told on the event loop: return at once."""
+    """The base of listeners, which override the notices that they need. These run on the event loop: return at once."""
 
     def registered(self, record: NodeRecord) -> None:
-        """A node has registered, and has its name."""
+        """A node has registered, and has got its name."""
 
     def joined(self, record: NodeRecord) -> None:
         """A node may be used from now on."""
 
     def lost(self, record: NodeRecord, silent: bool) -> None:
-        """A node was given up; if `silent`, only for its silence: its process may be there still."""
+        """A node was given up; if `silent`, only for its silence: its process may still exist."""
 
     def notice(self, node: str, seconds: float) -> None:
         """The VM of a node will be taken away in so many seconds."""
 
     def read(self, source: str) -> None:
-        """The source log has more of a source operator."""
+        """The source log has new positions of a source operator."""
 
     def committed(self, epoch: int) -> None:
         """All sinks have committed up to this epoch."""
 
     def cut(self, cut: Cut, result: CutComplete | str) -> None:
-        """A cut is complete, or will never be, for this reason."""
+        """A cut is complete, or was abandoned for this reason."""
 
     def ending(self) -> None:
-        """All input has been opened: the run ends when it is processed."""
+        """The last epoch is open: the run ends when it is processed."""
 
     def over(self) -> None:
-        """The run has ended, in whatever way."""
+        """The run has ended: finished, halted, stopped or failed."""
 
 
 class Listeners(RunListener):
-    """Several listeners, told in the order in which they came."""
+    """Several listeners, notified in the order in which they were added."""
 
     def __init__(self) -> None:
         self._all: list[RunListener] = []

@@ -1,4 +1,4 @@
-"""How the other threads of the driver reach the manager: each query and request has a name and a deadline."""
+"""Access to the manager from other threads of the driver: each query and request has a name and a deadline."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from seep.threads.event_loop import EventLoop, Work, name_of
 
 T = TypeVar("T")
 
-#: Seconds within which the event loop answers; it never waits for anything, so only a machine without CPU time is late.
+#: Seconds within which the event loop answers; it never blocks, so it is late only without CPU time.
 ANSWERED = 30.0
 
 
 class ManagerAccess:
-    """Everything is done on the event loop, and whoever asks waits; EnvironmentFault if that takes too long."""
+    """Runs every request on the event loop and waits for the answer; raises EnvironmentFault if that takes too long."""
 
     _loop: EventLoop
     manager: Manager  #: for the event loop's thread
@@ -34,27 +34,27 @@ class ManagerAccess:
         raise NotImplementedError
 
     def on_loop(self, work: Callable[[], T], timeout: float = ANSWERED) -> T:
-        """What some work comes to that is done on the event loop; EnvironmentFault if it takes too long."""
+        """Runs work on the event loop and returns its result; raises EnvironmentFault if that takes too long."""
         return self._loop.ask(work, timeout)
 
     def put_on_loop(self, work: Work) -> None:
-        """Has some work done on the event loop, and does not wait for it."""
+        """Queues work for the event loop, and does not wait for it."""
         self._loop.put(work)
 
     def after(self, seconds: float, work: Work) -> None:
-        """The event loop does the work once, so many seconds from now."""
+        """Runs the work on the event loop once, so many seconds from now."""
         self._loop.after(seconds, work)
 
     def every(self, seconds: float, work: Work) -> None:
-        """The event loop does the work again and again, for as long as it runs."""
+        """Runs the work on the event loop at this interval."""
         self._loop.every(seconds, work)
 
     def ask(self, question: Callable[[Manager], T], timeout: float = ANSWERED) -> T:
-        """The answer to a question about the manager."""
+        """Asks a question about the manager on the event loop; returns the answer."""
         return self._loop.ask(partial(question, self.manager), timeout)
 
     def _change(self, change: Callable[[Manager], tuple[T, list[Effect]]]) -> T:
-        """Has the manager change something, and does what follows from it."""
+        """Makes a change of the manager, and carries out its effects; returns the answer."""
         return self._loop.ask(partial(self._changed, change), ANSWERED, name_of(change))
 
     def _changed(self, change: Callable[[Manager], tuple[T, list[Effect]]]) -> T:
@@ -63,13 +63,13 @@ class ManagerAccess:
         return answer
 
     def _do(self, effects_of: Callable[[], list[Effect]]) -> None:
-        """Has the manager do something that has no answer."""
+        """Carries out the effects of a request that has no answer."""
         self._loop.ask(partial(self._perform_those_of, effects_of), ANSWERED, name_of(effects_of))
 
     def _perform_those_of(self, effects_of: Callable[[], list[Effect]]) -> None:
         self.perform(effects_of())
 
-    # -- what is known ------------------------------------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------------------------------------
 
     def live_nodes(self) -> frozenset[str]:
         return self.ask(queries.live_nodes)
@@ -79,19 +79,19 @@ class ManagerAccess:
         return self.ask(queries.staying_nodes)
 
     def placement(self) -> dict[InstanceId, str]:
-        """Instance -> the node that it lives on."""
+        """Returns the node of each instance."""
         return self.ask(queries.placement)
 
     def latest_assignment(self, operator: str) -> Assignment:
-        """Who owns which slots when all that is announced has taken effect."""
+        """Returns the owners of slots after all announced plans have taken effect."""
         return self.ask(partial(queries.latest_assignment, operator=operator))
 
     def backup_of(self, owner: InstanceId) -> BackupCopy | None:
-        """The backup that an instance is restored from, if there is one."""
+        """Returns the backup that an instance would be restored from, if there is one."""
         return self.ask(partial(queries.backup_of, owner=owner))
 
     def safe_epoch(self, operator: str) -> int:
-        """All instances of the operator are safe up to this epoch."""
+        """Returns the epoch up to which all instances of the operator are safe."""
         return self.ask(partial(queries.safe_epoch, operator=operator))
 
     def is_ending(self) -> bool:
@@ -99,33 +99,33 @@ class ManagerAccess:
         return self.ask(queries.is_ending)
 
     def final_epoch(self) -> int | None:
-        """The last epoch of the query; None while that is not known."""
+        """Returns the last epoch of the query; None while it is not known."""
         return self.ask(queries.final_epoch)
 
     def cut_waits_for(self) -> str | None:
-        """What the cut under way still lacks, in words; None if there is none."""
+        """Describes what the current cut waits for; None if there is no cut."""
         return self.ask(queries.cut_waits_for)
 
     def cut_outlook(self) -> queries.CutOutlook:
-        """What the next cut would build on, and what it would have to have."""
+        """Returns the base of the next cut, and the slots that it must contain."""
         return self.ask(queries.cut_outlook)
 
     def home_of(self, source: str, slot: int) -> str | None:
-        """The node of the instance that owns a slot from some time on."""
+        """Returns the node of the instance that owns a slot by the latest plan."""
         return self.ask(partial(queries.home_of, source=source, slot=slot))
 
     def oldest_needed(self, source: str) -> dict[int, Any]:
-        """For each slot, the first position that an instance may be asked to read on from."""
+        """Returns, for each slot, the first position from which an instance may have to read again."""
         return self.ask(partial(queries.oldest_needed, source=source))
 
     def positions_behind(self, source: InstanceId, sink: InstanceId) -> Mapping[int, Any]:
-        """How far the source had been read in the last epoch that the sink has committed."""
+        """Returns the positions of a source after the last epoch that the sink has committed."""
         return self.ask(partial(queries.positions_behind, source=source, sink=sink))
 
-    # -- what it is to do ---------------------------------------------------------------------------------------------
+    # -- requests -----------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Ends the input; what was read is processed and committed."""
+        """Ends the input; rows that were read are still processed and committed."""
         self._do(self.manager.finish)
 
     def checkpoint(self, operator: str | None = None) -> None:
@@ -139,9 +139,9 @@ class ManagerAccess:
     def persist(
         self, number: int, *, full: bool | None = None, only: str | None = None, last: bool = False
     ) -> Cut | None:
-        """Announces a cut; None if there can be none now. What becomes of it listeners are told."""
+        """Announces a cut; returns None if none is possible now. Listeners are notified of its result."""
         return self._change(partial(Manager.persist, number=number, full=full, only=only, last=last))
 
     def abandon_cut(self, number: int, why: str) -> None:
-        """Ends a cut if it is still under way; listeners are told why."""
+        """Abandons a cut if it is not complete; listeners are notified of the reason."""
         self._do(partial(self.manager.abandon_cut, number, why))

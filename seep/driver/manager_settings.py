@@ -8,9 +8,9 @@ from seep.driver.options import RunOptions
 from seep.protocol.manager.state import ManagerSettings
 from seep.query.program import Program
 
-#: Seconds between two rounds of trims: each is a letter to every node, and short epochs would drown in them.
+#: Seconds between two rounds of trims: each round is a letter to every node, too many for every short epoch.
 _TRIM = 0.1
-#: Epochs that may be open beside those of the file that a sink is writing, whatever the window is.
+#: Epochs that may be open besides those of the file that a sink is writing, even if the window is smaller.
 _BESIDE_ROLL = 6
 
 

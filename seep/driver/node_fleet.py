@@ -21,12 +21,12 @@ from vmpool.keeper import PoolKeeper
 from vmpool.pool import Pool
 from vmpool.registry import make_provider
 
-#: Seconds that nodes have to end by themselves, and VMs to be given back.
+#: Seconds in which nodes must end by themselves, and VMs must be returned.
 _GRACE, _GIVE_BACK = 3.0, 30.0
 
 
 class NodeFleet(RunListener):
-    """Between the manager's process, the fleet (nodes as Spark tasks) and the pool (VMs that they run on)."""
+    """Connects the manager's process, the fleet (nodes as Spark tasks) and the pool (VMs on which they run)."""
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class NodeFleet(RunListener):
     # -- its time -----------------------------------------------------------------------------------------------------
 
     def gather(self, nodes: int) -> list[str]:
-        """Has VMs started until so many nodes have joined; returns them, oldest first."""
-        self.pool.want(max(0, nodes - self._options.whole_pool.reserve))  # the reserve is there for the launch, too
+        """Starts VMs until so many nodes have joined; returns the nodes, oldest first."""
+        self.pool.want(max(0, nodes - self._options.whole_pool.reserve))  # the launch may use the reserve, too
         self.pool.start()
         deadline = time.monotonic() + self._options.start_timeout
         while len(joined := self._process.staying_nodes()) < nodes:
@@ -74,12 +74,12 @@ class NodeFleet(RunListener):
         return joined[:nodes]
 
     def launched(self) -> None:
-        """The query runs on the nodes that were gathered; from now on the pool is kept warm."""
+        """Keeps the pool warm from now on, as the query runs on the gathered nodes."""
         self._launched = True
         self.pool.want(0)
 
     def end(self) -> None:
-        """Waits until the nodes, which have been told to, have ended; then ends what is left, and gives VMs back."""
+        """Waits for the end of the nodes, which have been told to end; then kills the rest, and returns the VMs."""
         self._ending = True
         deadline = time.monotonic() + _GRACE
         while self._lives_any() and time.monotonic() < deadline:
@@ -89,22 +89,22 @@ class NodeFleet(RunListener):
         self.pool.close(_GIVE_BACK)
 
     def _lives_any(self) -> bool:
-        """Whether a node is there still, also of those that register only now."""
+        """Whether a node still exists, including those that register only now."""
         return any(record.process.alive() for record in self._process.nodes.values())
 
-    # -- what the pool asks and tells ---------------------------------------------------------------------------------
+    # -- queries and events of the pool -------------------------------------------------------------------------------
 
     def _used_nodes(self) -> Set[str]:
-        """While nothing runs yet, nodes are kept by being wanted; when all is over, none is used."""
+        """Returns the nodes that the pool must keep; none before the launch and after the end."""
         if self._ending:
             return frozenset()
         return self._process.used_nodes()
 
     def _tell(self, event: PoolEvent) -> None:
-        if not self._ending or self._giving_back:  # that nodes end is no news then
+        if not self._ending or self._giving_back:  # the end of nodes is not an event then
             self._process.events.add(event)
 
-    # -- what the event loop tells ------------------------------------------------------------------------------------
+    # -- notices of the event loop ------------------------------------------------------------------------------------
 
     def registered(self, record: NodeRecord) -> None:
         self._fleet.registered(record.order, record.process)
@@ -114,7 +114,7 @@ class NodeFleet(RunListener):
         self._news.set()
 
     def lost(self, record: NodeRecord, silent: bool) -> None:
-        """A node that is only silent may be there still, and holds a task slot."""
+        """Cancels the order of a silent node, which may still exist and occupy a task slot."""
         self.pool.node_lost(record.name)
         if silent:
             self._process.chores.put(partial(self._fleet.cancel, record.order))
@@ -122,10 +122,10 @@ class NodeFleet(RunListener):
     def over(self) -> None:
         self._news.set()
 
-    # -- what Spark tells ---------------------------------------------------------------------------------------------
+    # -- notices of Spark ---------------------------------------------------------------------------------------------
 
     def _ended(self, ended: OrderEnded) -> None:
-        """The task of a node is over, and Spark does not run it again."""
+        """Handles the end of a node's task, which Spark does not run again."""
         if self._ending:
             return
         self._process.task_ended(ended.order, ended.reason or "its task is over")

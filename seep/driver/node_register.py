@@ -1,4 +1,4 @@
-"""The register of a run's nodes: who has registered under which name, has joined, and was given up."""
+"""The register of a run's nodes: the nodes that have registered, have joined, and were given up."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from seep.channels.port import Address
 from seep.channels.process import ProcessId
 
-#: Nodes that were given up and are still known by name; the files of others are removed.
+#: The number of lost nodes that are remembered; the files of earlier ones are removed.
 _LOST = 1000
 
 
@@ -20,19 +20,19 @@ class NodeRecord:
     """A node that has registered."""
 
     name: str
-    order: str  #: of the task that it runs in
+    order: str  #: the order of its task
     process: ProcessId
     address: Address
-    directory: str  #: where its files are
+    directory: str  #: the directory of its files
 
     @property
     def vm(self) -> str:
-        """What it shares with others that may be lost together with it."""
+        """The host, which it shares with nodes that may be lost together with it."""
         return self.address.host
 
 
 class NodeRegister:
-    """For the event loop; `records` may be read by others, as it is replaced and never changed.
+    """The nodes of a run; for the event loop. Other threads may read `records`, which is replaced, never changed.
 
     >>> register = NodeRegister()
     >>> body = {"order": "o1", "process": ["here", 1, 0.0], "address": ["127.0.0.1", 1], "directory": "/tmp/n"}
@@ -43,7 +43,7 @@ class NodeRegister:
     """
 
     def __init__(self) -> None:
-        #: name -> the nodes that have registered, without those that were given up long ago
+        #: registered nodes by name, without those given up long ago
         self.records: Mapping[str, NodeRecord] = {}
         self._names = itertools.count(1)
         self._joined: set[str] = set()
@@ -51,14 +51,14 @@ class NodeRegister:
 
     @property
     def waiting(self) -> set[str]:
-        """Nodes that have registered and not joined yet."""
+        """The nodes that have registered, but not joined yet."""
         return self.records.keys() - self._joined
 
     def of_order(self, order: str) -> list[NodeRecord]:
         return [record for record in self.records.values() if record.order == order]
 
     def enter(self, body: Mapping[str, Any]) -> NodeRecord:
-        """A node says where it is; its name is a new one."""
+        """Registers a node under a new name."""
         name, address = f"n{next(self._names)}", Address(*body["address"])
         record = NodeRecord(name, body["order"], ProcessId(*body["process"]), address, body["directory"])
         self.records = {**self.records, name: record}
@@ -69,7 +69,7 @@ class NodeRegister:
         return self.records[name]
 
     def lost(self, name: str) -> NodeRecord | None:
-        """A node was given up. Returns one for which nobody asks any more, as so many were lost after it."""
+        """Records a lost node. Returns one that was lost long ago and is forgotten now, if there is one."""
         self._lost.append(name)
         if len(self._lost) <= _LOST:
             return None

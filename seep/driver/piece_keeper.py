@@ -1,4 +1,4 @@
-"""The keeper: sees to it that every pushed piece is in two places, and that none is kept for longer than needed."""
+"""The keeper: ensures that every pushed piece is in two places, and drops pieces that are not needed any more."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ from seep.spark.inlet.ledger import FeedLedger, read_up_to
 from seep.spark.inlet.pieces import Key, PushedBatch, PushedPiece
 from seep.storage.catalogue import Catalogue
 
-#: In how many places a piece is, at least.
+#: The number of places in which a piece must be.
 COPIES = 2
 
 
 class PieceKeeper:
-    """Knows the nodes; what it does may wait for them, so it is not for the manager's thread."""
+    """Copies and drops pieces. It may wait for nodes, so it must not be called on the manager's thread."""
 
     def __init__(self, process: ManagerProcess, catalogue: Catalogue[Manifest] | None) -> None:
         self._process, self._catalogue = process, catalogue
 
     @property
     def stores(self) -> bool:
-        """Whether nodes put what is pushed to them into storage too."""
+        """Whether nodes also store pushed pieces in the run's storage."""
         return self._catalogue is not None
 
     def nodes(self) -> list[str]:
         return sorted(self._process.live_nodes())
 
-    # -- where pieces go ----------------------------------------------------------------------------------------------
+    # -- choosing nodes -----------------------------------------------------------------------------------------------
 
     def places(self, source: str, slot: int) -> list[list[Any]]:
-        """Nodes that a piece of a slot is pushed to, with their addresses: first of all the one that will read it."""
+        """Returns the nodes to which a piece of a slot is pushed, with addresses; the node that reads it is first."""
         home, nodes = self._process.home_of(source, slot), self.nodes()
         first = home if home in nodes else nodes[0]
         chosen = [first, *self._others(first, nodes)][: 1 if self.stores else COPIES]
         return [[name, *self._process.nodes[name].address] for name in chosen]
 
     def _others(self, first: str, nodes: list[str]) -> list[str]:
-        """All other nodes in the order of a ring, those of other VMs before."""
+        """Returns all other nodes in ring order, those on other VMs first."""
         at = nodes.index(first)
         ring = nodes[at + 1 :] + nodes[:at]
         return sorted(ring, key=lambda name: self._process.nodes[name].vm == self._process.nodes[first].vm)
 
-    # -- that they stay there -----------------------------------------------------------------------------------------
+    # -- copying ------------------------------------------------------------------------------------------------------
 
     def secured(self, key: Key, piece: PushedPiece, nodes: Iterable[str]) -> PushedPiece:
-        """The piece with the places that it is in by now; copied, if there are too few. Without any, it is lost."""
+        """Copies a piece if it is in too few places; returns it with its places. Without any, it is lost."""
         live = [*nodes, STORAGE]
         holders = [holder for holder in piece.holders if holder in live]
         if not piece.rows or not holders or STORAGE in holders or len(holders) >= COPIES:
@@ -63,11 +63,11 @@ class PieceKeeper:
         body = {"key": list(key), "piece": piece.to_plain()}
         try:
             return bool(self._process.call_node(node, "copy piece", body))
-        except EnvironmentFault:  # it is tried again, with others
+        except EnvironmentFault:  # other nodes are tried
             return False
 
     def secure(self, ledger: FeedLedger) -> None:
-        """Copies what was on nodes that are gone; EnvironmentFault if it was on no others."""
+        """Copies the pieces of lost nodes; raises EnvironmentFault if a piece was on no other node."""
         nodes = self.nodes()
         for batch in ledger.kept():
             secured = self._secured(ledger.key(batch), batch, nodes)
@@ -84,16 +84,16 @@ class PieceKeeper:
                 )
         return secured
 
-    # -- and for how long ---------------------------------------------------------------------------------------------
+    # -- dropping -----------------------------------------------------------------------------------------------------
 
     def trim(self, ledger: FeedLedger, slots: int) -> None:
-        """Lets go of what no epoch that can be asked for again has to read."""
+        """Drops batches that no replay can need."""
         oldest = self._process.oldest_needed(ledger.source)
         if len(read_up_to(oldest)) >= slots:
             ledger.trim(min(read_up_to(oldest)))
 
     def trim_spool(self, ledger: FeedLedger) -> None:
-        """Lets go in storage of what no checkpoint there has to read."""
+        """Drops batches from storage that no checkpoint there needs."""
         if self._catalogue is None:
             return
         needed = [number for manifest in self._catalogue.complete() for number in _needed(manifest, ledger.source)]
@@ -102,6 +102,6 @@ class PieceKeeper:
 
 
 def _needed(manifest: Manifest, source: str) -> list[int]:
-    """The batches from which a run reads on that begins with this checkpoint; the first, where nothing was read."""
+    """Returns the batches from which a run would read that begins from this checkpoint."""
     first = [manifest.pushed[source]] if source in manifest.pushed else []
     return read_up_to(manifest.sources.get(source, {})) or first

@@ -1,4 +1,4 @@
-"""Queries: what parts of a run want to know of a manager. Each is asked on the event loop, where nothing changes."""
+"""Queries of parts of a run about a manager. Each is asked on the event loop, so that nothing changes meanwhile."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from seep.protocol.manager.replication import BackupCopy
 
 
 class CutOutlook(NamedTuple):
-    """What the next cut would build on, and what it would have to have."""
+    """The base of the next cut, and the slots that it must contain."""
 
     complete_epoch: int | None  #: of the last complete cut of this run
-    slots: Mapping[str, tuple[SlotSet, ...]]  #: by operator, of each instance that will own any
+    slots: Mapping[str, tuple[SlotSet, ...]]  #: by operator: the slots of each instance
 
 
 def live_nodes(manager: Manager) -> frozenset[str]:
@@ -29,22 +29,22 @@ def staying_nodes(manager: Manager) -> list[str]:
 
 
 def placement(manager: Manager) -> dict[InstanceId, str]:
-    """Instance -> the node that it lives on."""
+    """Returns the node of each instance."""
     return {instance: seat.node for instance, seat in manager.placement.items()}
 
 
 def latest_assignment(manager: Manager, operator: str) -> Assignment:
-    """Who owns which slots when all that is announced has taken effect."""
+    """Returns the owners of slots after all announced plans have taken effect."""
     return manager.topology.history[operator][-1].assignment
 
 
 def backup_of(manager: Manager, owner: InstanceId) -> BackupCopy | None:
-    """The backup that an instance is restored from, if there is one."""
+    """Returns the backup that an instance would be restored from, if there is one."""
     return manager.backups.get(owner)
 
 
 def safe_epoch(manager: Manager, operator: str) -> int:
-    """All instances of the operator are safe up to this epoch."""
+    """Returns the epoch up to which all instances of the operator are safe."""
     return min(manager.safe.of(instance) for instance in manager.placement if instance.operator == operator)
 
 
@@ -54,12 +54,12 @@ def is_ending(manager: Manager) -> bool:
 
 
 def final_epoch(manager: Manager) -> int | None:
-    """The last epoch of the query; None while that is not known."""
+    """Returns the last epoch of the query; None while it is not known."""
     return manager.final
 
 
 def cut_waits_for(manager: Manager) -> str | None:
-    """What the cut under way still lacks, in words; None if there is none."""
+    """Describes what the current cut waits for; None if there is no cut."""
     return manager.cuts.waits_for()
 
 
@@ -69,13 +69,13 @@ def cut_outlook(manager: Manager) -> CutOutlook:
 
 
 def home_of(manager: Manager, source: str, slot: int) -> str | None:
-    """The node of the instance that owns a slot from some time on."""
+    """Returns the node of the instance that owns a slot by the latest plan."""
     owner = InstanceId(source, int(latest_assignment(manager, source).owners[slot]))
     return manager.placement[owner].node if owner in manager.placement else None
 
 
 def oldest_needed(manager: Manager, source: str) -> dict[int, Any]:
-    """For each slot, the first position that an instance may be asked to read on from."""
+    """Returns, for each slot, the first position from which an instance may have to read again."""
     found: dict[int, Any] = {}
     for instance in manager.placement:
         if instance.operator == source:
@@ -87,5 +87,5 @@ def oldest_needed(manager: Manager, source: str) -> dict[int, Any]:
 
 
 def positions_behind(manager: Manager, source: InstanceId, sink: InstanceId) -> Mapping[int, Any]:
-    """How far the source had been read in the last epoch that the sink has committed."""
+    """Returns the positions of a source after the last epoch that the sink has committed."""
     return manager.log.after(source, manager.safe.of(sink))[0]

@@ -1,4 +1,4 @@
-"""The publisher to Spark: tells it, through the spools of a run, up to which epoch it may read."""
+"""The publisher to Spark: marks, in the spools of a run, up to which epoch Spark may read."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from seep.driver.listener import RunListener
 from seep.record.events import CheckpointStored
 from seep.sinks.spark_sink import SparkSink
 
-#: Seconds between two marks at least, as each is flushed to the disk; and between two looks if nothing is told.
+#: Seconds between two marks at least, because each is flushed to disk; and between two checks without a notice.
 _ROUND, _LOOK = 0.02, 1.0
 
 
 class SparkPublisher(RunListener):
-    """On a thread of its own, as a mark is flushed to the disk.
+    """Shows rows to Spark, on its own thread, because each mark is flushed to disk.
 
-    Rows that were shown cannot be taken back. With storage a later run may go on from the last stored checkpoint, and
-    write again what comes after it; so rows are shown up to that only, and the rest when the run has finished.
+    Rows that were shown cannot be removed. With storage, a later run may continue from the last stored checkpoint and
+    write later rows again; so rows are shown only up to that checkpoint, and the rest when the run has finished.
     """
 
     def __init__(self, process: ManagerProcess, is_local: bool) -> None:
         self._process = process
         resume = process.program.resume
-        #: the epoch of the checkpoint that the run began from; and of the last one in storage, None without storage
+        #: the epochs of the checkpoint that the run began from, and of the last one in storage (None without storage)
         self._begun = resume.beginning.epoch if resume is not None else 0
         self._stored = self._begun if process.options.storage.location is not None else None
         sinks = {name: sink for name, (sink, _) in process.program.sinks.items() if isinstance(sink, SparkSink)}
@@ -34,7 +34,7 @@ class SparkPublisher(RunListener):
                 raise UserError(
                     f"sink {name!r} has no directory that all machines see: give it one, seep.sinks.spark('/shared/…')"
                 )
-        self._committed = 0  #: all sinks have committed it
+        self._committed = 0  #: the last epoch that all sinks have committed
         self._sinks = list(sinks.values())
         self._shown = dict.fromkeys(self._sinks, 0)
         self._news, self._over = threading.Event(), threading.Event()
@@ -59,7 +59,7 @@ class SparkPublisher(RunListener):
             self._thread.start()
 
     def join(self, timeout: float = 10.0) -> None:
-        """Waits until all is shown of a run that is over."""
+        """Waits until all rows of a finished run are shown."""
         if self._thread.ident is not None:
             self._thread.join(timeout)
 
@@ -90,7 +90,7 @@ class SparkPublisher(RunListener):
             sink.spool.show(sink.run, epoch)
 
     def _tell_end(self) -> None:
-        """Why there will be no more rows, if there will be none."""
+        """Writes why there will be no more rows, if the run has failed."""
         if self._process.events.of("finished"):
             final = self._process.final_epoch()
             for sink in self._sinks:

@@ -1,4 +1,4 @@
-"""Steering: the driver's shell of the steward. On the event loop, it shows it the facts and does what it says."""
+"""Steering: the driver's shell of the steward. On the event loop, it gives it facts and carries out its commands."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from seep.record.status import Status
 
 T = TypeVar("T")
 
-#: Seconds between two steps, if nothing else calls for one.
+#: Seconds between two steps, if nothing else causes one.
 _ROUND = 0.05
 
 
 @dataclass(slots=True)
 class Awaited:
-    """A migration that somebody may wait for."""
+    """A migration that a caller may wait for."""
 
     number: int
     over: threading.Event = field(default_factory=threading.Event)
-    last: MigrationProgress | None = None  #: how far it had come, when it was over
+    last: MigrationProgress | None = None  #: its progress when it was over
 
 
 class DriverShell(StewardShell, RunListener):
-    """Between the steward and the driver: the manager, the pool, the record. All of it is on the event loop."""
+    """Connects the steward to the manager, the pool and the record. All of it runs on the event loop."""
 
     def __init__(self, process: ManagerProcess, steward: Steward, vms: VMs) -> None:
         super().__init__(steward, vms)
@@ -53,7 +53,7 @@ class DriverShell(StewardShell, RunListener):
         self._next_look = 0.0
         self._observation: Observation | None = None
 
-    # -- when it has a turn -------------------------------------------------------------------------------------------
+    # -- steps --------------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
         if not self._process.is_concluding:
@@ -72,16 +72,16 @@ class DriverShell(StewardShell, RunListener):
         self._observation = self._process.record.observe(query, warm) or self._observation
 
     def committed(self, epoch: int) -> None:  # noqa: ARG002
-        """A migration of many steps is as quick as the epochs are."""
+        """Takes a step after each commit while a migration is open, so that it is as fast as the epochs."""
         if self.steward.is_busy:
             self.step()
 
     def notice(self, node: str, seconds: float) -> None:  # noqa: ARG002
-        """A node whose VM will be taken away is drained, however soon that is."""
+        """Drains a node whose VM will be taken away, however soon that is."""
         self.do(partial(self.steward.drain, node=node))
 
     def do(self, request: Callable[[Facts], T]) -> T:
-        """Has the steward do something for somebody, and what follows from it."""
+        """Passes a request to the steward, and takes a step."""
         answer = request(self.facts())
         self.step()
         return answer
@@ -92,14 +92,14 @@ class DriverShell(StewardShell, RunListener):
         return awaited
 
     def _answered(self, number: int, result: object) -> None:
-        """On the thread of a consultant, or on that which asks."""
+        """Takes an answer on the thread of a consultant, or on the asking thread."""
         self._process.put_on_loop(partial(self._take_answer, number, result))
 
     def _take_answer(self, number: int, result: object) -> None:
         self.answer(number, result)
         self.step()
 
-    # -- as every shell -----------------------------------------------------------------------------------------------
+    # -- interface of StewardShell ------------------------------------------------------------------------------------
 
     @property
     def manager(self) -> Manager:
@@ -144,56 +144,56 @@ class DriverShell(StewardShell, RunListener):
 
 
 class Steering:
-    """What anybody, on any thread, may ask of the steward of a run."""
+    """Requests to the steward of a run, from any thread."""
 
     def __init__(self, process: ManagerProcess, steward: Steward, vms: VMs) -> None:
         self._process, self._steward = process, steward
         self._shell = DriverShell(process, steward, vms)
 
     def begin(self) -> None:
-        """The query has been launched: from now on the steward decides what changes."""
+        """Starts the steward, after the launch of the query."""
         self._process.every(_ROUND, self._shell.round)
 
     def scale(self, operator: str, parallelism: int) -> None:
-        """As if a policy had decided it; policies that decide otherwise wait until it is done."""
+        """Scales an operator as if a policy had decided it; policies wait until it is done."""
         self._ask(partial(self._steward.scale, operator=operator, parallelism=parallelism))
 
     def balance(self, operator: str) -> None:
-        """Evens out what the instances of an operator have to do."""
+        """Balances the load of an operator's instances."""
         self._ask(partial(self._steward.balance, operator=operator))
 
     def drain(self, node: str) -> None:
-        """Moves all that lives on a node elsewhere, and has its VM ended then."""
+        """Moves everything on a node elsewhere, and then ends its VM."""
         self._ask(partial(self._steward.drain, node=node))
 
     def migrate(self, migrations: Sequence[Migration]) -> tuple[Awaited, ...]:
-        """They begin together; UserError if one cannot."""
+        """Begins migrations together; raises UserError if one is not possible."""
         if self._process.ended.is_set():
             raise UserError("the run is over; nothing can be migrated any more")
         return self._ask(partial(self._shell.open, migrations=migrations))
 
     def cancel(self, number: int) -> None:
-        """No further step of a migration is announced."""
+        """Cancels a migration: no further step is announced."""
         self._ask(partial(self._steward.cancel, number=number))
 
     def progress(self, *numbers: int) -> tuple[MigrationProgress, ...]:
-        """Of these migrations; of all that are kept, oldest first, if none is given."""
+        """Returns the progress of these migrations; without numbers, of all that are remembered, oldest first."""
         return self._process.on_loop(partial(self._progress, *numbers))
 
     def report(self) -> Mapping[str, Any]:
-        """What is to be told of migrations in the report."""
+        """Returns the part of the report about migrations."""
         return self._process.on_loop(self._report)
 
     def facts(self) -> Facts:
-        """What is known of the run now, as one value that does not change."""
+        """Returns everything that is known of the run now, as one immutable value."""
         return self._process.on_loop(self._shell.facts)
 
     def status(self, vms: Mapping[str, int], vm_seconds: float) -> Status:
-        """How the run is now; of the pool its owner tells."""
+        """Returns the status of the run; the caller gives the figures of the pool."""
         return self._process.on_loop(partial(self._status, vms, vm_seconds))
 
     def end(self) -> None:
-        """The run is over, and with it whatever is open."""
+        """Ends everything that is open, when the run is over."""
         self._process.on_loop(self._shell.end)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""Spark's Python daemon, made ready: the nodes that it forks find everything imported and compiled.
+"""Spark's Python daemon, prepared: the nodes that it forks have everything imported and compiled.
 
-A node from a fresh process imports for a second and loads kernels for half a second more, and on a small machine a node
-that starts takes that time from those that work. Forked from here it starts in milliseconds, and shares the memory.
+A node in a new process imports for a second and loads kernels for half a second more, and on a small machine this time
+is taken from nodes that work. Forked from this daemon, it starts in milliseconds, and shares the memory.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import importlib
 import importlib.util
 import sys
 
-#: What forked processes import: Spark's for any task, a node's for any query, and what modules of queries name.
+#: Modules that forked processes need: those of Spark's tasks, of nodes, and of queries.
 PREPARED = ("pyspark.worker", "seep.node.main", "seep.runs.run", "seep.query.query")
 
 
 def main() -> None:
-    """What `python -m pyspark.daemon` does, after the preparations."""
+    """Prepares the process, and then runs `python -m pyspark.daemon`."""
     leave_out_archives()
     from pyspark import daemon
 
@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def leave_out_archives() -> None:
-    """Takes Spark's zips and jar off the path where pyspark is installed: every fork would read their lists anew."""
+    """Removes Spark's archives from the module path if pyspark is installed: every fork would read their indexes."""
     path = sys.path[:]
     sys.path[:] = [place for place in path if not place.endswith((".zip", ".jar"))]
     if importlib.util.find_spec("pyspark") is None or importlib.util.find_spec("py4j") is None:

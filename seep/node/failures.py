@@ -1,4 +1,4 @@
-"""Failures: what stopped a run, on its way from the thread where it happened to the user."""
+"""Failures: conversion of an error that stops a run, from the thread where it happens to the user."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KINDS: dict[str, type[SeepError]] = {"user": UserError, "environment": Environm
 
 
 def failure_to_json(node: str, instance: Incarnation | None, epoch: int, reason: BaseException) -> dict[str, Any]:
-    """The failure as plain data."""
+    """Returns the failure as plain data."""
     where = f"{instance.instance} on node {node}" if instance else f"node {node}"
     if isinstance(reason, UserCodeFailed):
         reason.instance = where
@@ -25,19 +25,19 @@ def failure_to_json(node: str, instance: Incarnation | None, epoch: int, reason:
 
 
 def is_internal(failure: Mapping[str, Any]) -> bool:
-    """Whether it is a bug of seep, neither of the user nor of the surroundings."""
+    """Whether it is a bug of seep, and not an error of the user or the environment."""
     return failure.get("kind") == "internal"
 
 
 def failure_from_json(failure: Mapping[str, Any]) -> SeepError:
-    """The failure as an exception to raise."""
+    """Returns the failure as an exception to raise."""
     if "user code" in failure:
         return UserCodeFailed.from_json(failure["user code"])
     return _KINDS[failure["kind"]](failure["text"])
 
 
 def manager_failure(reason: BaseException) -> SeepError:
-    """Why the manager itself has failed, as an exception to raise."""
+    """Returns the failure of the manager itself as an exception to raise."""
     if isinstance(reason, SeepError):
         return reason
     trace = "".join(traceback.format_exception(reason))
@@ -45,6 +45,6 @@ def manager_failure(reason: BaseException) -> SeepError:
 
 
 def _with_trace(where: str, epoch: int, reason: BaseException) -> str:
-    """Not the user's mistake: whoever reports it needs all there is."""
+    """Returns the text of an internal error with its trace, for the bug report."""
     trace = "".join(traceback.format_exception(reason))
     return f"internal error of seep in {where}, epoch {epoch}; please report it with this trace:\n{trace}"

@@ -1,4 +1,4 @@
-"""Hosted: the instances and the holder of a node, each on a thread of its own behind a mailbox."""
+"""The instances and the holder of a node, each with its own thread and mailbox."""
 
 from __future__ import annotations
 
@@ -38,51 +38,51 @@ from seep.threads.mailbox import Mailbox
 
 Work = Callable[[], list[Effect]]
 
-#: Seconds between two closer looks at an instance, and how much longer they are apart than they take.
+#: Seconds between two costly measurements of an instance, and how many times longer they are apart than they take.
 _LOOK, _LOOK_SHARE = 0.3, 100
 
 
 class NodeServices(Protocol):
-    """What a hosted machine needs of its node; called on the machine's thread."""
+    """The services of a node for its machines; called on the machine's thread."""
 
     name: str
 
     def perform(self, effect: Effect) -> None:
-        """Does what any machine may ask for: letters and events."""
+        """Carries out effects of any machine: letters and events."""
         ...
 
     def hand_over(self, message: Data) -> None:
-        """Gives rows to an instance of this very node."""
+        """Passes rows to an instance of the same node."""
         ...
 
     def open_stream(
         self, node: str, sender: Incarnation, receiver: Incarnation, on_room: Callable[[], None]
     ) -> InstanceStream | None:
-        """A stream to an instance on another node; None if that node is gone."""
+        """Opens a stream to an instance on another node; returns None if that node is lost."""
         ...
 
     def persist(self, part: Persist) -> None:
-        """Takes a part of a cut to durable storage."""
+        """Writes a part of a cut to storage."""
         ...
 
     def recall(self, hosted: HostedInstance, slots: SlotSet) -> None:
-        """Brings an instance what durable storage has of these slots, as `Recalled`."""
+        """Reads the state of these slots from storage, and sends it to the instance as `Recalled`."""
         ...
 
     def failed(self, instance: Incarnation | None, epoch: int, reason: BaseException) -> None:
-        """A machine cannot go on."""
+        """Reports that a machine has failed."""
         ...
 
     def left(self, hosted: HostedInstance) -> None:
-        """An instance has come to its end, and does nothing any more."""
+        """Reports that an instance has ended."""
         ...
 
 
 class HostedInstance:
-    """An instance as its node calls it; answers nothing, for all that it has to say it does on its own thread.
+    """An instance on its own thread. Calls of the node return no effects: the instance performs them on its thread.
 
-    It also drives the streams to its receivers: each takes what the outbox's cursor for it yields, as far as there is
-    room on the way.
+    It also drives the streams to its receivers: each stream takes what the outbox's cursor for it yields, as long as
+    the stream has room.
     """
 
     def __init__(
@@ -134,30 +134,33 @@ class HostedInstance:
         self._mailbox.letter(self._halt)
 
     def pull(self, receiver: Incarnation) -> None:  # noqa: ARG002
-        """Streams are driven from within; nobody outside pulls."""
+        """Does nothing: the instance drives its streams itself."""
         return
 
     def room(self, receiver: Incarnation, node: str) -> None:
-        """A stream can take more."""
+        """Continues a stream that has room again."""
         self._mailbox.stream(partial(self._pump_again, receiver, node))
 
     def join(self, timeout: float) -> None:
         self._thread.join(timeout)
 
     def figures(self) -> InstanceFigures:
-        """What is told of it to the manager, now and then; read without a lock, so approximate."""
-        outbox, processed = self.instance.outbox, self.instance.processed  # before the meter: it knows of all up to it
+        """Returns its figures for the node's report; read without a lock, so approximate."""
+        outbox, processed = (
+            self.instance.outbox,
+            self.instance.processed,
+        )  # read before the meter, which then includes all up to it
         metered = self.meter.figures(self.me, self.instance.phase.value, processed)
         return replace(
             metered,
-            counted=self.instance.processed + 1,  # after the meter: it knows of nothing beyond
+            counted=self.instance.processed + 1,  # read after the meter, which then includes nothing later
             waiting=len(self._mailbox),
             outbox_bytes=outbox.nbytes,
             unsent=outbox.last - min(self._cursors(), default=outbox.last),
         )
 
     def _cursors(self) -> list[int]:
-        """The last epoch that each receiver has taken."""
+        """Returns the last epoch that each receiver has taken."""
         outbox = self.instance.outbox
         found = [outbox.position(receiver) for receiver in outbox.receivers]
         return [min(position - 1, outbox.last) for position in found if position is not None]
@@ -182,7 +185,7 @@ class HostedInstance:
             self._node.left(self)
 
     def _look_closer(self, now: float) -> None:
-        """Now and then: what costs more to know. State that takes long to be sized is sized less often."""
+        """Makes the costly measurements from time to time. State that takes long to measure is measured less often."""
         if now < self._look:
             return
         self.meter.stolen = stolen_seconds()
@@ -246,7 +249,7 @@ class HostedInstance:
     # -- streams ------------------------------------------------------------------------------------------------------
 
     def _pump(self, receiver: Incarnation, node: str) -> None:
-        """Sends what the receiver has not been sent, as far as there is room."""
+        """Sends the receiver what it has not got, as long as there is room."""
         if node == self._node.name:
             while (message := self.instance.pull(receiver)) is not None:
                 self._node.hand_over(message)
@@ -287,7 +290,7 @@ def _shares_budget(instance: Instance[pa.RecordBatch]) -> bool:
 
 
 class BudgetLock:
-    """The time in which one instance uses containers that share a budget; none of its objects is out after it."""
+    """Held while an instance uses containers that share a budget; afterwards, none of their objects is in use."""
 
     def __init__(self, room: StateBudget) -> None:
         self._room = room
@@ -303,14 +306,14 @@ class BudgetLock:
 
 
 class SinkDriver:
-    """Between a sink instance and its store."""
+    """Carries out the commits of a sink instance with its store."""
 
     def __init__(self, instance: Instance[pa.RecordBatch], store: SinkStore, meter: Meter) -> None:
         self._instance = instance
         self._store = store
         self._meter = meter
         self._told = 0
-        #: epoch -> when its oldest row was created, of epochs that are not durable yet
+        #: epoch -> creation time of its oldest row, for epochs that are not durable
         self._open: dict[int, float] = {}
 
     def open(self) -> list[Effect]:
@@ -344,7 +347,7 @@ class SinkDriver:
 
 
 class HostedHolder:
-    """A holder on its own thread: merging a large backup holds up nobody but other backups."""
+    """A holder on its own thread: merging a large backup delays only other backups."""
 
     def __init__(self, holder: Holder, node: NodeServices, share: CpuShare) -> None:
         self._holder = holder

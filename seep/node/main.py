@@ -1,4 +1,4 @@
-"""What runs inside the task of a node."""
+"""The main function of a node, which runs in a Spark task."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from seep.spark.order import NodeOrder
 
 @dataclass(frozen=True, slots=True)
 class NodeTask:
-    """What all nodes of a run are given; Spark brings it, as it brings any closure."""
+    """The program and settings of all nodes of a run; Spark sends it with the closure of the task."""
 
     program: Program
     settings: NodeSettings
 
 
 def serve(order: NodeOrder) -> None:
-    """Makes this process a node; returns when the node's time is over."""
+    """Makes this process a node; returns when the node ends."""
     task: NodeTask = order.settings
     prepare_process()
     rehearse(task.program)
@@ -32,6 +32,6 @@ def serve(order: NodeOrder) -> None:
 
 
 def local_directory(run: str) -> Path:
-    """Where this node may put files: below a directory that Spark clears away with the application, if it says one."""
+    """Returns the directory for this node's files, below one that Spark removes with the application, if any."""
     given = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
     return Path(given or tempfile.gettempdir()) / f"seep-{run}-{os.getpid()}"

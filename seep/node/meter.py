@@ -1,4 +1,4 @@
-"""Meters: what one instance has done, for progress, policies and reports."""
+"""Meters: measurements of one instance, for progress, policies and reports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @runtime_checkable
 class CountingLogic(Protocol):
-    """A logic that counts things worth telling: late rows, dead letters."""
+    """A logic with counters, such as late rows and dead letters."""
 
     @property
     def counters(self) -> Mapping[str, int]: ...
@@ -29,38 +29,38 @@ class CountingLogic(Protocol):
 
 @runtime_checkable
 class Sized(Protocol):
-    """State that can tell how large it is."""
+    """State that can measure its size."""
 
     def size(self) -> int: ...
 
 
 @dataclass(slots=True)
 class Meter:
-    """Written by the instance's thread, read by the one that reports."""
+    """The measurements of an instance; written by its thread, read by the reporting thread."""
 
     rows_in: int = 0
     rows_out: int = 0
-    cpu: float = 0.0  #: seconds of its thread
-    busy: float = 0.0  #: seconds that its thread was at work, on the CPU or waiting for something outside
-    stolen: float = 0.0  #: seconds that its thread was ready and had no core
+    cpu: float = 0.0  #: CPU seconds of its thread
+    busy: float = 0.0  #: seconds that its thread was working, on the CPU or waiting for something outside
+    stolen: float = 0.0  #: seconds that its thread was ready, but had no core
     state_bytes: int = 0
     watermark: int | None = None  #: of the last epoch that was put out
     age: float = 0.0  #: seconds from the creation of that epoch's oldest row until then
-    edges: dict[Edge, int] = field(default_factory=dict)  #: rows put out on each
+    edges: dict[Edge, int] = field(default_factory=dict)  #: rows put out on each edge
     logic: Any = None
-    slots: SlotMeter | None = None  #: what counts rows by slot, where that is possible
+    slots: SlotMeter | None = None  #: counts rows by slot, where that is possible
     #: seconds from the creation of an epoch's oldest row to the epoch's commit, of epochs not reported yet
     latencies: deque[float] = field(default_factory=lambda: deque(maxlen=10_000))
-    #: what was not reported yet
+    #: handovers that were not reported yet
     handed: deque[HandedPart] = field(default_factory=lambda: deque(maxlen=10_000))
 
     def watch(self, logic: Any) -> None:
-        """This is what the instance works with."""
+        """Sets the logic of the instance."""
         self.slots = logic if isinstance(logic, SlotMeter) else None
         self.logic = logic.logic if isinstance(logic, SlotMeter) else logic
 
     def size(self, emission: Emission[pa.RecordBatch]) -> int:
-        """The bytes of an epoch's output, as its outbox asks for them once; counts its rows on the way."""
+        """Returns the bytes of an epoch's output, which its outbox asks for once; also counts its rows."""
         rows = {edge: batch.num_rows for edge, batch in emission.outputs.items()}
         self.rows_out += max(rows.values(), default=0)
         for edge, count in rows.items():
@@ -69,12 +69,12 @@ class Meter:
         return emission.nbytes
 
     def put_out(self, watermark: int, created: float) -> None:
-        """An epoch is done, of which the oldest row was created at a unix time; 0 if that is not known."""
+        """Records the end of an epoch; `created` is the unix time of its oldest row, 0 if unknown."""
         self.watermark = watermark
         self.age = max(0.0, time.time() - created) if created else 0.0
 
     def figures(self, identity: Incarnation, phase: str, epoch: int) -> InstanceFigures:
-        """What is reported; latencies, rows by slot and what was handed over are told once."""
+        """Returns the figures to report; each latency, count by slot and handover is reported once."""
         return InstanceFigures(
             identity=identity,
             phase=phase,
@@ -102,5 +102,5 @@ class Meter:
 
 
 def _taken(queue: deque[T]) -> Iterator[T]:
-    """All that are in it now."""
+    """Takes all items that are in the queue now."""
     return (queue.popleft() for _ in range(len(queue)))

@@ -81,28 +81,28 @@ from vmpool.interruption import watch
 from vmpool.notices import notices_of
 from vmpool.settings import VMSettings
 
-#: Checkpoints are asked for by the manager's clock; nothing here counts epochs.
+#: Checkpoints are requested by the manager's clock; nodes do not count epochs for them.
 NEVER = 1 << 60
-#: Seconds at least between two checkpoints that plans alone want: each step of a migration would have one otherwise.
+#: Seconds at least between two checkpoints that only plans need: otherwise each step of a migration would take one.
 _APART = 1.0
-#: Threads give way after so long: between them latency is lost, not throughput.
+#: Python's switch interval between threads; a long one costs latency, not throughput.
 SWITCH_INTERVAL = 0.0005
-#: Buffers of messages and backups that are larger are in files, not in memory.
+#: Buffers of messages and backups larger than this are in files, not in memory.
 SHELVED = 32 << 20
-#: A report goes with every so many heartbeats.
+#: A report is sent with every so many heartbeats.
 REPORT_EVERY = 3
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """What every node of a run is told when it is started; travels with its task."""
+    """The settings of every node of a run; sent with its task."""
 
     run: str
     driver: Address
     security: Security
     epoch: float
     heartbeat: float
-    patience: float  #: how long the manager may be out of reach
+    patience: float  #: seconds that the manager may be unreachable
     buffer_budget: int
     state_budget: int
     vm: VMSettings = field(default_factory=VMSettings)
@@ -114,16 +114,16 @@ class NodeSettings:
 
 
 class NodeProcess:
-    """The shell of one `Node`: its port, its links, its threads. `run` returns when the node's time is over."""
+    """The shell of one `Node`: its port, its links, its threads. `run` returns when the node ends."""
 
     def __init__(self, program: Program, settings: NodeSettings, host: str, order: NodeOrder, directory: Path) -> None:
         self._order = order
         self._program = program
         self._settings = settings
         self._lock = threading.RLock()  #: guards the node machine
-        self._reporting = threading.Lock()  #: what meters tell once is told to one thread at a time
+        self._reporting = threading.Lock()  #: only one thread at a time takes figures that meters report once
         self._meters: dict[Incarnation, Meter] = {}
-        self._threads: dict[Incarnation, HostedInstance] = {}  #: until they have come to their end
+        self._threads: dict[Incarnation, HostedInstance] = {}  #: until they have ended
         self._ended = threading.Event()
         self._alone_since: float | None = None
         self._directory = directory
@@ -153,7 +153,7 @@ class NodeProcess:
         self._watch_for_notice()
 
     def run(self) -> None:
-        """Serves until told to end, fenced, or left alone by the manager."""
+        """Serves until it is told to end, is fenced, or loses the manager."""
         beats = 0
         while not self._ended.wait(self._settings.heartbeat):
             beats += 1
@@ -163,7 +163,7 @@ class NodeProcess:
         self.close()
 
     def close(self) -> None:
-        """Lets go of everything: port, links, files."""
+        """Closes everything: port, links, files."""
         hosted = self._hosted()
         for each in hosted:
             each.halt()
@@ -185,7 +185,7 @@ class NodeProcess:
         self._peers.arrived(peer, frame)
 
     def on_letters_closed(self, peer: str, session: int, reason: str) -> None:
-        pass  # the peer opens it again, or is gone, which is for the manager to say
+        pass  # the peer opens it again, or is lost, which the manager decides
 
     def on_message(self, message: Data, nbytes: int) -> None:  # noqa: ARG002
         self.hand_over(message)
@@ -194,12 +194,12 @@ class NodeProcess:
         return self._peers.bulk_opened(peer)
 
     def on_stream_open(self, peer: str, sender: Incarnation, receiver: Incarnation, again: bool) -> None:  # noqa: ARG002
-        """What was on its way when it broke is lost: ask for it again."""
+        """Handles a stream; if it was broken, messages may be lost, so the instances ask for them again."""
         if again:
             self.on_link_restored(peer)
 
     def on_stream_closed(self, peer: str, sender: Incarnation, receiver: Incarnation, clean: bool) -> None:
-        pass  # if it broke, the sender opens it again, or is gone, which is for the manager to say
+        pass  # if it broke, the sender opens it again, or is lost, which the manager decides
 
     def on_call(self, peer: str, method: str, body: Any) -> Any:  # noqa: ARG002
         if method == "story":
@@ -237,7 +237,7 @@ class NodeProcess:
         self.failed(None, 0, reason)
 
     def _on_order(self, order: ToNode) -> None:
-        """What the manager's process says to this one, beside the protocol."""
+        """Handles a letter of the manager's process that is not part of the protocol."""
         match order:
             case KnowPeers(addresses):
                 self._meet(addresses)
@@ -319,7 +319,7 @@ class NodeProcess:
         )
 
     def _ask_storage(self, body: Any) -> None:
-        """The holder that is no node: this one works on the storage itself, and answers in its place."""
+        """Sends a letter to the storage as a holder: this node reads and writes it, and answers in its place."""
         if self._stored is None:
             self._stored = StorageHolder(self._settings.storage, self._program.name, self._settings.run, self)
         self._stored.ask(self.name, body)
@@ -339,13 +339,13 @@ class NodeProcess:
         self._tell(NodeFailed(failure, self._story(*concerned) if is_internal(failure) else {}))
 
     def _story(self, *instances: Incarnation) -> dict[str, tuple[str, ...]]:
-        """What this node and some of its instances took and answered last; may be asked on any thread."""
+        """Returns the last messages and answers of this node and some of its instances; for any thread."""
         machines = {str(me): self.node.instances.get(me) for me in instances}
         rings = {name: machine.ring for name, machine in machines.items() if machine is not None}
         return dumped({f"node {self.name}": self.node.ring, **rings})
 
     def left(self, hosted: HostedInstance) -> None:
-        """The last word of an instance that was told to stop; none of those that end with the node."""
+        """Sends the last report of an instance that was told to stop, but not of those that end with the node."""
         self._threads.pop(hosted.me, None)
         if not self._ended.is_set():
             with self._reporting:
@@ -398,7 +398,7 @@ class NodeProcess:
     # -- the manager --------------------------------------------------------------------------------------------------
 
     def _register(self) -> str:
-        """Tells the driver where this node listens; its answer is this node's name."""
+        """Tells the driver the address of this node; returns this node's name."""
         link = Link(f"order {self._order.id}", MANAGER, self._settings.driver, self._settings.security, NoLinkEvents())
         try:
             answer = link.call(
@@ -421,7 +421,7 @@ class NodeProcess:
         return [hosted for me, hosted in list(self._threads.items()) if me in self.node.instances]
 
     def _watch_for_notice(self) -> None:
-        """Asks the cloud, on a thread of its own, whether this VM is about to be taken away."""
+        """Asks the cloud, on its own thread, whether this VM is about to be taken away."""
         notices = notices_of(self._settings.vm)
         if notices is not None:
             arguments = (notices, self._settings.vm.notices_every, self._on_notice, self._ended)
@@ -444,17 +444,17 @@ class NodeProcess:
             )
 
     def _leave_if_alone(self) -> None:
-        """A node whose manager is gone is of no use to anybody."""
+        """Ends this node if the manager has been unreachable for too long."""
         if self._alone_since is not None and time.monotonic() - self._alone_since > self._settings.patience:
             self._ended.set()
 
 
 def _ignore(_: object) -> None:
-    """A hosted instance answers nothing."""
+    """Ignores the answer of a hosted instance."""
 
 
 def prepare_process() -> None:
-    """Makes this process ready for many short waits: kernels loaded, no long pauses, threads that give way quickly."""
+    """Prepares this process for low latency: loads kernels, avoids long pauses, and switches threads often."""
     _load_kernels()
     sys.setswitchinterval(SWITCH_INTERVAL)
     gc.collect()
@@ -463,7 +463,7 @@ def prepare_process() -> None:
 
 @cache
 def _load_kernels() -> None:
-    """Once: what is forked from a process that has them has them, too."""
+    """Loads the kernels once; forked processes inherit them."""
     from formats import regroup
     from primitives.state import frame, rows
 

@@ -1,8 +1,8 @@
-"""Rehearsal: a node runs the query's operators on a few made-up rows before it says that it is there.
+"""Rehearsal: a node runs the query's operators on a few artificial rows before it registers.
 
-Compiled kernels are loaded when they are first called, one by one: that takes the first epochs a second or more, and a
-node that takes over from another one cannot spare it. Only operators of our own are rehearsed, for a user's function
-may count its calls.
+Compiled kernels are loaded when they are first called, one by one: this would delay the first epochs by a second or
+more, which a node that takes over from another one cannot afford. Only built-in operators are rehearsed, because a
+user's function may count its calls.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ROWS = 4
 
 
 def rehearse(program: Program) -> None:
-    """Calls what the nodes of the query will call; what fails here will fail again where it can be told properly."""
+    """Calls what the nodes of the query will call; ignores a failure, because the run will report it."""
     for definition, setting in program.operators.values():
         if isinstance(definition, Aggregate | Join):
             with (
@@ -50,7 +50,7 @@ def _logic(definition: Definition, setting: OperatorSetting) -> BatchLogic:
 
 
 def _play(logic: Logic[pa.RecordBatch], successor: Logic[pa.RecordBatch], setting: OperatorSetting) -> None:
-    """Some epochs, a full and an incremental checkpoint, a restore, and the end of the input."""
+    """Runs some epochs, a full and an incremental checkpoint, a restore, and the end of the input."""
     everything = SlotSet.full(setting.slot_bits)
     inputs = {port: (made_up(stream.schema),) for port, stream in enumerate(setting.inputs)}
     logic.state.mark(0)
@@ -65,7 +65,7 @@ def _play(logic: Logic[pa.RecordBatch], successor: Logic[pa.RecordBatch], settin
 
 
 def made_up(schema: pa.Schema) -> pa.RecordBatch:
-    """A few rows of these columns: small numbers and what they are in other types, or nulls.
+    """Makes a few rows of these columns: small numbers, cast to the type of the column, or nulls.
 
     >>> made_up(pa.schema([("n", pa.int16()), ("word", pa.string()), ("tags", pa.list_(pa.string()))])).to_pydict()
     {'n': [0, 1, 0, 1], 'word': ['0', '1', '0', '1'], 'tags': [None, None, None, None]}

@@ -1,4 +1,4 @@
-"""A CPU share: makes a node a small VM, by pausing its instances when its process has had its part of a core."""
+"""A CPU share: limits a node to a part of a core by pausing its instances, so that it behaves like a small VM."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import threading
 import time
 from collections.abc import Callable
 
-#: Seconds of unused share that are kept for later: short, so that a VM cannot save up for a peak.
+#: Seconds of unused share that are kept for later: few, so that a VM cannot save up for a peak.
 _SAVED = 0.1
-#: Seconds of one pause, at least and at most; then it looks again.
+#: Seconds of one pause, at least and at most; after it, the share is checked again.
 _SHORTEST, _LONGEST = 0.0005, 0.05
 
 
 class CpuShare:
-    """So many cores for all threads of a process together; those that call `pace` pay for the others too.
+    """A limit in cores for all threads of a process together; the threads that call `pace` pause for all of them.
 
-    What a thread does between two calls is not cut short: it is paid for afterwards, by all.
+    A thread is not interrupted between two calls of `pace`: all threads pause afterwards for the time it has used.
     """
 
     def __init__(
@@ -27,22 +27,22 @@ class CpuShare:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.cores = cores
-        self._credit = credit  #: CPU seconds at the start that are not paid for, as burstable VMs have them
+        self._credit = credit  #: free CPU seconds at the start, as burstable VMs have them
         self._clock, self._used, self._sleep = clock, used, sleep
         self._lock = threading.Lock()
-        #: CPU seconds that may be used at once; below 0, that are owed
+        #: CPU seconds that may be used at once; negative if too many were used
         self._balance = 0.0
         self._at, self._before = clock(), used()
 
     def pace(self) -> None:
-        """Returns when nothing is owed."""
+        """Pauses until the process has not used more than its share."""
         while (owed := self._owed()) > 0:
             self._sleep(min(max(owed / self.cores, _SHORTEST), _LONGEST))
 
     def paid(self) -> float:
-        """CPU seconds that the process has used and paid for: without what it still owes.
+        """Returns the CPU seconds that the process has used within its share.
 
-        Grows by `cores` a second at most, so it tells how busy a VM is even while a long piece of work is paid for.
+        They grow by `cores` a second at most, so they show how busy a VM is even after a long piece of work.
         """
         return self._used() - max(0.0, self._owed())
 
@@ -58,7 +58,7 @@ class CpuShare:
 
 
 class NoShare(CpuShare):
-    """No limit: as much as the machine gives; counted as one core."""
+    """A share without limit; counted as one core."""
 
     def __init__(self) -> None:
         super().__init__(1.0)

@@ -1,4 +1,4 @@
-"""Slot meters: how many rows of each slot go into an operator, and its heaviest key, in a hundredth of the time."""
+"""Slot meters: count the input rows of an operator by slot, and find its heaviest key, in 1 % of the CPU time."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from seep.protocol.logic import Logic, Piece, SourceLogic
 from seep.query.program import Program
 from seep.record.reports import SlotRows
 
-#: What counting may take of the CPU time of an instance's thread; and seconds that are saved up for later at most.
+#: The part of an instance's CPU time that counting may take; and the most seconds that are saved up for later.
 _SHARE, _SAVED = 0.01, 0.005
-#: Times that what was counted may be told later than it took to tell it the last time; and seconds, at most.
+#: How many times longer two reports of counts are apart than one takes; and the most seconds between them.
 _LATER, _LATEST = 100, 0.5
-#: Rows of a slot that its heaviest key is looked for in, and letters of the key that are told.
+#: The rows of a slot in which its heaviest key is searched, and the most characters of the key in reports.
 _SAMPLE, _LETTERS = 4096, 80
 
 
 class _Sample(NamedTuple):
-    """Rows that were counted last."""
+    """The rows that were counted last."""
 
     port: int
     batch: pa.RecordBatch
@@ -38,11 +38,11 @@ class _Sample(NamedTuple):
 
 
 class SlotMeter:
-    """The logic of one instance, and a count of the rows that go into it; `take` is for another thread.
+    """The logic of one instance with a count of its input rows by slot; `take` is for another thread.
 
-    It counts whole epochs. Those for which there is no time it passes over: their rows, whose number costs nothing to
-    know, are taken to be spread like those of the others. A replay counts again what was counted before a failure, as
-    only whoever follows all instances knows which that is.
+    It counts whole epochs. If there is no time for an epoch, it adds only the number of its rows, which are assumed to
+    be spread like those of other epochs. A replay counts rows again that were counted before a failure, because only
+    the record, which follows all instances, knows which these are.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class SlotMeter:
         self._clock, self._wall = clock, wall
         self._lock = threading.Lock()
         self._credit = _SAVED  #: CPU seconds that counting may take now
-        self._before = 0.0  #: what the clock said when credit was last given
+        self._before = 0.0  #: the time when credit was last given
         self._epoch = 0  #: the last one that was processed, perhaps in several pieces
-        self._next = 0.0  #: when the counts may be told again
+        self._next = 0.0  #: the time when the counts may be reported again
         self._restart()
 
     @property
@@ -95,7 +95,7 @@ class SlotMeter:
         return outputs
 
     def take(self) -> SlotRows | None:
-        """What was counted since the last call, for the record; None if that is nothing. Each row is told once."""
+        """Returns the counts since the last call; None if there are none. Each row is reported once."""
         begun, now = self._clock(), self._wall()
         with self._lock:
             if not self._is_wanted():
@@ -143,7 +143,7 @@ class SlotMeter:
     # -- the heaviest key ---------------------------------------------------------------------------------------------
 
     def _heaviest(self, sample: _Sample | None) -> tuple[int, str, float] | None:
-        """Of the slot with the most rows of the sample: the key with the most of these, as text, and its share."""
+        """Returns the slot with the most rows of the sample, its most frequent key as text, and the key's share."""
         if sample is None:
             return None
         slots = slots_of(sample.hashes[:: max(1, len(sample.hashes) // _SAMPLE)], self._slot_bits)
@@ -158,7 +158,7 @@ class SlotMeter:
 
 @dataclass(frozen=True, slots=True)
 class MeteredOperators:
-    """The operators of a program, with a meter for each instance whose rows can be counted by slot."""
+    """The operators of a program, with a slot meter for each instance whose rows can be counted."""
 
     program: Program
     counted: Callable[[], Container[str]]  #: operators that are to be counted now
@@ -169,7 +169,7 @@ class MeteredOperators:
     def _metered(self, operator: str, logic: Logic[pa.RecordBatch]) -> Logic[pa.RecordBatch]:
         graph = self.program.graph
         slot_bits = graph.operators[operator].slot_bits
-        if not slot_bits:  # there is nothing to be balanced
+        if not slot_bits:  # there is nothing to balance
             return logic
         keys = {edge.port: self.program.keys[edge] for edge in graph.inputs[operator]}
         return SlotMeter(logic, keys, slot_bits, lambda: operator in self.counted())
@@ -189,5 +189,5 @@ def _add_up(hashes: Hashes, shift: np.uint64, counts: NDArray[np.uint32]) -> Non
 
 
 def warm_up() -> None:
-    """Compiles what counting needs, or loads it from Numba's cache: that is not to count as time it takes."""
+    """Compiles or loads the kernel of counting, so that this does not count as time of counting."""
     _add_up(np.zeros(1, np.uint64), np.uint64(63), np.zeros(2, np.uint32))

@@ -1,4 +1,4 @@
-"""Stores of sinks whose rows go to the driver: the instance's end, and the driver's."""
+"""Stores of sinks whose rows go to the driver: the ends at the instance and at the driver."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from seep.query.program import Program
 from seep.sinks.definition import SinkFenced, SinkStore, StoreSite
 from seep.sinks.in_driver import Collected
 
-#: Seconds until a call that found no link is made again.
+#: Seconds until a failed call is repeated.
 _RETRY = 0.05
 
 
 class RemoteStore(SinkStore):
-    """A store that is open in the driver. Calls are repeated until answered: the store knows what it has already."""
+    """A store in the driver. Calls are repeated until answered, which is safe, as the store knows what it has."""
 
     def __init__(self, link: Link, ended: threading.Event) -> None:
         self._link = link
@@ -61,7 +61,7 @@ class DriverStores:
         return self.stores[sink.instance.operator].open(sink)
 
     def commit(self, body: Mapping[str, Any]) -> int | None:
-        """The last durable epoch; None for an instance that was replaced."""
+        """Commits rows; returns the last durable epoch, or None for an instance that was replaced."""
         sink = body["sink"]
         store = self.stores[sink.instance.operator]
         try:
@@ -70,7 +70,7 @@ class DriverStores:
             return None
 
     def table(self, operator: str) -> pa.Table:
-        """What a `collect` sink has so far."""
+        """Returns the rows of a `collect` sink so far."""
         store = self.stores[operator]
         assert isinstance(store, Collected)
         return store.table()

@@ -1,4 +1,4 @@
-"""What the operating system says of this process and its threads, beside their CPU time."""
+"""Resource use of this process and its threads from the operating system, besides CPU time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PAGE = resource.getpagesize()
 
 
 def stolen_seconds(thread: int | None = None) -> float:
-    """How long a thread of this process (this one) was ready and had no core; 0 where Linux does not say."""
+    """Returns how long a thread of this process (by default this one) was ready without a core; 0 if unknown."""
     number = threading.get_native_id() if thread is None else thread
     try:
         waited = Path(f"/proc/self/task/{number}/schedstat").read_bytes().split()[1]
@@ -22,7 +22,7 @@ def stolen_seconds(thread: int | None = None) -> float:
 
 
 def resources() -> Resources:
-    """What this process, and for the network its machine, has used so far; 0 where Linux does not say."""
+    """Returns the resources used by this process so far, and the network traffic of its machine; 0 if unknown."""
     io = _disk_bytes()
     received, sent = _network_bytes()
     return Resources(
@@ -45,7 +45,7 @@ def _disk_bytes() -> dict[str, int]:
 
 
 def _network_bytes() -> tuple[int, int]:
-    """Received and sent, by all interfaces but that of the machine with itself."""
+    """Returns bytes received and sent by all interfaces except loopback."""
     lines = (line.split(":", 1) for line in _read("/proc/self/net/dev").splitlines() if ":" in line)
     counts = [figures.split() for name, figures in lines if name.strip() != "lo"]
     return sum(int(each[0]) for each in counts), sum(int(each[8]) for each in counts)

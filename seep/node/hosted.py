@@ -146,10 +146,7 @@ class HostedInstance:
 
     def figures(self) -> InstanceFigures:
         """Returns its figures for the node's report; read without a lock, so approximate."""
-        outbox, processed = (
-            self.instance.outbox,
-            self.instance.processed,
-        )  # read before the meter, which then includes all up to it
+        outbox, processed = self.instance.outbox, self.instance.processed  # before the meter, which has all up to it
         metered = self.meter.figures(self.me, self.instance.phase.value, processed)
         return replace(
             metered,

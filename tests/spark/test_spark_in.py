@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import seep
 from seep.driver.piece_keeper import COPIES
+from seep.inspection.listing import checkpoints
 from seep.rows.spark_types import arrow_schema
 from seep.runs.run import Run
 from seep.spark.inlet.mapped import map_in_arrow
@@ -411,3 +412,30 @@ def test_a_stream_that_spark_would_read_from_its_beginning_again_does_not_go_on(
     with start(host, passing(source), storage=storage, restore="none") as run:
         assert run.wait(120)
         assert numbers_in(run) == list(range(FILES * ROWS))
+
+
+def test_a_source_that_a_query_gets_later_is_gone_on_with_though_no_checkpoint_came_before_the_end(
+    host: Host, spark: SparkSession, files: Path, tmp_path: Path
+) -> None:
+    def query(*names: str) -> seep.Query:
+        made = passing(seep.from_spark(stream_of(spark, files), checkpoint=tmp_path / "numbers"))
+        for name in names:
+            source = seep.from_spark(stream_of(spark, files), checkpoint=tmp_path / name)
+            made.source(name, source).sink(f"{name} out", seep.sinks.collect())
+        return made
+
+    def is_read(run: Run, source: str) -> bool:
+        return sum(position[1] for position in run.positions(source).values()) == FILES * ROWS
+
+    storage = StorageSettings(location=str(tmp_path / "storage"))
+    with start(host, query(), storage=storage, checkpoint=None) as run:
+        wait_until(lambda: is_read(run, "numbers"))
+    with start(host, query("more"), storage=storage, checkpoint=None) as run:
+        assert checkpoints(storage, "passing")[0].pushed.keys() == {"numbers", "more"}
+        wait_until(lambda: is_read(run, "more"))
+        run.manager_process.fail(seep.EnvironmentFault("as if it had died: then nothing is stored"))
+    with start(host, query("more"), storage=storage, checkpoint=None) as run:
+        wait_until(lambda: is_read(run, "more"))
+        run.finish()
+        assert run.wait(120)
+        assert sorted(run.result("more out")["n"].to_pylist()) == list(range(FILES * ROWS))

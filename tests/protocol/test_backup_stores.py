@@ -19,7 +19,7 @@ from primitives.mapped import MappedFiles
 from primitives.outbox import Outbox
 from primitives.slots import SlotSet
 from primitives.topology import Topology
-from seep.durable.backups import StoredBackups
+from seep.durable.backups import StorageHolder, StoredBackups
 from seep.protocol.effects import Effect, Post
 from seep.protocol.holder import Holder, HolderLetter
 from seep.protocol.messages import (
@@ -37,6 +37,7 @@ from seep.protocol.view import MANAGER, STORAGE
 from seep.storage.layout import BackupKey, key_of
 from seep.storage.local import LocalStore
 from seep.storage.memory import MemoryStore
+from seep.storage.settings import StorageSettings
 from seep.storage.store import BlobStore
 from tests.protocol.staging import GRAPH, SUM, SUM1, life, view_of
 from tests.storage.turns import Turns, TurnStore
@@ -325,3 +326,46 @@ def test_a_checkpoint_in_full_leaves_nothing_of_what_was_before() -> None:
     assert [key for key in map(key_of, store.list()) if isinstance(key, BackupKey)] == [
         BackupKey("orders", "5b1c", SUM.operator, SUM.index, 1, 0, 8, None)
     ]
+
+
+class Process:
+    """A process with backups in storage, and what it hears of them."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, object]] = []
+        self.failures: list[BaseException] = []
+
+    def on_answer(self, to: str, body: object) -> None:
+        self.heard.append((to, body))
+
+    def on_storage_failed(self, reason: BaseException) -> None:
+        self.failures.append(reason)
+
+
+def test_processes_of_a_run_work_on_the_storage_by_themselves_and_its_end_leaves_nothing(tmp_path: Path) -> None:
+    settings, told = StorageSettings(location=str(tmp_path)), [Process(), Process()]
+    node, other = (StorageHolder(settings, "orders", "5b1c", process) for process in told)
+    node.ask("n1", StoreBackup(checkpoint(1, 5), (STORAGE,)))
+    node.close()
+    other.ask("n2", Retrieve(life(SUM, 1), SUM))
+    other.close()
+    assert told[0].heard == [(MANAGER, BackupStored(life(SUM), 5, (0, 1), (STORAGE,)))]
+    [(to, answer)] = told[1].heard
+    assert to == "n2"
+    assert isinstance(answer, Retrieved)
+    assert set(content(answer.checkpoint).values()) == {5}
+    assert [path for path in tmp_path.rglob("*") if path.is_file()]
+    other.clear()
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [failure for process in told for failure in process.failures]
+
+
+def test_storage_that_cannot_be_used_is_a_failure_of_the_process_that_asked(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no directory")
+    told = Process()
+    holder = StorageHolder(StorageSettings(location=str(tmp_path / "file")), "orders", "5b1c", told)
+    holder.ask("n1", StoreBackup(checkpoint(1, 5), (STORAGE,)))
+    holder.close()
+    [failure] = told.failures
+    assert "cannot be" in str(failure)
+    assert told.heard == []

@@ -29,6 +29,8 @@ from seep.spark.inlet.mapped import map_in_arrow
 from seep.spark.inlet.pieces import PushedBatch
 from seep.spark.inlet.unweighed import unweighed
 from seep.spark.session import Host
+from seep.storage.layout import PieceKey, PushedBatchKey, key_of
+from seep.storage.location import open_store
 from seep.storage.settings import StorageSettings
 from tests.runtime.counting import counting, recovered, told, wait_until
 from tests.spark.processors import Totals
@@ -433,6 +435,9 @@ def test_a_source_that_a_query_gets_later_is_gone_on_with_though_no_checkpoint_c
     with start(host, query("more"), storage=storage, checkpoint=None) as run:
         assert checkpoints(storage, "passing")[0].pushed.keys() == {"numbers", "more"}
         wait_until(lambda: is_read(run, "more"))
+        kinds = {type(key_of(text)) for text in open_store(str(tmp_path / "storage")).list()}
+        assert kinds >= {PushedBatchKey, PieceKey}
+        assert type(None) not in kinds, "all keys are of known kinds"
         run.manager_process.fail(seep.EnvironmentFault("as if it had died: then nothing is stored"))
     with start(host, query("more"), storage=storage, checkpoint=None) as run:
         wait_until(lambda: is_read(run, "more"))

@@ -5,6 +5,7 @@ Three processes: one sends, two answer. Each figure with state under way has one
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -16,7 +17,7 @@ from benchmarks.script import parser_of, progress, tell
 from benchmarks.table import Target
 from seep.channels.security import Security
 from seep.protocol.messages import Committed, Tick
-from tests.runtime.bulk_kit import MIB, OWNER, Talker, answering_process, backup, restore
+from tests.runtime.bulk_kit import MIB, OWNER, SWITCH_INTERVAL, Talker, answering_process, backup, restore
 
 TARGETS = {
     "letter_beside_p50_ms": Target("letter there and back beside a checkpoint, p50", "ms", 1.0, 5.0),
@@ -73,6 +74,7 @@ class Sender:
 
 def measure(size: int, restored: int, rounds: int) -> dict[str, float]:
     """With checkpoints of `size` bytes, and `rounds` restores of `restored` bytes in each case."""
+    sys.setswitchinterval(SWITCH_INTERVAL)
     security = Security.open()
     with ExitStack() as stack:
         here = Talker("here", security)

@@ -139,7 +139,8 @@ class MappedFile:
         if self._file is not None and not self._is_written(part):
             self._leave_disk()
         if self._memory is not None:
-            memoryview(self._memory)[self._at : self._at + part.size] = memoryview(part)
+            target = np.frombuffer(self._memory, np.uint8)[self._at : self._at + part.size]
+            np.copyto(target, np.frombuffer(part, np.uint8))  # which lets other threads run
         self._at += part.size
 
     def whole(self) -> pa.Buffer:

@@ -14,7 +14,7 @@ from primitives.mapped import MappedFiles
 from seep.channels.bulk_bytes import Arriving
 from seep.channels.pieces import BYTES
 from seep.channels.wire import WireError, encode
-from seep.protocol.bulk import BulkInbox, BulkSegment
+from seep.protocol.bulk import PART, BulkInbox, BulkSegment
 
 #: The header of a segment: its label; number, start, length and size; a checksum.
 HEADER = struct.Struct("<B7xQQQQI")
@@ -79,7 +79,7 @@ class BulkAcknowledger:
     """Acknowledges segments of one connection: as often as the credit requires, and when a message is complete."""
 
     def __init__(self, credit: int) -> None:
-        self._every = credit // 4
+        self._every = credit // (4 * PART)
         self._owed = 0
         self._positions: dict[int, int] = {}
 

@@ -22,6 +22,8 @@ Content = TypeVar("Content")
 TOGETHER = 4
 #: Of so many segments, one is of the less urgent transfers, so that these go on while others wait for state.
 SHARED = 8
+#: Of the credit, the part that the less urgent ones may have under way: whatever is urgent comes right behind that.
+PART = 4
 
 
 class BulkKind(StrEnum):
@@ -161,7 +163,7 @@ class BulkOutbox(Generic[Content]):
     """One process's end of the lane to another: what is still to be sent, and what has not arrived for certain.
 
     >>> outbox = BulkOutbox[str](credit=4, segment=2)
-    >>> outbox.add(BulkFlow(BulkKind.BACKUP, "counter[0]"), "state", 5)
+    >>> outbox.add(BulkFlow(BulkKind.RESTORE, "counter[0]"), "state", 5)
     >>> transfer = outbox.choose()
     >>> outbox.open(transfer, 5)
     >>> [outbox.next(transfer)[1:3] for _ in range(2)], outbox.choose() is None  # no more than the credit
@@ -186,12 +188,15 @@ class BulkOutbox(Generic[Content]):
 
     def choose(self) -> BulkMessage[Content] | None:
         """Whose segment is next; None if there is nothing to send, or the receiver has to acknowledge some first."""
-        if self.unacknowledged > self._credit - self._segment:
-            return None
-        first, second = self._urgent, self._other
-        if self._turns % SHARED == SHARED - 1:
-            first, second = second, first
-        return first.choose() or second.choose()
+        lines = (self._urgent, self._other) if self._turns % SHARED < SHARED - 1 else (self._other, self._urgent)
+        return next((found for line in lines if self._has_room(line) and (found := line.choose())), None)
+
+    def _has_room(self, line: _Line[Content]) -> bool:
+        """Whether one more segment may be under way; what is not urgent leaves most of the credit to what is."""
+        others = sum(each.sent - each.acknowledged for each in self._begun.values() if each.flow.kind not in URGENT)
+        if line is self._other and others > max(self._credit // PART, self._segment) - self._segment:
+            return False
+        return self.unacknowledged <= self._credit - self._segment
 
     def open(self, transfer: BulkMessage[Content], size: int) -> None:
         """Tells the exact size of a transfer; before its first segment."""

@@ -152,12 +152,20 @@ def test_a_break_costs_no_more_than_what_was_under_way(size: int, breaks: list[i
 
 def test_no_more_is_under_way_than_the_receiver_has_room_for() -> None:
     lane = Lane(credit=4, segment=2)
-    lane.add(BACKUP, bytes(100))
+    lane.add(RESTORE, bytes(100))
     assert [lane.send() for _ in range(3)] == [True, True, False]
     lane.deliver()
     assert not lane.send(), "the receiver has not said that it has it"
     lane.acknowledge()
     assert lane.send()
+
+
+def test_backups_leave_room_for_what_somebody_waits_for() -> None:
+    lane = Lane(credit=16, segment=2)
+    lane.add(BACKUP, bytes(100))
+    assert [lane.send() for _ in range(3)] == [True, True, False]
+    lane.add(RESTORE, bytes(100))
+    assert [lane.send() for _ in range(7)] == [*[True] * 6, False]
 
 
 def test_what_somebody_waits_for_overtakes_a_backup_that_is_under_way() -> None:

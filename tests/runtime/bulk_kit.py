@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -14,12 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from primitives.chunk import Chunk
 
 from primitives.checkpoint import Checkpoint
 from primitives.graph import InstanceId
 from primitives.mapped import MappedFiles
 from primitives.slots import SlotSet
+from primitives.state.chunk import Chunk
 from seep.channels.bulk import CREDIT
 from seep.channels.bulk_arrivals import BulkArrivals
 from seep.channels.peers import Peers
@@ -30,6 +31,8 @@ from seep.protocol.courier import LetterFrame
 from seep.protocol.messages import Committed, Retrieved, StoreBackup
 from seep.protocol.view import Incarnation
 
+#: As nodes have them.
+SWITCH_INTERVAL, SHELVED = 0.0005, 32 << 20
 OWNER = Incarnation(InstanceId("counter", 0), 1)
 MIB = 1 << 20
 
@@ -144,7 +147,7 @@ def restore(nbytes: int, index: int = 1) -> Retrieved:
 class AnsweringProcess:
     """Another process, which sends every letter back, and for state tells in a letter how much has come."""
 
-    def __init__(self, security: Security, here: Talker, name: str) -> None:
+    def __init__(self, security: Security, here: Talker, name: str, directory: str) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.runtime.bulk_kit"],
             cwd=Path(__file__).parents[2],
@@ -154,19 +157,20 @@ class AnsweringProcess:
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps([security.token, here.port.address, name]) + "\n")
+        self.process.stdin.write(json.dumps([security.token, here.port.address, name, directory]) + "\n")
         self.process.stdin.flush()
         here.peers.know(name, Address("127.0.0.1", int(self.process.stdout.readline())))
 
 
 @contextmanager
 def answering_process(security: Security, here: Talker, name: str = "there") -> Iterator[AnsweringProcess]:
-    process = AnsweringProcess(security, here, name)
-    try:
-        yield process
-    finally:
-        process.process.kill()
-        process.process.communicate()
+    with tempfile.TemporaryDirectory() as directory:
+        process = AnsweringProcess(security, here, name, directory)
+        try:
+            yield process
+        finally:
+            process.process.kill()
+            process.process.communicate()
 
 
 class _Answering(Talker):
@@ -176,9 +180,9 @@ class _Answering(Talker):
 
 
 def _main() -> None:
-    sys.setswitchinterval(0.0005)  # as nodes do
-    token, address, name = json.loads(sys.stdin.readline())
-    talker = _Answering(name, Security(token))
+    sys.setswitchinterval(SWITCH_INTERVAL)
+    token, address, name, directory = json.loads(sys.stdin.readline())
+    talker = _Answering(name, Security(token), shelf=MappedFiles(Path(directory, "shelf"), above=SHELVED))
     talker.peers.know("here", Address(*address))
     print(talker.port.address.port, flush=True)  # noqa: T201
     sys.stdin.read()

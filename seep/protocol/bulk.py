@@ -21,9 +21,9 @@ Content = TypeVar("Content")
 #: Transfers of the same urgency whose segments take turns; later ones wait until one of these is sent.
 TOGETHER = 4
 #: Of so many segments, one is of the less urgent transfers, so that these go on while others wait for state.
-SHARED = 8
+SHARED = 16
 #: Of the credit, the part that the less urgent ones may have under way: whatever is urgent comes right behind that.
-PART = 4
+PART = 8
 
 
 class BulkKind(StrEnum):

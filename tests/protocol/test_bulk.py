@@ -161,11 +161,11 @@ def test_no_more_is_under_way_than_the_receiver_has_room_for() -> None:
 
 
 def test_backups_leave_room_for_what_somebody_waits_for() -> None:
-    lane = Lane(credit=16, segment=2)
+    lane = Lane(credit=32, segment=2)
     lane.add(BACKUP, bytes(100))
     assert [lane.send() for _ in range(3)] == [True, True, False]
     lane.add(RESTORE, bytes(100))
-    assert [lane.send() for _ in range(7)] == [*[True] * 6, False]
+    assert [lane.send() for _ in range(15)] == [*[True] * 14, False]
 
 
 def test_what_somebody_waits_for_overtakes_a_backup_that_is_under_way() -> None:

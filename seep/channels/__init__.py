@@ -1,1 +1,1 @@
-"""Channels between the processes of a run, over Arrow Flight: letters, rows, calls, and their security."""
+"""Channels between the processes of a run, over Arrow Flight: letters, rows, state, calls, and their security."""

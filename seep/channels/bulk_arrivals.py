@@ -18,7 +18,7 @@ from seep.protocol.bulk import PART, BulkInbox, BulkSegment
 
 #: The header of a segment: its label; number, start, length and size; a checksum.
 HEADER = struct.Struct("<B7xQQQQI")
-#: An acknowledgement, of which there may be several together: the number of a transfer, and the bytes received.
+#: An acknowledgement, of which there may be several together: the number of a message, and the bytes received.
 ACKNOWLEDGED = struct.Struct("<QQ")
 
 
@@ -39,7 +39,7 @@ class BulkArrivals:
         return bytes(encode([highest, dict(positions)]))
 
     def take(self, metadata: pa.Buffer, body: pa.RecordBatch | None) -> tuple[BulkSegment, int]:
-        """Takes a segment, and delivers the message that it completes; returns how much of its transfer is received.
+        """Takes a segment, and delivers the message that it completes; returns how much of that message is received.
 
         Raises WireError if it is damaged, invalid, or comes after a gap.
         """

@@ -64,7 +64,7 @@ class BulkLanes:
             self._send(source, target)
 
     def halfway(self) -> list[tuple[str, str]]:
-        """From whom to whom a part of a message has arrived, and the rest has not."""
+        """The pairs of processes between which a part of a message has arrived, and the rest has not."""
         return [
             ends
             for ends, outbox in self._outboxes.items()

@@ -1,7 +1,7 @@
-"""The bulk lane: state on its way between two processes, in segments; a connection that breaks costs none twice.
+"""The bulk lane: messages that carry state, in segments, beside the letters between two processes.
 
-Letters are small and never wait for state. What carries state goes here: cut into segments, with so many bytes on their
-way at most as the receiver has not acknowledged (its *credit*), and resumed after a break where the receiver stands.
+Letters are small and never wait for state. A message with state is cut into segments. The bytes that the receiver has
+not acknowledged are limited by the *credit*. After a connection broke, the sender goes on where the receiver is.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from seep.protocol.messages import Persisted, Retrieved, StateMoved, StoreBackup
 
 Content = TypeVar("Content")
 
-#: Transfers of the same urgency whose segments take turns; later ones wait until one of these is sent.
+#: Messages of the same urgency whose segments take turns; later ones wait until one of these is sent.
 TOGETHER = 4
-#: Of so many segments, one is of the less urgent transfers, so that these go on while others wait for state.
+#: One of so many segments belongs to a less urgent message, so that these make progress beside urgent ones.
 SHARED = 16
-#: Of the credit, the part that the less urgent ones may have under way: whatever is urgent comes right behind that.
+#: Less urgent messages may use one of so many parts of the credit, so that little is ahead of an urgent one.
 PART = 8
 
 
 class BulkKind(StrEnum):
-    """What state travels for."""
+    """Why state is sent."""
 
-    RESTORE = "restore"
-    HANDOVER = "handover"
-    WARM_UP = "warm-up"
-    BACKUP = "backup"
-    LOOK = "look"
+    RESTORE = "restore"  #: to a new incarnation, from a holder
+    HANDOVER = "handover"  #: to a new owner, from the old one
+    WARM_UP = "warm-up"  #: to a new owner, from a holder, ahead of a handover
+    BACKUP = "backup"  #: to a holder, from the owner or from the holder before it in the chain
+    LOOK = "look"  #: to the manager, for somebody who wants to see it
 
 
-#: Somebody cannot go on before it is there.
+#: Kinds for which the receiver waits.
 URGENT = frozenset({BulkKind.RESTORE, BulkKind.HANDOVER})
 
 
@@ -72,12 +72,12 @@ def state_bytes(message: object) -> int:
 
 
 class BulkSegment(NamedTuple):
-    """Which bytes of which transfer a segment carries."""
+    """Which bytes of which message a segment carries."""
 
-    number: int  #: of the transfer; counts those that one process has begun to send to another
+    number: int  #: of the message; counts those that one process has begun to send to another
     start: int
     length: int
-    size: int  #: of the whole transfer
+    size: int  #: of the whole message
 
     @property
     def end(self) -> int:
@@ -85,21 +85,21 @@ class BulkSegment(NamedTuple):
 
 
 class BulkAcknowledged(NamedTuple):
-    """The receiver has so many bytes of a transfer; if that is all, it has taken the message."""
+    """The receiver has so many bytes of a message; if that is all, it has processed the message."""
 
     number: int
     position: int
 
 
 class BulkStanding(NamedTuple):
-    """How far a receiver has come: of the transfers up to the `highest`, it has all but those with a position."""
+    """What a receiver has: all messages up to the number `highest`, but of those with a position only so many bytes."""
 
     highest: int
     positions: Mapping[int, int]
 
 
 class BulkMessage(Generic[Content]):
-    """A message on its way."""
+    """A message that has not arrived."""
 
     __slots__ = ("acknowledged", "content", "flow", "nbytes", "number", "sent", "size")
 
@@ -122,22 +122,22 @@ class BulkMessage(Generic[Content]):
 
 
 class _Line(Generic[Content]):
-    """Transfers of one urgency that are not sent to their end."""
+    """Messages of one urgency that are not sent completely."""
 
     def __init__(self) -> None:
-        #: those whose segments take turns, of different flows
+        #: those whose segments take turns; all of different flows
         self.active: deque[BulkMessage[Content]] = deque()
         self.waiting: deque[BulkMessage[Content]] = deque()
 
     def choose(self) -> BulkMessage[Content] | None:
-        """Whose turn it is."""
+        """The message whose turn it is."""
         while self.active and self.active[0].is_sent:  # a late acknowledgement told that it need not be sent again
             self.active.popleft()
         self._fill()
         return self.active[0] if self.active else None
 
     def turn(self) -> None:
-        """The one whose turn it was has had a segment sent."""
+        """Gives the turn to the next message, after a segment was sent."""
         transfer = self.active.popleft()
         if not transfer.is_sent:
             self.active.append(transfer)
@@ -153,14 +153,14 @@ class _Line(Generic[Content]):
         self.waiting.extendleft(reversed(passed))
 
     def begin_again(self, begun: list[BulkMessage[Content]]) -> None:
-        """After a break: those that were begun come first, in the order in which they were."""
+        """After a break: puts the messages that were begun first, in the order of their numbers."""
         never = [transfer for transfer in (*self.active, *self.waiting) if not transfer.number]
         self.active.clear()
         self.waiting = deque([*begun, *never])
 
 
 class BulkOutbox(Generic[Content]):
-    """One process's end of the lane to another: what is still to be sent, and what has not arrived for certain.
+    """The sender's end of a lane: messages that wait, and those that are not acknowledged.
 
     >>> outbox = BulkOutbox[str](credit=4, segment=2)
     >>> outbox.add(BulkFlow(BulkKind.RESTORE, "counter[0]"), "state", 5)
@@ -187,28 +187,28 @@ class BulkOutbox(Generic[Content]):
         self._line(flow).waiting.append(BulkMessage(flow, content, nbytes))
 
     def choose(self) -> BulkMessage[Content] | None:
-        """Whose segment is next; None if there is nothing to send, or the receiver has to acknowledge some first."""
+        """The message whose segment is next; None if there is nothing to send, or no credit left."""
         lines = (self._urgent, self._other) if self._turns % SHARED < SHARED - 1 else (self._other, self._urgent)
         return next((found for line in lines if self._has_room(line) and (found := line.choose())), None)
 
     def _has_room(self, line: _Line[Content]) -> bool:
-        """Whether one more segment may be under way; what is not urgent leaves most of the credit to what is."""
+        """Whether the credit suffices for one more segment; less urgent messages have a part of it only."""
         others = sum(each.sent - each.acknowledged for each in self._begun.values() if each.flow.kind not in URGENT)
         if line is self._other and others > max(self._credit // PART, self._segment) - self._segment:
             return False
         return self.unacknowledged <= self._credit - self._segment
 
     def open(self, transfer: BulkMessage[Content], size: int) -> None:
-        """Tells the exact size of a transfer; before its first segment."""
+        """Sets the exact size of a message, before its first segment."""
         transfer.size = size
 
     def drop(self, transfer: BulkMessage[Content]) -> None:
-        """Forgets one that was chosen, and cannot be sent at all."""
+        """Removes a message that was chosen and cannot be sent."""
         self._line(transfer.flow).active.remove(transfer)
 
     def next(self, transfer: BulkMessage[Content]) -> BulkSegment:
-        """The next segment of the transfer that was chosen, which counts as sent from now on."""
-        assert transfer.size is not None, "a transfer is opened before its first segment"
+        """The next segment of the message that was chosen; it counts as sent."""
+        assert transfer.size is not None, "a message is opened before its first segment"
         if not transfer.number:
             self._last += 1
             transfer.number = self._last
@@ -221,7 +221,7 @@ class BulkOutbox(Generic[Content]):
         return segment
 
     def acknowledge(self, number: int, position: int) -> None:
-        """The receiver has so much of a transfer."""
+        """Notes that the receiver has so many bytes of a message."""
         transfer = self._begun.get(number)
         if transfer is None or position <= transfer.acknowledged:
             return
@@ -231,7 +231,7 @@ class BulkOutbox(Generic[Content]):
             del self._begun[number]
 
     def resume(self, standing: BulkStanding) -> None:
-        """A new connection: goes on where the receiver stands."""
+        """On a new connection: goes on where the receiver is."""
         for number, transfer in list(self._begun.items()):
             if number <= standing.highest and number not in standing.positions:
                 del self._begun[number]
@@ -242,7 +242,7 @@ class BulkOutbox(Generic[Content]):
 
     @property
     def is_urgent(self) -> bool:
-        """Whether somebody waits for something that is under way."""
+        """Whether a receiver waits for a message that has not arrived."""
         return any(transfer.flow.kind in URGENT for transfer in self.under_way())
 
     @property
@@ -251,7 +251,7 @@ class BulkOutbox(Generic[Content]):
         return sum(transfer.sent - transfer.acknowledged for transfer in self._begun.values())
 
     def under_way(self) -> Iterator[BulkMessage[Content]]:
-        """All that has not arrived for certain."""
+        """The messages that may not have arrived."""
         yield from self._begun.values()
         for line in (self._urgent, self._other):
             yield from (transfer for transfer in (*line.active, *line.waiting) if not transfer.number)
@@ -261,15 +261,15 @@ class BulkOutbox(Generic[Content]):
 
 
 class BulkInbox:
-    """The other end: which segments bring what is still missing. Each byte counts once, whatever is repeated."""
+    """The receiver's end of a lane: decides which segments are new. Each byte is accepted once."""
 
     def __init__(self) -> None:
         self._highest = 0
-        #: of the transfers up to the highest, exactly those that are not here whole
+        #: of the messages up to the highest, exactly those that are not complete
         self._positions: dict[int, int] = {}
 
     def receive(self, segment: BulkSegment) -> bool:
-        """Whether the segment goes on where its transfer stands; others are repetitions, or come after a gap."""
+        """Accepts a segment that continues its message; others are repeated, or come after a gap. Returns whether."""
         number = segment.number
         if number > self._highest:
             self._positions |= dict.fromkeys(range(self._highest + 1, number + 1), 0)
@@ -282,11 +282,11 @@ class BulkInbox:
         return True
 
     def position(self, segment: BulkSegment) -> int:
-        """How much of the segment's transfer is here, after `receive` has looked at it."""
+        """How many bytes of the segment's message are here, after `receive`."""
         return self._positions.get(segment.number, segment.size)
 
     def restart(self, number: int) -> None:
-        """What has come of a transfer was damaged: it has to come again."""
+        """Discards what has arrived of a message, because it is damaged."""
         self._positions[number] = 0
 
     def standing(self) -> BulkStanding:

@@ -50,6 +50,7 @@ def test_every_field_has_a_meaning(kind: ConfigKind) -> None:
         ("run.checkpoint", "time", "5s"),
         ("run.nodes", "integer ≥ 1", "none"),
         ("run.buffer_budget", "bytes", "256MiB"),
+        ("run.bulk_credit", "bytes", "16MiB"),
         ("run.tls", "true or false or {certificate, key}", "false"),
         ("run.parallelism", "mapping of names to integer > 0", "empty"),
         ("run.rate", "rows per second", "none"),

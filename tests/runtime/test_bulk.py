@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from primitives.errors import UserError
 from primitives.mapped import MappedFiles
 from seep.channels.bulk import SEGMENT, BulkPrecedence
 from seep.channels.bulk_arrivals import HEADER, BulkArrivals
@@ -22,6 +23,7 @@ from seep.channels.pieces import BYTES, PieceHeader
 from seep.channels.security import Security
 from seep.channels.sockets import cut_connections
 from seep.channels.wire import WireError
+from seep.driver.options import RunOptions
 from seep.protocol.messages import Committed, StateMoved, Tick
 from tests.runtime.bulk_kit import (
     MIB,
@@ -194,6 +196,12 @@ def test_nothing_is_left_after_lanes_are_closed(security: Security) -> None:
         round_trip()
     assert [thread.name for thread in set(threading.enumerate()) - threads if "Dummy" not in thread.name] == []
     wait_until(lambda: open_sockets() <= sockets, "no socket is left")
+
+
+def test_a_credit_that_is_too_small_for_a_few_segments_is_refused() -> None:
+    with pytest.raises(UserError, match="'bulk_credit' is 1000; it must be at least 1048576"):
+        RunOptions(bulk_credit=1000)
+    assert RunOptions().bulk_credit == 16 * MIB
 
 
 # -- segments that are wrong -------------------------------------------------------------------------------------------

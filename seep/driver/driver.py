@@ -252,9 +252,8 @@ class ManagerProcess(ManagerAccess):
         pass  # the link in the other direction reports whether the peer is lost
 
     def on_bulk_open(self, peer: str) -> BulkArrivals:
-        if peer not in self.nodes:
-            raise EnvironmentFault(f"{peer} is no node of this run, and has no state to send")
-        return self._peers.bulk_opened(peer)
+        """State from a process that is no node of the run is dropped, as its letters are."""
+        return self._peers.bulk_opened(peer) if peer in self.nodes else BulkArrivals(lambda *_: None)
 
     def on_message(self, message: Data, nbytes: int) -> None:
         raise InternalError(f"the manager takes no stream messages; {message.sender} sent one of {nbytes} bytes")

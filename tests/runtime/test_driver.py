@@ -9,11 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from primitives.errors import EnvironmentFault, InternalError, SeepError, UserError
+from primitives.slots import SlotSet
 from seep.channels.letters import NodeReady
 from seep.driver import queries
 from seep.driver.driver import ManagerProcess
 from seep.driver.listener import RunListener
 from seep.driver.node_register import NodeRecord
+from seep.protocol.cuts import CutPart
+from seep.protocol.messages import Persisted
+from seep.protocol.view import MANAGER
+from tests.runtime.bulk_kit import OWNER, Talker, checkpoint
 from tests.runtime.driver_kit import managing, register
 from tests.waiting import eventually
 
@@ -131,3 +136,15 @@ def test_a_run_that_is_closed_is_asked_as_before(process: ManagerProcess, hearin
     assert process.final_epoch() is None
     late = register(process)
     assert list(process.nodes) == [name, late]
+
+
+def test_state_from_a_process_that_is_no_node_is_dropped_without_a_word(process: ManagerProcess) -> None:
+    """A node that was given up may go on sending for a while."""
+    stranger = Talker("stranger", process._peers._security)
+    try:
+        stranger.peers.know(MANAGER, process.address)
+        stranger.peers.post(MANAGER, 0, Persisted(OWNER, 1, CutPart(SlotSet([1]), None, checkpoint(1000).state)))
+        assert eventually(lambda: stranger.peers.transfers() == ())
+        assert list(process.events) == []
+    finally:
+        stranger.close()

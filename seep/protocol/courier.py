@@ -58,5 +58,5 @@ class Courier:
         return LetterFrame(0, self._arrived, 0, None)
 
     def again(self) -> list[LetterFrame]:
-        """The link is back: everything that may not have arrived, to be sent anew."""
+        """The frames that may not have arrived, to be sent again now that the link is back."""
         return [frame for _, frame in self._outbox.entries()]

@@ -94,5 +94,5 @@ class Beginning:
 
     @property
     def first_incarnation(self) -> int:
-        """More than any instance ever had in a life before."""
+        """An incarnation number above all that instances had in earlier lives of the query."""
         return self.generation << 20

@@ -32,7 +32,7 @@ class Rebound(InstanceEvent):
 
 @event_base
 class InstanceAtEpoch(InstanceEvent):
-    """Something about an instance that is where it was after an epoch."""
+    """An event about an instance whose state is that after an epoch."""
 
     epoch: int
 

@@ -130,7 +130,7 @@ class Holder:
         return []
 
     def on_needs(self, sender: str, message: NeedsBackup) -> list[Effect]:
-        """The next in the chain catches up."""
+        """Sends the whole backup to the next holder of the chain, which lacks what a delta builds on."""
         whole = retrieve_backup(self.store, message.owner)
         return [] if whole is None else [Post(sender, StoreBackup(whole, message.chain))]
 
@@ -184,7 +184,7 @@ class Holder:
         return []
 
     def broken_rules(self) -> Iterator[str]:
-        """What does not hold of it that must hold between any two calls."""
+        """The rules that the holder breaks; between two calls there must be none."""
         for owner in self.store.owners:
             chain = self.store.chain(owner)
             if chain[0].base is not None or any(later.base != earlier.epoch for earlier, later in pairwise(chain)):

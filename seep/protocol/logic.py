@@ -47,11 +47,11 @@ class Logic(Protocol[Batch]):
         ...
 
     def extra(self) -> bytes | None:
-        """What a stateless one has to say at a cut, for whoever begins from it."""
+        """What a stateless operator stores with a cut, for instances that begin from the cut."""
         ...
 
     def take_over(self, extras: Sequence[bytes]) -> None:
-        """What those had that owned its slots at the cut it begins from."""
+        """Takes what earlier owners of its slots have stored with the cut that it begins from."""
         ...
 
 
@@ -64,7 +64,7 @@ class SourceLogic(Protocol[Batch]):
     def seek(self, positions: Positions) -> None: ...
 
     def committed(self, epoch: int) -> None:
-        """All sinks have committed the epoch: how fast the query is, for whoever goes by that."""
+        """Tells that all sinks have committed the epoch; a source may read more or less by how fast that goes."""
         ...
 
     def read(self, epoch: int, slots: SlotSet) -> Reading[Batch]:

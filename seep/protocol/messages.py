@@ -317,7 +317,7 @@ class RestoreFailed(NamedTuple):
 
 
 class BackupStored(NamedTuple):
-    """One holder has it. It counts when all in the chain do."""
+    """A holder has a backup, which counts when all holders of the chain have it."""
 
     owner: Incarnation
     epoch: int

@@ -29,7 +29,7 @@ class HandedStates:
         self._given[asker] = logic
 
     def take(self, asker: Incarnation) -> Logic[Any] | None:
-        """What was given to an instance, once."""
+        """Returns what was given to an instance, and forgets it."""
         return self._given.pop(asker, None)
 
     def __len__(self) -> int:
@@ -63,7 +63,7 @@ class Standing:
         return self._ready_for(owner) is not None
 
     def follow(self, owner: InstanceId, chain: Sequence[Checkpoint]) -> Logic[Any] | None:
-        """Takes in what it does not have yet of the owner's backup; returns what has its state then, if anything."""
+        """Applies the checkpoints of the owner's backup that it lacks; returns the operator that has the state then."""
         ready = self._ready_for(owner)
         if ready is None:
             return None
@@ -75,7 +75,7 @@ class Standing:
         return ready.logic
 
     def take(self, owner: InstanceId, chain: Sequence[Checkpoint]) -> Logic[Any] | None:
-        """What has the state of the owner's backup, for the owner itself; nothing of it stands here any more."""
+        """Gives away the operator with the state of the owner's backup, to the owner's successor on this node."""
         if owner not in self._ready:
             return None
         logic = self.follow(owner, chain)
@@ -84,7 +84,7 @@ class Standing:
         return logic
 
     def forget(self, owner: InstanceId) -> None:
-        """Its backups are not kept here any more, or are others."""
+        """Drops the state of an owner whose backups are not kept here any more, or were replaced."""
         self._ready.pop(owner, None)
 
     def _ready_for(self, owner: InstanceId) -> _Ready | None:
@@ -98,6 +98,6 @@ class Standing:
 
 
 def _missing(chain: Sequence[Checkpoint], order: tuple[int, int] | None) -> Sequence[Checkpoint]:
-    """What comes after the checkpoint of an order; all of the chain if it is not in it."""
+    """The checkpoints of a chain after the one with that order; all of them if it has none."""
     orders = [checkpoint.order for checkpoint in chain]
     return chain[orders.index(order) + 1 :] if order in orders else chain

@@ -58,12 +58,12 @@ class Checkpointing:
 
     @property
     def holders(self) -> tuple[str, ...]:
-        """Who is to keep the next one, as a chain."""
+        """The chain of holders that is to keep the next checkpoint."""
         return (self._node, *self._group) if self._is_bridged else self._group
 
     @property
     def _is_bridged(self) -> bool:
-        """Whether it is this node that has the backup, and the head of the group does not."""
+        """Whether this node has the backup, and the head of the group does not."""
         has = self.counted.holders if self.counted else ()
         return bool(self._group) and self._node in has and self._group[0] not in has
 
@@ -83,7 +83,7 @@ class Checkpointing:
                 self.wanted |= self.counted is None or set(left) != set(self.holders)
 
     def _chosen(self, view: View) -> tuple[str, ...]:
-        """The group that the manager has put together; else by hash among the nodes upstream."""
+        """The group that the manager has set; else one node, chosen by hash among the nodes upstream."""
         others = sorted(view.nodes - view.leaving) or sorted(view.nodes)
         group = view.groups.get(self._owner, ())
         if chain := tuple(node for node in group if node == STORAGE or (node in others and node != self._node)):
@@ -104,7 +104,7 @@ class Checkpointing:
         return self.wanted or is_late or (limit is not None and changed >= limit)
 
     def _is_kept(self, epoch: int) -> bool:
-        """Whether there is one of this very epoch, at the right places, or on its way there."""
+        """Whether a backup of this very epoch is at all holders, or on its way there."""
         newest = self.under_way[-1] if self.under_way else self.counted
         return newest is not None and newest.epoch == epoch and set(newest.holders) >= set(self.holders)
 

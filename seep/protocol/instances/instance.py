@@ -54,7 +54,7 @@ class Work(Generic[Batch]):
 
 @dataclass(frozen=True, slots=True)
 class Surroundings(Generic[Batch]):
-    """What an instance finds when it starts."""
+    """What an instance gets from its node when it starts."""
 
     node: str
     view: View
@@ -64,7 +64,7 @@ class Surroundings(Generic[Batch]):
 
 
 class Instance(ABC, Generic[Batch]):
-    """What all kinds have in common. Message in, effects out."""
+    """The base of all kinds of instance: takes messages and returns effects."""
 
     def __init__(self, me: Incarnation, given: Surroundings[Batch]) -> None:
         self.me = me
@@ -138,7 +138,7 @@ class Instance(ABC, Generic[Batch]):
     # -- epochs -----------------------------------------------------------------------------------------------------
 
     def _advance(self) -> None:
-        """Goes on as far as what is here allows."""
+        """Processes epochs as long as their input and the state of their slots are there."""
         while self.phase is InstancePhase.RUNNING:
             epoch = self.processed + 1
             self._depart(epoch)
@@ -207,7 +207,7 @@ class Instance(ABC, Generic[Batch]):
     # -- that all is as it must be ----------------------------------------------------------------------------------
 
     def broken_rules(self) -> Iterator[str]:
-        """What does not hold of it that must hold between any two calls."""
+        """The rules that the instance breaks; between two calls there must be none."""
         if self.phase is InstancePhase.RUNNING and self.view.is_fenced(self.me):
             yield f"{self.me} runs, and {self.view.incarnation(self.me.instance)} has taken its place"
         if self.work is not None and self.work.epoch != self.processed + 1:

@@ -40,7 +40,7 @@ class KeyedInstance(Instance[Batch]):
         self._handlers[StateMoved] = self._on_state_moved
 
     def _use(self, state: ProcessingState) -> None:
-        """This is its state; nothing has left it yet."""
+        """Takes a state as its own, of which nothing has left yet."""
         self.state = state
         self.departures = Departures(self.me, state)
 

@@ -62,7 +62,7 @@ class StatefulInstance(KeyedInstance[Batch]):
 
     @property
     def logic(self) -> Logic[Batch]:
-        """What processes: from a restore on it may be one whose state stood ready."""
+        """The operator's logic; after a restore it may be one whose state stood ready."""
         return self._logic
 
     # -- beginning ----------------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class StatefulInstance(KeyedInstance[Batch]):
 
     @property
     def _cuts(self) -> tuple[int, ...]:
-        """Epochs since which a later cut may want to know what changed."""
+        """The epochs of cuts on which a later cut may build, so that changes since then must be known."""
         cut = self.view.cut
         return () if cut is None else (cut.epoch, *(() if cut.base is None else (cut.base,)))
 

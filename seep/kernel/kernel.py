@@ -21,11 +21,7 @@ from seep.protocol.manager.manager import Manager
 from seep.protocol.messages import (
     BackupCounted,
     Data,
-    DeleteBackup,
-    FindBackup,
     Persisted,
-    Retrieve,
-    StoreBackup,
 )
 from seep.protocol.node import Node
 from seep.protocol.view import MANAGER, STORAGE, Incarnation
@@ -271,23 +267,11 @@ class Kernel:
 
         def done() -> None:
             if life == self.lives and (source == MANAGER or source in self.nodes):
-                for effect in self._storage_answers(source, body):
+                for effect in self.storage.receive(source, body):
                     assert isinstance(effect, Post)
                     self._answer_of_storage(source, effect)
 
         self.at(self.now + self.setting.delay(60), done)
-
-    def _storage_answers(self, source: str, body: Any) -> list[Effect]:
-        match body:
-            case StoreBackup():
-                return self.storage.on_store(source, body)
-            case Retrieve():
-                return self.storage.on_retrieve(source, body)
-            case DeleteBackup():
-                return self.storage.on_delete(body)
-            case FindBackup():
-                return self.storage.on_find(body)
-        raise AssertionError(f"storage is asked for {body}")
 
     def _answer_of_storage(self, asker: str, answer: Post) -> None:
         """Delivers an answer of the storage; what is for the asker itself is there at once."""

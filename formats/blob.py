@@ -313,13 +313,8 @@ def _in_block(header: Header, like: Chunk, block: BlobBlock, data: memoryview) -
     if _crc([data]) != block.crc:
         raise Damaged(f"what it holds of {block.slots} has another checksum")
     cursor = Cursor(data)
-    records = _next_block(header, like, cursor)
-    cursor.finish()
-    return records
-
-
-def _next_block(header: Header, like: Chunk, cursor: Cursor) -> list[_Stored]:
     count, body = read_block(header, cursor)
+    cursor.finish()
     inside = Cursor(body)
     records = [_decoded(like, inside) for _ in range(count)]
     inside.finish()
@@ -356,26 +351,3 @@ def _batch(schema: pa.Schema, records: list[list[memoryview]], counts: list[int]
     pieces = zip(*records, strict=True) if records else [()] * len(schema)
     columns = [read_column(field.type, list(column), counts) for field, column in zip(schema, pieces, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def scan_blob(data: Piece, name: str) -> BlobIndex:
-    """The index of a blob whose bytes are all here, such as one that another Avro program wrote.
-
-    It takes the bytes as they are: what is read by it is only known to be well-formed.
-    """
-    with _naming(name):
-        whole = memoryview(data)
-        cursor = Cursor(whole)
-        header = read_header(cursor)
-        like, head = empty_chunk(header.schema), cursor.at
-        blocks = []
-        while not cursor.at_end:
-            start = cursor.at
-            if records := _next_block(header, like, cursor):
-                blocks.append(_block(records, whole[start : cursor.at]))
-    return BlobIndex(header=head, header_crc=_crc([whole[:head]]), blocks=tuple(blocks))
-
-
-def _block(records: Sequence[_Stored], data: memoryview) -> BlobBlock:
-    rows = sum(record.row_count + record.deleted_count for record in records)
-    return BlobBlock(records[0].first, records[-1].last, len(data), _crc([data]), rows)

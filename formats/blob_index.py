@@ -66,7 +66,7 @@ class BlobIndex(Section):
 
         >>> index = BlobIndex(header=100, header_crc=0, blocks=(BlobBlock(0, 3, 50, 0, 1), BlobBlock(5, 9, 70, 0, 1)))
         >>> [place for _, place in index.where(SlotSet([4, 7]))]
-        [Range(start=150, length=70)]
+        [ByteRange(start=150, length=70)]
         """
         starts = accumulate((block.length for block in self.blocks), initial=self.header)
         for block, start in zip(self.blocks, starts, strict=False):
@@ -78,7 +78,7 @@ class BlobIndex(Section):
 
         >>> index = BlobIndex(header=100, header_crc=0, blocks=(BlobBlock(0, 3, 50, 0, 1), BlobBlock(5, 9, 70, 0, 1)))
         >>> index.ranges(SlotSet([2]))
-        [Range(start=0, length=150)]
+        [ByteRange(start=0, length=150)]
         """
         merged = [ByteRange(0, self.header)]
         for _, place in self.where(slots):

@@ -292,7 +292,7 @@ class Manifest(ManifestSection):
         default_factory=dict
     )  #: by operator and partition: where to read on
     components: dict[str, Component] = Field(default_factory=dict)
-    watermarks: dict[str, int] = Field(default_factory=dict)  #: by source
+    watermarks: dict[str, int] = Field(default_factory=dict, exclude=True)  #: in earlier manifests; read, not written
     pushed: dict[str, int] = Field(default_factory=dict)  #: by source that Spark pushes to: the first batch of its line
     ended: bool = False  #: all sources had been read to their end
     abandoned: tuple[int, ...] = ()  #: checkpoints of this query that are later than one that a run went back to
@@ -326,7 +326,6 @@ class Manifest(ManifestSection):
         update = {
             "components": renamed("operator", self.components, aliases),
             "sources": renamed("source", self.sources, aliases),
-            "watermarks": renamed("source", self.watermarks, aliases),
         }
         known = self.notes.get("sources")
         if isinstance(known, dict):

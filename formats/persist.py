@@ -1,4 +1,4 @@
-"""persist_state: the processing state of a checkpoint as blobs for a storage outside the query, and back.
+"""persist_state and compact_state: the processing state of a checkpoint as blobs for a storage outside, and back.
 
 At a cut of the same epoch through the whole query no buffer state is needed: every receiver is at that epoch too, and
 the sources read on from there. So β is left out. What is written counts once a manifest refers to it.
@@ -13,12 +13,12 @@ from typing import TypeAlias
 
 from formats.avro_file import Compression, Damaged, Piece
 from formats.blob import avro_name, read_blob, write_blob
-from formats.manifest import BlobReading, BlobRef, Component, ContainerState, Extra, ManifestPart
+from formats.manifest import BlobReading, BlobRef, Component, ContainerState, Extra, ManifestPart, component_of
 from primitives.checkpoint import Checkpoint
 from primitives.graph import InstanceId
-from primitives.slots import SlotSet
+from primitives.slots import SlotSet, split_evenly
 from primitives.state.chunk import Chunk
-from primitives.state.chunk_chain import settled
+from primitives.state.chunk_chain import merged, settled
 from primitives.state.file_chunk import FileChunk
 from primitives.state.on_disk.row_files import PIECE, read_pieces
 
@@ -117,3 +117,43 @@ def _read_extra(extra: Extra, get: Callable[[str], Piece]) -> bytes:
     if (len(data), zlib.crc32(data)) != (extra.size, extra.crc):
         raise Damaged(f"{extra.key} is damaged: it is not the {extra.size} bytes that were written")
     return data
+
+
+#: Stored bytes that are worked on at a time, if slots are about equally full.
+_GROUP = 64 << 20
+
+
+def compact_state(
+    operator: str,
+    component: Component,
+    get: GetRange,
+    put: Put,
+    codec: Compression = Compression.NONE,
+    group_bytes: int = _GROUP,
+) -> Component:
+    """A component of the same state whose blobs build on nothing; reads and writes all of it, some slots at a time.
+
+    Law: `retrieve_state` of any slots, merged, gives the same as before.
+    """
+    parts = [
+        persist_state(checkpoint, put, codec, slot_bits=component.slot_bits)
+        for checkpoint in _checkpoints(operator, component, get, group_bytes)
+    ]
+    return component_of(parts).model_copy(update={"parallelism": component.parallelism, "extras": component.extras})
+
+
+def stored_bytes(component: Component) -> int:
+    """Bytes that are read for all slots."""
+    everything = SlotSet.full(component.slot_bits)
+    return sum(reading.nbytes for readings in component.needed(everything).values() for reading in readings)
+
+
+def _checkpoints(operator: str, component: Component, get: GetRange, group_bytes: int) -> Iterator[Checkpoint]:
+    """As if there were an instance for each group of slots."""
+    count = min(1 << component.slot_bits, 1 + stored_bytes(component) // group_bytes)
+    for index, slots in enumerate(split_evenly(SlotSet.full(component.slot_bits), count)):
+        chunks = retrieve_state(component, slots, get)
+        names = dict.fromkeys(chunk.name for chunk in chunks)
+        state = [part for name in names for part in merged([chunk for chunk in chunks if chunk.name == name])]
+        owner = InstanceId(operator, index)
+        yield Checkpoint(owner, 0, 0, component.epoch, None, slots, tuple(state), (), trimmed=component.epoch)

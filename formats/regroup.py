@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numba import njit
+from numba.core import cgutils, types
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from formats.byte_copy import copy_bytes
 from formats.column_bytes import layout_of
 from primitives.errors import InternalError
 from primitives.routing import take_rows
@@ -139,3 +140,15 @@ def _scatter_texts(
     source, target = pointer(data), pointer(moved)
     for row in range(len(places)):
         copy_bytes(target, moved_starts[places[row]], source, starts[row], starts[row + 1] - starts[row])
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def copy_bytes(_typing: Any, target: Any, _at: Any, source: Any, _start: Any, _length: Any) -> Any:
+    """copy_bytes(target, at, source, start, length): copies so many bytes, from one pointer to another."""
+
+    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        target, at, source, start, length = arguments
+        cgutils.raw_memcpy(builder, builder.gep(target, [at]), builder.gep(source, [start]), length, 1)
+        return context.get_dummy_value()
+
+    return types.void(target, types.intp, source, types.intp, types.intp), generate

@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from rich.console import Console
 
 from nexmark.generator import EventSettings as Model
 from nexmark.queries import QUERIES, Nexmark
-from nexmark.results import write_result
 from nexmark.source import EventSource, GeneratedEvents, LoggedEvents, WantedColumns
-from primitives.errors import UserError
+from primitives.errors import EnvironmentFault, UserError
 from seep import sinks, testing
 from seep.cli.flags import Flags
 from seep.cli.session import session
@@ -137,3 +138,25 @@ def compile_kernels(query: Nexmark, sizes: Mapping[str, Any]) -> None:
 
 def _view(flags: Flags) -> ConsoleView:
     return view_for(Console(), quiet=flags.quiet, verbose=flags.verbose)
+
+
+def in_order(rows: pa.Table) -> pa.Table:
+    """The rows by all columns from the left, so that equal results are equal tables.
+
+    >>> in_order(pa.table({"n": [2, 1]}))["n"].to_pylist()
+    [1, 2]
+    """
+    return rows.sort_by([(name, "ascending") for name in rows.schema.names]) if len(rows) else rows
+
+
+def write_result(rows: pa.Table, path: Path) -> None:
+    """The file is there, whole, when all rows are in it."""
+    part = path.with_name(path.name + ".part")
+    try:
+        path.absolute().parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(in_order(rows), part)
+        part.replace(path)
+    except OSError as reason:
+        raise EnvironmentFault(f"{path} cannot be written: {reason}") from reason
+    finally:
+        part.unlink(missing_ok=True)

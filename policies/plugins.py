@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from formats.import_paths import imported
-from formats.settings import Section, WrongSettings, checked
+from formats.settings import Section, WrongSettings, checked, imported
 from primitives.errors import UserError
 
 S = TypeVar("S", bound=Section)

@@ -33,9 +33,9 @@ class ArrowBatches:
     takes the whole row as the key: that spreads rows over the receivers, and sends the same row the same way whichever
     batch a replay finds it in. (A rule for whole batches could not: who sends again may cut its batches otherwise.)
 
-    >>> from primitives.graph import Kind, Operator
+    >>> from primitives.graph import Kind, OperatorSpec
     >>> edge = Edge("words", "count")
-    >>> graph = QueryGraph([Operator("words", Kind.SOURCE), Operator("count", Kind.SINK, slot_bits=2)], [edge])
+    >>> graph = QueryGraph([OperatorSpec("words", Kind.SOURCE), OperatorSpec("count", Kind.SINK, slot_bits=2)], [edge])
     >>> batches = ArrowBatches(graph, keys={edge: ["word"]})
     >>> batch = pa.record_batch({"word": ["a", "b", "c", "a"]})
     >>> parts = batches.split(edge, batch, Assignment.contiguous(2, slot_bits=2))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from primitives.emission import Emission
 from primitives.errors import InternalError
@@ -13,24 +13,6 @@ from primitives.outbox import Outbox
 from primitives.slots import SlotSet
 from primitives.state.chunk import Chunk
 from primitives.state.chunk_chain import merged
-
-
-class StateChunk(Protocol):
-    """What a checkpoint needs of a chunk of state: `Chunk` is one of Arrow rows, `FileChunk` one of files."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def nbytes(self) -> int: ...
-
-    def select(self, slots: SlotSet) -> Self:
-        """The part of the chunk that concerns `slots`."""
-        ...
-
-    def merge(self, deltas: Sequence[Self]) -> Self:
-        """One chunk with the effect of this one followed by `deltas`, which are of the same kind."""
-        ...
 
 
 class ProcessingState(Protocol):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
+
+import pyarrow as pa
 
 from primitives.graph import Edge
 from primitives.outbox import nbytes_of
 from primitives.slots import SlotSet
+from primitives.spill import SpillCodec
 from primitives.topology import Assignment
 
 Batch = TypeVar("Batch")
@@ -41,3 +44,22 @@ class Batches(Protocol[Batch]):
     def concat(self, batches: Sequence[Batch]) -> Batch:
         """The rows of all of them; at least one is given."""
         ...
+
+
+def _to_batches(emission: Emission[pa.RecordBatch]) -> tuple[Mapping[str, pa.RecordBatch], Mapping[str, object]]:
+    batches = {str(at): batch for at, batch in enumerate(emission.outputs.values())}
+    return batches, {
+        "edges": list(emission.outputs),  # in the order of the batches; an edge as text could be ambiguous
+        "watermark": emission.watermark,
+        "created": emission.created,
+    }
+
+
+def _from_batches(batches: dict[str, pa.RecordBatch], metadata: dict[str, Any]) -> Emission[pa.RecordBatch]:
+    edges = [Edge(*edge) for edge in metadata["edges"]]
+    outputs = {edge: batches[str(at)] for at, edge in enumerate(edges)}
+    return Emission(outputs, metadata["watermark"], metadata["created"])
+
+
+#: The codec of one epoch's output: its batch per edge, watermark and time of creation.
+EMISSIONS: SpillCodec[Emission[pa.RecordBatch]] = SpillCodec(_to_batches, _from_batches)

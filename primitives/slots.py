@@ -248,23 +248,8 @@ def _as_int(slot: SupportsIndex) -> int:
         raise UserError(f"slots are integers, and {slot!r} is a {type(slot).__name__}") from None
 
 
-def owner_of_slot(slot: int, parallelism: int, slot_bits: int) -> int:
-    """The instance that owns a slot when `parallelism` instances share all slots in runs that are as equal as can be.
-
-    Runs of unequal length alternate. (Heron's equations give the longer runs to the first instances instead, so its
-    assignments differ from these where slots cannot be shared evenly.)
-
-    >>> [owner_of_slot(slot, 3, 3) for slot in range(8)]
-    [0, 0, 0, 1, 1, 1, 2, 2]
-    """
-    size = _shared_slots(parallelism, slot_bits)
-    if not 0 <= slot < size:
-        raise UserError(f"there is no slot {slot} among {size} slots (slot_bits={slot_bits})")
-    return slot * parallelism // size
-
-
 def first_slot(instance: int, parallelism: int, slot_bits: int) -> int:
-    """The first slot of an instance under `owner_of_slot`.
+    """The first slot of an instance under `contiguous_assignment`.
 
     >>> [(first_slot(i, 3, 3), last_slot(i, 3, 3)) for i in range(3)]
     [(0, 2), (3, 5), (6, 7)]
@@ -276,13 +261,16 @@ def first_slot(instance: int, parallelism: int, slot_bits: int) -> int:
 
 
 def last_slot(instance: int, parallelism: int, slot_bits: int) -> int:
-    """The last slot of an instance under `owner_of_slot`; it belongs to the instance."""
+    """The last slot of an instance under `contiguous_assignment`; it belongs to the instance."""
     first_slot(instance, parallelism, slot_bits)  # refuses the same arguments
     return _even_bound(instance + 1, parallelism, 1 << slot_bits) - 1
 
 
 def contiguous_assignment(parallelism: int, slot_bits: int) -> NDArray[np.int32]:
-    """The owner of every slot under `owner_of_slot`.
+    """The owner of every slot when `parallelism` instances share all slots in runs that are as equal as can be.
+
+    Runs of unequal length alternate. (Heron's equations give the longer runs to the first instances instead, so its
+    assignments differ from these where slots cannot be shared evenly.)
 
     >>> contiguous_assignment(3, 3).tolist()
     [0, 0, 0, 1, 1, 1, 2, 2]
@@ -309,7 +297,7 @@ def _even_bound(part: int, parts: int, size: int) -> int:
 def split_evenly(slots: SlotSet, parts: int) -> list[SlotSet]:
     """Cuts a set, in slot order, into parts whose numbers of slots differ by at most one.
 
-    All slots of an operator are cut as `owner_of_slot` shares them. Parts are empty only if there are fewer slots.
+    All slots of an operator are cut as in `contiguous_assignment`. Parts are empty only if there are fewer slots.
 
     >>> split_evenly(SlotSet([0, 1, 2, 10, 11]), 2)
     [SlotSet(0-2), SlotSet(10-11)]

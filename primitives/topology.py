@@ -214,10 +214,6 @@ class Topology:
         """The epochs above `after` from which a new version of the operator holds."""
         return tuple(v.first for v in self.history[operator][1:] if v.first > after)
 
-    def birth(self, instance: InstanceId) -> int:
-        """The last epoch before an instance owned anything; its state then was empty."""
-        return next(v.first for v in self.history[instance.operator] if instance.index in v.assignment.parts) - 1
-
     def last_epoch(self, instance: InstanceId) -> int | None:
         """The last epoch at which an instance owns anything, or None while no end is known."""
         history = self.history[instance.operator]

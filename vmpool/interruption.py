@@ -1,4 +1,4 @@
-"""Interruptions: a VM on spare capacity is told some time ahead that it will be taken away, and a node can ask."""
+"""Asks the cloud whether the VM that this process runs on is about to be taken away, as VMs on spare capacity are."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ from datetime import UTC, datetime
 from http.client import HTTPException
 from typing import Protocol
 
+from vmpool.settings import Metadata, VMSettings
+
 _TIMEOUT = 1.0
-_NOTICE = "/latest/meta-data/spot/instance-action"
+_INSTANCE_ACTION = "/latest/meta-data/spot/instance-action"
 #: How long a token for the metadata service is good for.
 _TOKEN_LIFE = 21_600
+#: Seconds from the notice of Google Cloud until the VM is switched off.
+NOTICE = 30.0
 
 
 class Notices(Protocol):
@@ -50,11 +54,7 @@ class Ec2Notices:
             life = {"X-aws-ec2-metadata-token-ttl-seconds": str(_TOKEN_LIFE)}
             self._token = _answer(self._request("PUT", "/latest/api/token", life))
         try:
-            return _answer(
-                self._request(
-                    "GET", "/latest/meta-data/spot/instance-action", {"X-aws-ec2-metadata-token": self._token}
-                )
-            )
+            return _answer(self._request("GET", _INSTANCE_ACTION, {"X-aws-ec2-metadata-token": self._token}))
         except urllib.error.HTTPError as reason:
             reason.close()
             if reason.code == 401:  # the token is too old; the next poll has a new one
@@ -84,3 +84,34 @@ def _answer(request: urllib.request.Request) -> str:
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with direct.open(request, timeout=_TIMEOUT) as answer:
         return str(answer.read().decode("utf-8"))
+
+
+class GceNotices:
+    """The metadata server of Google Cloud."""
+
+    def __init__(self, url: str = "http://metadata.google.internal") -> None:
+        self._request = urllib.request.Request(
+            f"{url}/computeMetadata/v1/instance/preempted", headers={"Metadata-Flavor": "Google"}
+        )
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # it is never behind a proxy
+
+    def poll(self) -> float | None:
+        """Seconds until the VM goes away, at least; None if nothing says so, or nobody answers."""
+        try:
+            with self._opener.open(self._request, timeout=_TIMEOUT) as answer:
+                return NOTICE if answer.read(16).strip() == b"TRUE" else None
+        except (OSError, HTTPException):
+            return None
+
+
+def notices_of(vm: VMSettings) -> Notices | None:
+    """As the settings say; None if nobody is to be asked.
+
+    >>> notices_of(VMSettings()) is None
+    True
+    """
+    kinds: dict[Metadata, type[Ec2Notices] | type[GceNotices]] = {Metadata.EC2: Ec2Notices, Metadata.GCE: GceNotices}
+    kind = kinds.get(vm.notices)
+    if kind is None:
+        return None
+    return kind() if vm.notices_url is None else kind(vm.notices_url)

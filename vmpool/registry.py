@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any, Protocol
 
-from formats.import_paths import imported
+from formats.settings import imported
 from primitives.errors import UserError, install_command
 from vmpool.delayed import Delayed
 from vmpool.provider import Provider

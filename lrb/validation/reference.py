@@ -303,7 +303,7 @@ def recent(states: Sequence[AccountState], time: int) -> list[AccountState]:
     """Those that held at some second of the last 60 (7.3); the states are by time.
 
     >>> recent([AccountState(), AccountState(10, 0), AccountState(40, 7), AccountState(70, 9)], 100)
-    [State(updated=40, balance=7), State(updated=70, balance=9)]
+    [AccountState(updated=40, balance=7), AccountState(updated=70, balance=9)]
     """
     before = [state for state in states if state.updated <= time - 60]
     return before[-1:] + [state for state in states if state.updated > time - 60]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from formats.settings import Section
-from policies.balance.first_fit import first_fit
+from policies.balance.levelling import first_fit
 from policies.balance.loads import Rebalance, SlotLoads
 from primitives.slots import SlotSet
 

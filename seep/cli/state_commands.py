@@ -12,8 +12,8 @@ import pyarrow as pa
 import typer
 from rich.console import Console
 
-from formats.import_paths import imported
 from formats.manifest import Manifest
+from formats.settings import imported
 from primitives.errors import UserError
 from primitives.slots import SlotSet
 from seep.cli.tables import TextTable, show

@@ -11,8 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from formats.import_paths import imported
-from formats.settings import Section, WrongSettings, checked
+from formats.settings import Section, WrongSettings, checked, imported
 from policies.balance.registry import make_balancer
 from policies.scaling.registry import make_policy
 from primitives.errors import UserError

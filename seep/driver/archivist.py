@@ -12,8 +12,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from formats.compact import compact_state, stored_bytes
 from formats.manifest import Component, Manifest, ManifestPart, component_of
+from formats.persist import compact_state, stored_bytes
 from primitives.errors import EnvironmentFault, InternalError, SeepError, UserError
 from primitives.slots import SlotSet
 from seep.driver.driver import ManagerProcess

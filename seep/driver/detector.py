@@ -40,9 +40,6 @@ class Detector:
     def joined(self, node: str, now: float) -> None:
         self._nodes[node] = _Evidence(now)
 
-    def forget(self, node: str) -> None:
-        self._nodes.pop(node, None)
-
     def heard(self, node: str, now: float) -> None:
         """Records a heartbeat, or any other message, of the node."""
         if node in self._nodes:

@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from policies.backup import BackupSection
 from primitives.backup import NodeBackups
-from primitives.emission import Emission
-from primitives.emission_codec import EMISSIONS
+from primitives.emission import EMISSIONS, Emission
 from primitives.errors import InternalError
 from primitives.event import Event
 from primitives.graph import Kind
@@ -77,8 +76,7 @@ from seep.spark.inlet.intake import Intake
 from seep.spark.inlet.source import spark_sources
 from seep.spark.order import NodeOrder
 from seep.storage.settings import StorageSettings
-from vmpool.interruption import watch
-from vmpool.notices import notices_of
+from vmpool.interruption import notices_of, watch
 from vmpool.settings import VMSettings
 
 #: Checkpoints are requested by the manager's clock; nodes do not count epochs for them.

@@ -16,8 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from primitives.arrow_batches import ArrowBatches
-from primitives.emission import Emission
-from primitives.emission_codec import EMISSIONS
+from primitives.emission import EMISSIONS, Emission
 from primitives.graph import Edge, QueryGraph
 from primitives.outbox import Outbox
 from primitives.slots import SlotSet

@@ -19,8 +19,8 @@ from seep.deploy.gcp.cluster import GcpCluster, open_cluster
 from seep.deploy.gcp.settings import GcpSettings
 from tests.deploy.gce_server import GceServer
 from vmpool.gcp.names import LONGEST, named, plain
-from vmpool.gcp.notices import NOTICE, GceNotices
 from vmpool.gcp.provider import GceProvider, from_settings
+from vmpool.interruption import NOTICE, GceNotices
 from vmpool.provider import Machine, ProviderError
 
 MASTER = "spark://seep-demo-master:7077"

@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formats.avro_file import Compression
-from formats.blob import Blob, avro_name, blob_schema, empty_chunk, read_blob, scan_blob, write_blob
+from formats.blob import Blob, avro_name, blob_schema, empty_chunk, read_blob, write_blob
 from formats.blob_index import BlobBlock, BlobIndex
 from primitives.errors import Damaged, EnvironmentFault, InternalError
 from primitives.slots import SlotSet
 from primitives.state.chunk import Chunk
 from primitives.state.frame import Frame
-from tests.strategies import few, slot_sets
+from tests.strategies import slot_sets
 
 SLOT_BITS = 4
 FULL = SlotSet.full(SLOT_BITS)
@@ -175,18 +175,6 @@ def test_fastavro_reads_a_blob(chunk: Chunk, codec: Compression) -> None:
     assert sorted(found) == sorted(chunk.rows.column("seq").to_pylist())
 
 
-@few
-@given(chunks, st.sampled_from(["null", "deflate"]), st.sampled_from([1, 10_000]))
-def test_a_blob_that_fastavro_wrote_is_read(chunk: Chunk, codec: str, block_bytes: int) -> None:
-    reader: Any = fastavro.reader(BytesIO(data_of(write_blob(chunk, group_bytes=1))))
-    stream = BytesIO()
-    fastavro.writer(stream, reader.writer_schema, list(reader), codec=codec, sync_interval=block_bytes)
-    data = stream.getvalue()
-    index = scan_blob(data, "foreign")
-    assert content(read(data, index)) == content(chunk)
-    assert content(read(data, index, SlotSet.range(3, 9))) == content(chunk.select(SlotSet.range(3, 9)))
-
-
 def test_fastavro_resolves_columns_of_a_blob_as_fields() -> None:
     chunk = make_chunk(FULL, {("a", 0): (7, None)}, set())
     declared: Any = blob_schema(chunk)
@@ -258,26 +246,6 @@ def test_a_blob_in_place_of_another_is_found(codec: Compression, draw: st.DataOb
         read(other.ljust(blob.index.size, b"\0"), blob.index)
 
 
-@given(st.binary(max_size=60) | st.binary(max_size=60).map(lambda junk: data_of(STORED[Compression.NONE]) + junk))
-def test_bytes_that_are_no_blob_are_refused_when_they_are_scanned(data: bytes) -> None:
-    if data != data_of(STORED[Compression.NONE]):
-        with pytest.raises(EnvironmentFault, match="foreign is damaged"):
-            scan_blob(data, "foreign")
-
-
-@given(st.data())
-def test_without_checksums_bytes_are_at_least_well_formed_or_refused(draw: st.DataObject) -> None:
-    data = bytearray(data_of(STORED[Compression.NONE]))
-    for _ in range(draw.draw(st.integers(1, 3))):
-        data[draw.draw(st.integers(0, len(data) - 1))] = draw.draw(st.integers(0, 255))
-    try:
-        found = read(bytes(data), scan_blob(bytes(data), "foreign"))
-    except EnvironmentFault:
-        return
-    found.rows.validate()
-    found.deleted.validate()
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -294,13 +262,6 @@ def test_without_checksums_bytes_are_at_least_well_formed_or_refused(draw: st.Da
 def test_a_schema_of_something_else_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(Damaged, match="schema"):
         empty_chunk({**blob_schema(WHOLE), **change})
-
-
-def test_an_avro_file_of_something_else_is_refused() -> None:
-    stream = BytesIO()
-    fastavro.writer(stream, {"type": "record", "name": "Other", "fields": []}, [])
-    with pytest.raises(EnvironmentFault, match=r"foreign is damaged: its schema is not one of state: KeyError"):
-        scan_blob(stream.getvalue(), "foreign")
 
 
 def test_pieces_that_were_not_asked_for_are_refused() -> None:

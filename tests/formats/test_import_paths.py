@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from formats.import_paths import imported
+from formats.settings import imported
 from primitives.errors import UserError
 
 

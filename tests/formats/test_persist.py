@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formats.avro_file import Compression, Piece
-from formats.compact import compact_state
 from formats.manifest import Component, ManifestPart, component_of
-from formats.persist import persist_state, retrieve_extras, retrieve_state
+from formats.persist import compact_state, persist_state, retrieve_extras, retrieve_state
 from primitives.checkpoint import Checkpoint, chain_checkpoints, checkpoint_state
 from primitives.errors import EnvironmentFault
 from primitives.graph import InstanceId

@@ -54,14 +54,12 @@ def test_a_manifest_has_operators_and_all_that_it_knows_of_sources_by_the_names_
         epoch=7,
         created=0.0,
         sources={"numbers": {"0": [5]}, "others": {}},
-        watermarks={"numbers": 9},
         components={"counter": component},
         notes={"sources": {"numbers": "100 rows"}, "sinks": {}},
     )
     now = manifest.renamed({"totals": ["counter"], "integers": ["numbers"]})
     assert now.components == {"totals": component}
     assert now.sources == {"integers": {"0": [5]}, "others": {}}
-    assert now.watermarks == {"integers": 9}
     assert now.notes == {"sources": {"integers": "100 rows"}, "sinks": {}}
     assert manifest.sources.keys() == {"numbers", "others"}
 

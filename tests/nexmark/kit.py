@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from nexmark.driver import in_order
 from nexmark.generator import EventSettings
 from nexmark.log import log
 from nexmark.queries import QUERIES
-from nexmark.results import in_order
 from nexmark.schema import LOG
 from nexmark.source import LoggedEvents, WantedColumns
 from primitives.graph import Kind

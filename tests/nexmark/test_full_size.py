@@ -13,11 +13,11 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from nexmark.driver import in_order
 from nexmark.generator import EventGenerator, EventKind, EventSettings
 from nexmark.generator.model import FIRST_ID
 from nexmark.log import log
 from nexmark.queries import QUERIES
-from nexmark.results import in_order
 from nexmark.schema import LOG
 from nexmark.source import GeneratedEvents, LoggedEvents
 from seep import sinks, testing

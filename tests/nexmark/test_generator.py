@@ -18,7 +18,7 @@ from nexmark.rhino import BLOCK, LAYOUTS, read_records, write_records
 from nexmark.schema import LOG
 from primitives.errors import UserError
 from primitives.hashing import hash_key
-from primitives.slots import owner_of_slot, slot_of
+from primitives.slots import contiguous_assignment, slot_of
 from seep.rows.rate import Profile
 
 PLAIN = {"text": False, "filler": False}
@@ -136,7 +136,7 @@ def test_records_have_their_sizes_on_the_average() -> None:
 
 
 def owner(auction: int, instances: int) -> int:
-    return owner_of_slot(slot_of(hash_key(auction), 8), instances, 8)
+    return int(contiguous_assignment(instances, 8)[slot_of(hash_key(auction), 8)])
 
 
 def test_skewed_bids_go_to_the_auctions_of_the_hot_instances_and_all_else_stays() -> None:

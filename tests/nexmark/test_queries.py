@@ -14,10 +14,10 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 import seep
+from nexmark.driver import in_order
 from nexmark.generator import EventSettings
 from nexmark.log import log
 from nexmark.queries import QUERIES
-from nexmark.results import in_order
 from nexmark.schema import LOG
 from nexmark.source import LoggedEvents
 from nexmark.spark_source import EventOptions, register

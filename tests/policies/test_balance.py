@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from policies.balance.autoflow import AutoFlow, AutoFlowSettings
-from policies.balance.first_fit import first_fit
 from policies.balance.hotspot import Hotspot, HotspotSettings
+from policies.balance.levelling import first_fit
 from policies.balance.loads import Balancer, Heaviest, Rebalance, SlotLoads, by_instance, work_of
 from primitives.slots import SlotSet
 from primitives.topology import Assignment

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primitives.arrow_batches import ArrowBatches
-from primitives.emission import Batches, Emission
-from primitives.emission_codec import EMISSIONS
+from primitives.emission import EMISSIONS, Batches, Emission
 from primitives.errors import UserError
 from primitives.graph import Edge, Kind, OperatorSpec, QueryGraph
 from primitives.hashing import hash_key

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from primitives.errors import InternalError, UserError
 from primitives.graph import Edge, InstanceId, Kind, OperatorSpec, QueryGraph
-from primitives.slots import SlotSet, owner_of_slot
+from primitives.slots import SlotSet
 from primitives.topology import Arrival, Assignment, Topology, Version, edges_between
 from tests.strategies import LAST_EPOCH, assignments, disjoint_parts, epochs, few, topologies
 
@@ -42,7 +42,7 @@ def test_the_parts_of_an_assignment_are_disjoint_and_cover_all_slots(assignment:
 def test_the_first_assignment_gives_each_instance_one_run_of_slots(slot_bits: int, data: st.DataObject) -> None:
     parallelism = data.draw(st.integers(1, 1 << slot_bits))
     assignment = Assignment.contiguous(parallelism, slot_bits)
-    assert assignment.table == tuple(owner_of_slot(slot, parallelism, slot_bits) for slot in range(1 << slot_bits))
+    assert assignment.table == tuple(slot * parallelism >> slot_bits for slot in range(1 << slot_bits))
     assert [len(slots.runs()) for slots in assignment.parts.values()] == [1] * parallelism
 
 
@@ -280,11 +280,10 @@ def test_slots_of_a_stateless_operator_change_hands_without_a_handover() -> None
 
 @few
 @given(topologies)
-def test_an_instance_is_born_before_its_first_epoch_and_ends_with_its_last(topology: Topology) -> None:
+def test_an_instance_ends_with_the_last_epoch_at_which_it_owns_slots(topology: Topology) -> None:
     horizon = max(version.first for history in topology.history.values() for version in history) + 1
     for instance in topology.all_instances():
         owning = [epoch for epoch in range(1, horizon + 1) if topology.owns(instance, epoch)]
-        assert topology.birth(instance) == owning[0] - 1
         assert topology.last_epoch(instance) == (None if owning[-1] == horizon else owning[-1])
 
 

@@ -49,7 +49,8 @@ def test_the_word_of_spark_is_a_loss_at_once(detector: Detector) -> None:
 
 
 def test_what_is_said_of_a_node_that_never_joined_or_was_given_up_changes_nothing(detector: Detector) -> None:
-    detector.forget("n1")
+    detector.ended("n1", "Python worker exited")
+    detector.lost(0.0)
     for name in ("n1", "n9"):
         detector.heard(name, 1.0)
         detector.broken(name, refused=True)

@@ -248,24 +248,6 @@ def _as_int(slot: SupportsIndex) -> int:
         raise UserError(f"slots are integers, and {slot!r} is a {type(slot).__name__}") from None
 
 
-def first_slot(instance: int, parallelism: int, slot_bits: int) -> int:
-    """The first slot of an instance under `contiguous_assignment`.
-
-    >>> [(first_slot(i, 3, 3), last_slot(i, 3, 3)) for i in range(3)]
-    [(0, 2), (3, 5), (6, 7)]
-    """
-    size = _shared_slots(parallelism, slot_bits)
-    if not 0 <= instance < parallelism:
-        raise UserError(f"there is no instance {instance} among {parallelism} instances")
-    return _even_bound(instance, parallelism, size)
-
-
-def last_slot(instance: int, parallelism: int, slot_bits: int) -> int:
-    """The last slot of an instance under `contiguous_assignment`; it belongs to the instance."""
-    first_slot(instance, parallelism, slot_bits)  # refuses the same arguments
-    return _even_bound(instance + 1, parallelism, 1 << slot_bits) - 1
-
-
 def contiguous_assignment(parallelism: int, slot_bits: int) -> NDArray[np.int32]:
     """The owner of every slot when `parallelism` instances share all slots in runs that are as equal as can be.
 

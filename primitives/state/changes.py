@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from primitives.errors import InternalError
 from primitives.slots import SlotSet
@@ -85,16 +85,44 @@ class Changes(Generic[Log]):
 
 
 class Tracked(ABC, Generic[Log]):
-    """What every container that keeps `Changes` says of its marks: the part of `State` that is the same for all."""
+    """A `State` that keeps `Changes`: the part that is the same for all such containers, and the verbs that are not."""
 
+    name: str
+    slot_bits: int
     _changes: Changes[Log]
 
     #: which new keys may be written, while somebody's code works on rows; None: any
     owned: OwnedKeys | None = None
 
     @abstractmethod
+    def snapshot(self, slots: SlotSet, since: int | None = None) -> Any:
+        """See `State.snapshot`."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def restore(self, chunks: Iterable[Any]) -> None:
+        """See `State.restore`."""
+        raise NotImplementedError
+
+    @abstractmethod
     def drop(self, slots: SlotSet) -> None:
         """See `State.drop`."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def size(self, slots: SlotSet | None = None) -> int:
+        """See `State.size`."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def changed(self, since: int) -> int:
+        """See `State.changed`."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of rows."""
+        raise NotImplementedError
 
     def drop_in_parts(self, slots: SlotSet, parts: int) -> Iterator[None]:
         """See `State.drop_in_parts`."""

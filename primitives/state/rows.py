@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,14 +12,14 @@ from numpy.typing import NDArray
 from primitives.errors import UserError
 from primitives.hashing import hash_keys
 from primitives.slots import DEFAULT_SLOT_BITS, SlotSet, slots_of
-from primitives.state.changes import Changes, Tracked
+from primitives.state.changes import Changes
 from primitives.state.chunk import Chunk
 from primitives.state.columnar.memory import Region
 from primitives.state.columnar.multi_index import Chains
 from primitives.state.columnar.pile import Pile
 from primitives.state.columnar.runs import signatures
-from primitives.state.container import check_fits
 from primitives.state.keys import Column, KeyColumns, same_rows
+from primitives.state.numbered import NumberedRows
 
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
@@ -28,21 +27,10 @@ Words = NDArray[np.uint64]
 #: The column that tells rows of one key apart.
 SEQUENCE = "_seq"
 
-_NEVER_MARKED = -(2**63)  # what rows are born after while no mark is retained; before any epoch
-
 _NEVER = 2**63 - 1  # the bucket before which there is none, if there is no row
 
 #: Rows removed are left where they are until they are more than the others and more than this.
 _WORTH_COMPACTING = 1 << 16
-
-
-@dataclass(frozen=True, slots=True)
-class _Gone:
-    """Rows removed at once: their identities, their slots, and after which mark each had come."""
-
-    identities: pa.RecordBatch
-    slots: NDArray[np.uint32]
-    born: Ints
 
 
 class _Facts:
@@ -93,7 +81,7 @@ class _Facts:
         return self._alive.array[: self.count]
 
 
-class Rows(Tracked[list[_Gone]]):
+class Rows(NumberedRows):
     """A bag of rows by key: equal rows are all kept. Columns that are not keys may be of any Arrow type.
 
     With `bucket`, which makes an integer of each row of a batch, rows are looked up by key and bucket, and removed by
@@ -222,23 +210,17 @@ class Rows(Tracked[list[_Gone]]):
     def _append(self, rows: pa.RecordBatch, seqs: Ints) -> None:
         if not len(rows):
             return
-        interval = self._changes.current
         hashes = hash_keys(rows.columns[: len(self._keys.names)])
         buckets = np.zeros(len(rows), np.int64) if self._bucket is None else self._bucket(rows)
         self._pile.append(rows)
-        self._facts.append(hashes, seqs, _NEVER_MARKED if interval is None else interval.mark, buckets)
+        self._facts.append(hashes, seqs, self._last_mark, buckets)
         self._chains.append(signatures(buckets, hashes))
         self._live += len(rows)
         self._oldest = min(self._oldest, int(buckets.min()))
 
     def _remove(self, rows: Ints) -> None:
         """Removes rows, and logs those that were there at the last mark."""
-        interval = self._changes.current
-        if interval is not None:
-            older = rows[self._facts.born[rows] < interval.mark]
-            if len(older):
-                identities = self._batch(older).select(self._identity.names)
-                interval.log.append(_Gone(identities, self._slots(older), self._facts.born[older]))
+        self._log_removed(rows, self._facts.born, self._facts.hashes, self._batch)
         self._forget(rows)
 
     def _forget(self, rows: Ints) -> None:
@@ -268,9 +250,6 @@ class Rows(Tracked[list[_Gone]]):
         columns.insert(len(self._keys.names), pa.array(self._facts.seqs[rows]))
         return pa.record_batch(columns, schema=self._schema)
 
-    def _slots(self, rows: Ints) -> NDArray[np.uint32]:
-        return slots_of(self._facts.hashes[rows], self.slot_bits)
-
     def _in(self, slots: SlotSet) -> NDArray[np.bool_]:
         """Which rows, alive or not, are in slots."""
         return slots.mask(self.slot_bits)[slots_of(self._facts.hashes, self.slot_bits)]
@@ -282,17 +261,7 @@ class Rows(Tracked[list[_Gone]]):
 
     def snapshot(self, slots: SlotSet, since: int | None = None) -> Chunk:
         """See `State.snapshot`. Costs a glance at every row (its slot, or its age), and the rows in the chunk."""
-        replaced = slots if since is None else self._changes.replaced_since(since)
-        return Chunk(
-            name=self.name,
-            version=self.version,
-            slot_bits=self.slot_bits,
-            replaced=replaced,
-            keys=self._keys.names,
-            identity=tuple(self._identity.names),
-            rows=self._batch(self._written(slots, replaced, since)),
-            deleted=_concat([] if since is None else self._gone(slots - replaced, since), self._identity),
-        )
+        return self._chunk(slots, since, lambda replaced: self._batch(self._written(slots, replaced, since)))
 
     def _written(self, slots: SlotSet, replaced: SlotSet, since: int | None) -> Ints:
         """The rows in some slots that were written since a mark, and all in replaced slots."""
@@ -301,23 +270,10 @@ class Rows(Tracked[list[_Gone]]):
             written |= self._facts.born >= since
         return np.flatnonzero(written & self._facts.alive & self._in(slots))
 
-    def _gone(self, slots: SlotSet, since: int) -> list[pa.RecordBatch]:
-        """Identities of the rows that were in some slots at a mark and have been removed since."""
-        mask = slots.mask(self.slot_bits)
-        return [
-            gone.identities.filter(pa.array(mask[gone.slots] & (gone.born < since)))
-            for interval in self._changes.since(since)
-            for gone in interval.log
-        ]
-
     def restore(self, chunks: Iterable[Chunk]) -> None:
         """See `State.restore`. Costs the rows of the chunks, and a look at every row."""
         for chunk in chunks:
-            check_fits(chunk, self, self.version, self._keys.names, self._schema)
-            self.drop(chunk.replaced)
-            kept = ~chunk.replaced.mask(self.slot_bits)[chunk.slots_of_rows()]
-            self._remove_same(chunk.rows.select(self._identity.names).filter(pa.array(kept)))
-            self._remove_same(chunk.deleted)
+            self._clear_for(chunk)
             seqs = chunk.rows.column(SEQUENCE).to_numpy()
             self._append(chunk.rows.select(self._declared.names), seqs)
             self._next_seq = max(self._next_seq, int(seqs.max(initial=-1)) + 1)
@@ -335,11 +291,7 @@ class Rows(Tracked[list[_Gone]]):
     def changed(self, since: int) -> int:
         """See `State.changed`."""
         full, replaced = SlotSet.full(self.slot_bits), self._changes.replaced_since(since)
-        return len(self._written(full, replaced, since)) + sum(map(len, self._gone(full - replaced, since)))
-
-
-def _concat(parts: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
-    return pa.concat_batches(parts) if parts else pa.RecordBatch.from_pylist([], schema)
+        return len(self._written(full, replaced, since)) + sum(map(len, self._removed(full - replaced, since)))
 
 
 def warm_up() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from operator import index
 from typing import Any
 
@@ -15,28 +14,17 @@ from numpy.typing import NDArray
 from primitives.errors import UserError
 from primitives.hashing import hash_keys
 from primitives.slots import DEFAULT_SLOT_BITS, SlotSet, slots_of
-from primitives.state.changes import Changes, Tracked
+from primitives.state.changes import Changes
 from primitives.state.chunk import Chunk
 from primitives.state.codec import Decode, Encode, ValueCodec
 from primitives.state.columnar.runs import Runs, SortedRun, signatures
-from primitives.state.container import check_fits
 from primitives.state.keys import CONVERSION_ERRORS, Column, Key, KeyColumns, same_rows, to_array
+from primitives.state.numbered import NumberedRows, concatenated
 
 _TIMES = range(-(2**63), 2**63)
 
-_NEVER_MARKED = -(2**63)  # what rows are born after while no mark is retained; before any epoch
 
-
-@dataclass(frozen=True, slots=True)
-class _Gone:
-    """Rows removed at once: their identities, their slots, and after which mark each had come."""
-
-    identities: pa.RecordBatch
-    slots: NDArray[np.uint32]
-    born: NDArray[np.int64]
-
-
-class Timers(Tracked[list[_Gone]]):
+class Timers(NumberedRows):
     """Records (time, key, value) to come back when the watermark reaches their time; a timer is one without value.
 
     Times are int64 event time in any unit. Records of one time and key keep the order in which they were scheduled; a
@@ -173,9 +161,7 @@ class Timers(Tracked[list[_Gone]]):
         )
 
     def _add(self, rows: pa.RecordBatch) -> None:
-        interval = self._changes.current
-        born = np.full(len(rows), _NEVER_MARKED if interval is None else interval.mark)
-        self._runs.add(rows, self._hashes(rows), born)
+        self._runs.add(rows, self._hashes(rows), np.full(len(rows), self._last_mark))
 
     def _hashes(self, batch: pa.RecordBatch) -> NDArray[np.uint64]:
         return hash_keys([batch.column(name) for name in self._keys.names])
@@ -199,12 +185,7 @@ class Timers(Tracked[list[_Gone]]):
 
     def _remove(self, run: SortedRun, positions: NDArray[np.intp]) -> None:
         """Removes rows of a run, and logs those that were there at the last mark."""
-        interval = self._changes.current
-        if interval is not None:
-            older = positions[run.born[positions] < interval.mark]
-            if len(older):
-                identities = run.take(older).select(self._identity.names)
-                interval.log.append(_Gone(identities, self._slots(run.hashes[older]), run.born[older]))
+        self._log_removed(positions, run.born, run.hashes, run.take)
         run.remove(positions)
 
     def _slots(self, hashes: NDArray[np.uint64]) -> NDArray[np.uint32]:
@@ -233,7 +214,7 @@ class Timers(Tracked[list[_Gone]]):
 
     def _in_order(self, parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
         """The rows of parts that are sorted by time, sorted by identity."""
-        rows = _concat(parts, self._schema)
+        rows = concatenated(parts, self._schema)
         if len(parts) > 1:
             rows = rows.take(pa.array(np.argsort(rows.column("time").to_numpy(), kind="stable")))
         by_identity = [(name, "ascending") for name in self._identity.names]
@@ -260,18 +241,12 @@ class Timers(Tracked[list[_Gone]]):
     def snapshot(self, slots: SlotSet, since: int | None = None) -> Chunk:
         """See `State.snapshot`. Costs a glance at every row (its slot, or its age), and the rows in the chunk."""
         self._settle()
-        replaced = slots if since is None else self._changes.replaced_since(since)
-        parts = [run.take(self._written(run, slots, replaced, since)) for run in self._runs]
-        return Chunk(
-            name=self.name,
-            version=self.version,
-            slot_bits=self.slot_bits,
-            replaced=replaced,
-            keys=self._keys.names,
-            identity=tuple(self._identity.names),
-            rows=_concat(parts, self._schema),
-            deleted=_concat([] if since is None else self._gone(slots - replaced, since), self._identity),
-        )
+
+        def written(replaced: SlotSet) -> pa.RecordBatch:
+            parts = [run.take(self._written(run, slots, replaced, since)) for run in self._runs]
+            return concatenated(parts, self._schema)
+
+        return self._chunk(slots, since, written)
 
     def _written(self, run: SortedRun, slots: SlotSet, replaced: SlotSet, since: int | None) -> NDArray[np.intp]:
         """Positions of the rows of a run in some slots: those written since a mark, and all in replaced slots."""
@@ -281,23 +256,10 @@ class Timers(Tracked[list[_Gone]]):
         positions = run.where(written)
         return positions[slots.mask(self.slot_bits)[self._slots(run.hashes[positions])]]
 
-    def _gone(self, slots: SlotSet, since: int) -> list[pa.RecordBatch]:
-        """Identities of the rows that were in some slots at a mark and have been removed since."""
-        mask = slots.mask(self.slot_bits)
-        return [
-            gone.identities.filter(pa.array(mask[gone.slots] & (gone.born < since)))
-            for interval in self._changes.since(since)
-            for gone in interval.log
-        ]
-
     def restore(self, chunks: Iterable[Chunk]) -> None:
         """See `State.restore`. Costs the rows of the chunks, and what `drop` costs."""
         for chunk in chunks:
-            check_fits(chunk, self, self.version, self._keys.names, self._schema)
-            self.drop(chunk.replaced)
-            kept = ~chunk.replaced.mask(self.slot_bits)[chunk.slots_of_rows()]
-            self._remove_same(chunk.rows.select(self._identity.names).filter(pa.array(kept)))
-            self._remove_same(chunk.deleted)
+            self._clear_for(chunk)
             self._runs.tidy()
             self._add(chunk.rows)
             self._next_seq = max(self._next_seq, (pc.max(chunk.rows.column("seq")).as_py() or 0) + 1)
@@ -324,8 +286,4 @@ class Timers(Tracked[list[_Gone]]):
         self._settle()
         full, replaced = SlotSet.full(self.slot_bits), self._changes.replaced_since(since)
         written = sum(len(self._written(run, full, replaced, since)) for run in self._runs)
-        return written + sum(map(len, self._gone(full - replaced, since)))
-
-
-def _concat(parts: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
-    return pa.concat_batches(parts) if parts else pa.RecordBatch.from_pylist([], schema)
+        return written + sum(map(len, self._removed(full - replaced, since)))

@@ -17,8 +17,6 @@ from primitives.slots import (
     MAX_SLOT_BITS,
     SlotSet,
     contiguous_assignment,
-    first_slot,
-    last_slot,
     slot_of,
     slots_of,
     split_by_weight,
@@ -202,16 +200,6 @@ def owner_of_slot(slot: int, parallelism: int, bits: int) -> int:
 
 @quickly
 @given(shares)
-def test_first_and_last_slot_agree_with_the_owner(share: tuple[int, int]) -> None:
-    parallelism, bits = share
-    owners = [owner_of_slot(slot, *share) for slot in range(2**bits)]
-    for instance in range(parallelism):
-        first, last = first_slot(instance, *share), last_slot(instance, *share)
-        assert [slot for slot, owner in enumerate(owners) if owner == instance] == list(range(first, last + 1))
-
-
-@quickly
-@given(shares)
 def test_every_instance_owns_its_even_share_of_the_slots(share: tuple[int, int]) -> None:
     parallelism, bits = share
     owned = np.bincount(contiguous_assignment(*share), minlength=parallelism)
@@ -238,11 +226,6 @@ def test_more_instances_than_slots_are_refused(parallelism: int) -> None:
         contiguous_assignment(parallelism, 2)
 
 
-def test_an_instance_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(UserError, match="no instance 2 among 2"):
-        last_slot(2, 2, 3)
-
-
 # --- splitting ---
 
 
@@ -266,7 +249,7 @@ def test_an_even_split_cuts_into_parts_of_nearly_equal_size(slots: SlotSet, coun
 def test_an_even_split_of_all_slots_is_the_contiguous_assignment(share: tuple[int, int]) -> None:
     parallelism, bits = share
     parts = split_evenly(SlotSet.full(bits), parallelism)
-    assert parts == [SlotSet.range(first_slot(i, *share), last_slot(i, *share)) for i in range(parallelism)]
+    assert parts == [SlotSet(np.flatnonzero(contiguous_assignment(*share) == i)) for i in range(parallelism)]
 
 
 def heaviest(parts: list[SlotSet], slots: SlotSet, weights: list[float]) -> float:

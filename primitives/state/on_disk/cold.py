@@ -1,11 +1,16 @@
-"""ColdSlots: slots of a container that are in files while nobody uses them."""
+"""ColdSlots: slots of a container that are in files while nobody uses them; and what all containers with some share."""
+
+# mypy: disable-error-code="safe-super"
+# (`PartlyOnDisk` calls the container in memory that follows it among the bases.)
 
 from __future__ import annotations
 
 import shutil
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +18,8 @@ from numpy.typing import NDArray
 
 from primitives.hashing import hash_keys
 from primitives.slots import SlotSet, slots_of
+from primitives.state.budget import MemoryBudget, MemoryUse
+from primitives.state.changes import Tracked
 from primitives.state.chunk import Chunk, read_chunk, write_chunk
 from primitives.state.files import disk_faults, fresh_directory, read_file, write_file
 
@@ -140,6 +147,71 @@ class ColdSlots:
     def close(self) -> None:
         """Deletes all files."""
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class PartlyOnDisk(Tracked[Any]):
+    """Before a container in memory among the bases of a class: adds the slots on disk to what the container says.
+
+    The class itself spills slots, by `_write` among others, and brings them back.
+    """
+
+    _cold: ColdSlots
+    _used: NDArray[np.int64]  #: when each slot was used last
+    _budget: MemoryBudget
+
+    def _begin(self, budget: MemoryBudget, directory: Path | str) -> None:
+        """Ends the constructor."""
+        self._cold = ColdSlots(directory, self.slot_bits)
+        self._used = np.zeros(1 << self.slot_bits, np.int64)
+        self._budget = budget
+        budget.join(self)
+
+    @abstractmethod
+    def held(self) -> MemoryUse:
+        """See `Spillable.held`."""
+
+    @abstractmethod
+    def spill(self, slots: SlotSet) -> None:
+        """See `Spillable.spill`."""
+
+    @abstractmethod
+    def settle(self) -> None:
+        """See `Spillable.settle`."""
+
+    def __len__(self) -> int:
+        return super().__len__() + len(self._cold)
+
+    def release(self, epoch: int) -> None:
+        """See `State.release`."""
+        super().release(epoch)
+        self._cold.release(epoch)
+
+    def snapshot(self, slots: SlotSet, since: int | None = None) -> Chunk:
+        """See `State.snapshot`; slots on disk stay there."""
+        return self._cold.complete(super().snapshot(slots, since), slots, since)
+
+    def drop(self, slots: SlotSet) -> None:
+        """See `State.drop`."""
+        super().drop(slots)
+        self._cold.forget(slots)
+
+    def size(self, slots: SlotSet | None = None) -> int:
+        """See `State.size`."""
+        return super().size(slots) + self._cold.size(slots)
+
+    def changed(self, since: int) -> int:
+        """See `State.changed`."""
+        return super().changed(since) + self._cold.changed(since)
+
+    def close(self) -> None:
+        """Deletes what is on disk; the container is not to be used any more."""
+        self._budget.leave(self)
+        self._cold.close()
+
+    def _write(self, slots: SlotSet) -> None:
+        """Writes slots to disk, with what changed in them since each mark."""
+        deltas = {mark: super(PartlyOnDisk, self).snapshot(slots, mark) for mark in self.marks}
+        self._cold.store(slots, super().snapshot(slots), deltas)
 
 
 def _by_slot(chunk: Chunk, slots: SlotSet) -> Iterator[tuple[int, Chunk]]:

@@ -15,9 +15,8 @@ from primitives.errors import UserError
 from primitives.hashing import hash_keys
 from primitives.slots import SlotSet, slots_of
 from primitives.state.budget import MemoryBudget, MemoryUse
-from primitives.state.chunk import Chunk
 from primitives.state.frame import Frame, Keys, Rows
-from primitives.state.on_disk.cold import ColdSlots, in_parts
+from primitives.state.on_disk.cold import PartlyOnDisk, in_parts
 
 Taken = TypeVar("Taken", pa.Array, pa.RecordBatch)
 
@@ -30,7 +29,7 @@ _NUMBERS = 40
 _COLUMN_SIZE = 16
 
 
-class SpillingFrame(Frame):
+class SpillingFrame(PartlyOnDisk, Frame):
     """A `Frame` whose least recently used slots go to disk when all containers of a budget exceed it.
 
     It is a frame in every respect but one: a row number may not be used any more after rows have gone to disk, which
@@ -57,11 +56,8 @@ class SpillingFrame(Frame):
         **options: Any,
     ) -> None:
         super().__init__(name, keys, values, **options)
-        self._cold = ColdSlots(directory, self.slot_bits)
-        self._used = np.zeros(1 << self.slot_bits, np.int64)
         self._spills = 0
-        self._budget = budget
-        budget.join(self)
+        self._begin(budget, directory)
 
     # --- by key -------------------------------------------------------------------------------------------------------
 
@@ -102,9 +98,6 @@ class SpillingFrame(Frame):
 
     # --- by row number ------------------------------------------------------------------------------------------------
 
-    def __len__(self) -> int:
-        return super().__len__() + len(self._cold)
-
     def to_arrow(self, slots: SlotSet | None = None) -> pa.RecordBatch:
         """See `Frame.to_arrow`; slots on disk stay there."""
         chosen = SlotSet.full(self.slot_bits) if slots is None else slots
@@ -131,28 +124,6 @@ class SpillingFrame(Frame):
 
     # --- a State ------------------------------------------------------------------------------------------------------
 
-    def release(self, epoch: int) -> None:
-        """See `State.release`."""
-        super().release(epoch)
-        self._cold.release(epoch)
-
-    def snapshot(self, slots: SlotSet, since: int | None = None) -> Chunk:
-        """See `State.snapshot`; slots on disk stay there."""
-        return self._cold.complete(super().snapshot(slots, since), slots, since)
-
-    def drop(self, slots: SlotSet) -> None:
-        """See `State.drop`."""
-        super().drop(slots)
-        self._cold.forget(slots)
-
-    def size(self, slots: SlotSet | None = None) -> int:
-        """See `State.size`."""
-        return super().size(slots) + self._cold.size(slots)
-
-    def changed(self, since: int) -> int:
-        """See `State.changed`."""
-        return super().changed(since) + self._cold.changed(since)
-
     def _deleted_since(self, since: int, slots: SlotSet) -> list[pa.Array]:
         return super()._deleted_since(since, slots - self._cold.slots)  # of those, the files know
 
@@ -165,22 +136,16 @@ class SpillingFrame(Frame):
 
     def spill(self, slots: SlotSet) -> None:
         """See `Spillable.spill`."""
-        deltas = {mark: super(SpillingFrame, self).snapshot(slots, mark) for mark in self.marks}
-        self._cold.store(slots, super().snapshot(slots), deltas)
+        self._write(slots)
         self.evict(slots)
         self._spills += 1
 
     def settle(self) -> None:
         """See `Spillable.settle`; row numbers are found out when they are used too late."""
 
-    def close(self) -> None:
-        """Deletes what is on disk; the container is not to be used any more."""
-        self._budget.leave(self)
-        self._cold.close()
-
     def _row_size(self) -> float:
-        held = super().__len__()
-        return super().size() / held if held else _COLUMN_SIZE * len(self._declared.all)
+        held = Frame.__len__(self)
+        return Frame.size(self) / held if held else _COLUMN_SIZE * len(self._declared.all)
 
     def _numbered(self, keys: Keys, values: Mapping[str, Any], work: Callable[..., Rows]) -> Rows:
         """The row numbers that `work` returns for some slots after the other."""

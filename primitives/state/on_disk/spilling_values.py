@@ -13,14 +13,14 @@ from primitives.slots import SlotSet
 from primitives.state.budget import MemoryBudget, MemoryUse
 from primitives.state.chunk import Chunk
 from primitives.state.keys import Key
-from primitives.state.on_disk.cold import ColdSlots, in_parts, slots_of_keys
+from primitives.state.on_disk.cold import PartlyOnDisk, in_parts, slots_of_keys
 from primitives.state.values import Cell, Values, is_immutable
 
 #: A container looks at its size again when it may have grown by this share of the budget.
 _GROWTH = 0.05
 
 
-class SpillingValues(Values):
+class SpillingValues(PartlyOnDisk, Values):
     """`Values` whose least recently used slots go to disk when all containers of a budget exceed it.
 
     A slot stays in memory as long as an object of it is out that can change in place: until `mark`, or until the budget
@@ -45,14 +45,11 @@ class SpillingValues(Values):
         **options: Any,
     ) -> None:
         super().__init__(name, keys, **options)
-        self._cold = ColdSlots(directory, self.slot_bits)
-        self._used = np.zeros(1 << self.slot_bits, np.int64)
         self._out = np.zeros(1 << self.slot_bits, np.bool_)  #: slots with an object that may yet change in place
         self._unmeasured = 0  #: values written since the container looked at its size
         self._patience = 1  #: how many may be before it looks again
         self._restoring = False  #: if so, no slot may leave
-        self._budget = budget
-        budget.join(self)
+        self._begin(budget, directory)
 
     # --- a mapping ----------------------------------------------------------------------------------------------------
 
@@ -67,9 +64,6 @@ class SpillingValues(Values):
     def __iter__(self) -> Iterator[Any]:
         for slot in SlotSet(list(self._slots)) | self._cold.slots:
             yield from [key for key, _ in self._on_disk(slot)] if slot in self._cold.slots else self._ordered(slot)
-
-    def __len__(self) -> int:
-        return super().__len__() + len(self._cold)
 
     def clear(self) -> None:
         """See `Values.clear`."""
@@ -117,33 +111,11 @@ class SpillingValues(Values):
         super().mark(epoch)
         self.settle()
 
-    def release(self, epoch: int) -> None:
-        """See `State.release`."""
-        super().release(epoch)
-        self._cold.release(epoch)
-
-    def snapshot(self, slots: SlotSet, since: int | None = None) -> Chunk:
-        """See `State.snapshot`; slots on disk stay there."""
-        return self._cold.complete(super().snapshot(slots, since), slots, since)
-
     def restore(self, chunks: Iterable[Chunk]) -> None:
         """See `State.restore`; works on some slots after the other."""
         for chunk in chunks:
             for part in chunk.split(self._slices(chunk)):
                 self._restore(part)
-
-    def drop(self, slots: SlotSet) -> None:
-        """See `State.drop`."""
-        super().drop(slots)
-        self._cold.forget(slots)
-
-    def size(self, slots: SlotSet | None = None) -> int:
-        """See `State.size`."""
-        return super().size(slots) + self._cold.size(slots)
-
-    def changed(self, since: int) -> int:
-        """See `State.changed`."""
-        return super().changed(since) + self._cold.changed(since)
 
     def _slices(self, chunk: Chunk) -> list[SlotSet]:
         """All slots, in parts of which no more than can be worked on at a time is in the chunk and on disk."""
@@ -174,21 +146,15 @@ class SpillingValues(Values):
 
     def spill(self, slots: SlotSet) -> None:
         """See `Spillable.spill`."""
-        deltas = {mark: super(SpillingValues, self).snapshot(slots, mark) for mark in self.marks}
-        self._cold.store(slots, super().snapshot(slots), deltas)
+        self._write(slots)
         self.evict(slots)
 
     def settle(self) -> None:
         """See `Spillable.settle`."""
         self._out[:] = False
 
-    def close(self) -> None:
-        """Deletes what is on disk; the container is not to be used any more."""
-        self._budget.leave(self)
-        self._cold.close()
-
     def _row_size(self) -> float:
-        return super().size() / max(super().__len__(), 1) or 1.0
+        return Values.size(self) / max(Values.__len__(self), 1) or 1.0
 
     def _warm(self, slots: SlotSet) -> None:
         """Brings slots into memory that are about to be used."""

@@ -1,0 +1,101 @@
+"""NumberedRows: the part that is the same for containers whose rows of equal keys are told apart by a number."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from primitives.slots import SlotSet, slots_of
+from primitives.state.changes import Tracked
+from primitives.state.chunk import Chunk
+from primitives.state.container import check_fits
+from primitives.state.keys import KeyColumns
+
+_NEVER_MARKED = -(2**63)  # the epoch that rows are written after while no mark is retained; before any other
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedRows:
+    """Rows removed at once: their identities, their slots, and the mark after which each was written."""
+
+    identities: pa.RecordBatch
+    slots: NDArray[np.uint32]
+    born: NDArray[np.int64]
+
+
+class NumberedRows(Tracked[list[RemovedRows]]):
+    """Logs removed rows by identity, and makes chunks of what was written and removed since a mark."""
+
+    version: int
+    _keys: KeyColumns
+    _identity: pa.Schema  #: the columns by which a row is removed
+    _schema: pa.Schema  #: all columns
+
+    @abstractmethod
+    def _remove_same(self, identities: pa.RecordBatch) -> None:
+        """Removes the rows with these identities."""
+
+    @property
+    def _last_mark(self) -> int:
+        """The mark after which a row counts as written that is added now."""
+        interval = self._changes.current
+        return _NEVER_MARKED if interval is None else interval.mark
+
+    def _log_removed(
+        self,
+        places: NDArray[Any],
+        born: NDArray[np.int64],
+        hashes: NDArray[np.uint64],
+        take: Callable[[NDArray[Any]], pa.RecordBatch],
+    ) -> None:
+        """Logs the rows at places, which are about to be removed, as far as they were there at the last mark."""
+        interval = self._changes.current
+        if interval is None:
+            return
+        older = places[born[places] < interval.mark]
+        if len(older):
+            identities = take(older).select(self._identity.names)
+            interval.log.append(RemovedRows(identities, slots_of(hashes[older], self.slot_bits), born[older]))
+
+    def _removed(self, slots: SlotSet, since: int) -> list[pa.RecordBatch]:
+        """Identities of the rows that were in some slots at a mark and have been removed since."""
+        mask = slots.mask(self.slot_bits)
+        return [
+            gone.identities.filter(pa.array(mask[gone.slots] & (gone.born < since)))
+            for interval in self._changes.since(since)
+            for gone in interval.log
+        ]
+
+    def _chunk(self, slots: SlotSet, since: int | None, written: Callable[[SlotSet], pa.RecordBatch]) -> Chunk:
+        """The chunk for `snapshot`, given the rows that it writes as a function of the slots that it replaces."""
+        replaced = slots if since is None else self._changes.replaced_since(since)
+        removed = [] if since is None else self._removed(slots - replaced, since)
+        return Chunk(
+            name=self.name,
+            version=self.version,
+            slot_bits=self.slot_bits,
+            replaced=replaced,
+            keys=self._keys.names,
+            identity=tuple(self._identity.names),
+            rows=written(replaced),
+            deleted=concatenated(removed, self._identity),
+        )
+
+    def _clear_for(self, chunk: Chunk) -> None:
+        """Removes all rows that a chunk replaces, deletes or writes again."""
+        check_fits(chunk, self, self.version, self._keys.names, self._schema)
+        self.drop(chunk.replaced)
+        kept = ~chunk.replaced.mask(self.slot_bits)[chunk.slots_of_rows()]
+        self._remove_same(chunk.rows.select(self._identity.names).filter(pa.array(kept)))
+        self._remove_same(chunk.deleted)
+
+
+def concatenated(parts: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    """The rows of all parts; of none, an empty batch of the schema."""
+    return pa.concat_batches(parts) if parts else pa.RecordBatch.from_pylist([], schema)

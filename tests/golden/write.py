@@ -13,7 +13,6 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import fields
 from importlib.metadata import version
 from itertools import count
 from pathlib import Path
@@ -48,7 +47,7 @@ from seep.spark.inlet.pieces import Key, PushedBatch, PushedPiece
 from seep.spark.inlet.spool import InletSpool
 from seep.storage.layout import BackupKey
 from seep.storage.memory import MemoryStore
-from seep.storage.records import Lease, Records
+from seep.storage.records import Claim, Lease, Records, Seal
 from seep.storage.store import BlobStore
 from seep.testing import InProcess
 from tests.golden import queries
@@ -256,13 +255,8 @@ def slots_of_keys() -> dict[str, list[int]]:
 def _write_pushed(store: BlobStore) -> list[Any]:
     """What Spark has pushed to a source: a batch of two pieces, one of which has no rows."""
     spool, rows = InletSpool(store, "pushed"), queries.batch(0)
-    batch = PushedBatch(
-        3,
-        "stream",
-        7,
-        60_000_000,
-        (PushedPiece(0, "a1", len(rows), rows.nbytes, ("(storage)",)), PushedPiece(1, "b2", 0, 0, ())),
-    )
+    pieces = PushedPiece(0, "a1", len(rows), rows.nbytes, ("(storage)",)), PushedPiece(1, "b2", 0, 0, ())
+    batch = PushedBatch(3, "stream", 7, 60_000_000, pieces)
     spool.put_piece(Key("clicks", "stream", 7), 0, "a1", rows)
     spool.put("clicks", batch)
     return pushed_lines(store)
@@ -295,15 +289,18 @@ def _write_records(store: BlobStore) -> dict[str, Any]:
 def records_found(store: BlobStore) -> dict[str, Any]:
     """The same, as it is found."""
     records, catalogue = Records(store, "records"), catalogue_of(store, "records")
-    there = records.contents()
+    there, sealed = records.contents(), records.manifest(3)
+    assert isinstance(sealed, Seal)
     return {
         "generation": records.generation(),
         "runs": [records.run_of(number) for number in sorted(there.generations)],
         "note": catalogue.last_note(),
-        "claims": {str(id): plain(tuple(vars_of(records.claim_of(id)))) for id in sorted(there.checkpoints)},
+        "claims": {str(id): _claim(records.claim_of(id)) for id in sorted(there.checkpoints)},
         "complete": [info.id for info in catalogue.complete()],
-        "seal": plain(vars_of(records.manifest(3))),
-        "leases": [plain(vars_of(lease)) for _, lease in records.leases(there.checkpoint(2))],
+        "seal": plain([sealed.reason]),
+        "leases": [
+            plain([lease.reader, lease.until, lease.generation]) for _, lease in records.leases(there.checkpoint(2))
+        ],
         "removals": len(there.checkpoint(1).removals),
         "backups": sorted(there.backups),
     }
@@ -347,9 +344,8 @@ def story_of(path: Path) -> list[str]:
     return story(read_report(path)["events"])
 
 
-def vars_of(noted: Any) -> list[Any]:
-    """The fields of a record, in order."""
-    return [getattr(noted, each.name) for each in fields(noted)]
+def _claim(claim: Claim) -> str:
+    return plain((claim.run, claim.generation, claim.builds_on))
 
 
 def main() -> None:

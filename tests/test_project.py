@@ -65,7 +65,8 @@ def test_every_pin_in_the_lock_file_comes_with_its_hashes() -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=str)
 def test_every_make_command_in_a_document_exists(document: Path) -> None:
-    named = re.findall(r"(?:`|^)make ([a-z-]+)", text(document), re.MULTILINE)
+    blocks = "".join(re.findall(r"^```.*?^```", text(document), re.MULTILINE | re.DOTALL))
+    named = re.findall(r"`make ([a-z-]+)", text(document)) + re.findall(r"^make ([a-z-]+)", blocks, re.MULTILINE)
     assert set(named) <= make_targets()
 
 

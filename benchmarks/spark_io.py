@@ -37,7 +37,7 @@ import seep
 from benchmarks.script import parser_of, tell_json
 from benchmarks.spark_push import Speed, pushed
 from seep.channels.process import children
-from seep.runs.run import Run
+from seep.running.run import Run
 from seep.sources.definition import SourceDefinition
 from seep.spark.inlet.mapped import map_in_arrow
 

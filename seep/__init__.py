@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from seep.query.query import Query
     from seep.query.stream import Stream
     from seep.rows.rate import Profile, Rate
-    from seep.runs.falling_back import launch
-    from seep.runs.live_runs import runs
-    from seep.runs.run import Run
-    from seep.runs.stateful import stateful
+    from seep.running.falling_back import launch
+    from seep.running.live_runs import runs
+    from seep.running.run import Run
+    from seep.running.stateful import stateful
     from seep.spark.inlet.source import from_spark
     from seep.spark.out.registering import register
     from seep.spark.processors.operator import from_processor
@@ -70,9 +70,9 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(("EnvironmentFault", "InternalError", "SeepError", "UserError"), "primitives.errors"),
     **dict.fromkeys(("count", "first", "last", "max", "mean", "min", "sum"), "seep.operators.aggregation.agg"),
-    "Run": "seep.runs.run",
-    "launch": "seep.runs.falling_back",
-    "runs": "seep.runs.live_runs",
+    "Run": "seep.running.run",
+    "launch": "seep.running.falling_back",
+    "runs": "seep.running.live_runs",
     "column": "formats.evolution",
     **dict.fromkeys(("Profile", "Rate"), "seep.rows.rate"),
     **dict.fromkeys(("Operator", "StatelessOperator"), "seep.operators.custom"),
@@ -80,7 +80,7 @@ _HOMES = {
     "Query": "seep.query.query",
     "from_processor": "seep.spark.processors.operator",
     "from_spark": "seep.spark.inlet.source",
-    "stateful": "seep.runs.stateful",
+    "stateful": "seep.running.stateful",
     "Stream": "seep.query.stream",
     "UserCodeFailed": "seep.operators.errors",
     "register": "seep.spark.out.registering",

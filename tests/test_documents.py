@@ -23,8 +23,8 @@ from seep.cli.app import app
 from seep.config.policy import PolicyFile
 from seep.config.schema import rows_of
 from seep.driver.options import RunOptions
-from seep.runs.migration_handle import MigrationHandle
-from seep.runs.run import Run, launch
+from seep.running.migration_handle import MigrationHandle
+from seep.running.run import Run, launch
 from seep.storage.settings import StorageSettings
 from tests.documents import PAGES, ROOT, WITH_COMMANDS, anchors, blocks, commands, linked_anchors, name, spans, text
 from vmpool.settings import PoolSettings

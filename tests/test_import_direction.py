@@ -42,7 +42,7 @@ LADDER = (
     "seep.shipped",
     "seep.deploy",
     "seep.config",
-    "seep.runs",
+    "seep.running",
     "seep.reports",
     "seep.inspection",
     "seep",
@@ -63,7 +63,7 @@ CLOCK_AND_CHANCE = ("time", "datetime", "random", "secrets", "uuid")
 PICKLE = ("pickle", "cloudpickle", "dill", "marshal", "shelve")
 
 #: What drives the machines.
-SHELLS = ("seep.kernel", "seep.simulator", "seep.testing", "seep.node", "seep.driver", "seep.runs", "seep.cli")
+SHELLS = ("seep.kernel", "seep.simulator", "seep.testing", "seep.node", "seep.driver", "seep.running", "seep.cli")
 
 #: What a package, with all below it, must not import, and why.
 FORBIDDEN = [
@@ -182,10 +182,10 @@ def test_every_package_has_a_rank() -> None:
         ("seep.control.steward", "import threading"),
         ("seep.control.steward", "from seep.driver import driver"),
         ("seep.operators.base", "from seep.query import times"),
-        ("seep.query.query", "def launch():\n    from seep.runs.run import launch"),
+        ("seep.query.query", "def launch():\n    from seep.running.run import launch"),
         ("seep.channels.port", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from seep.node import node"),
         ("seep.spark.session", "from importlib import import_module\nimport_module('seep.driver.driver')"),
-        ("seep.runs.stateful", "from seep.cli.flags import Flags"),
+        ("seep.running.stateful", "from seep.cli.flags import Flags"),
         ("seep.sinks.formats", "from seep import sources"),
         ("lrb.cli", "from nexmark import cli"),
         ("seep.record.record", "from time import monotonic"),

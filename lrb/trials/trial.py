@@ -17,7 +17,7 @@ from lrb.trials.fast_forward import Rest
 from seep import sinks
 from seep.cli.settings import CommandSettings
 from seep.driver.options import RunOptions
-from seep.runs.run import Run
+from seep.running.run import Run
 
 #: Seconds between two looks at a run.
 _LOOK = 0.1

@@ -12,7 +12,7 @@ from rich.table import Table
 from primitives.errors import UserError
 from seep.control.migration import OVER
 from seep.reports import figures
-from seep.runs.remote_control import find, listed
+from seep.running.remote_control import find, listed
 
 #: Seconds between two checks of a migration.
 _LOOK = 0.2

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from seep.cli.tables import TextTable, show
 from seep.reports import figures
-from seep.runs.run import Run
+from seep.running.run import Run
 from seep.sinks.in_driver import Collect
 
 #: The most rows that are shown of each sink, and the most characters of each value.

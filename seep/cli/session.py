@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from primitives.errors import EnvironmentFault
 from seep.cli.settings import CommandSettings
 from seep.cli.view import ConsoleView
-from seep.runs.chaos import Chaos, check_chaos
-from seep.runs.interrupts import ENDING, Interrupts
+from seep.running.chaos import Chaos, check_chaos
+from seep.running.interrupts import ENDING, Interrupts
 
 if TYPE_CHECKING:
     from seep.query.program import Program
     from seep.query.query import Query
-    from seep.runs.run import Run
+    from seep.running.run import Run
 
 #: Seconds between two checks of a run.
 _LOOK = 0.2
@@ -26,7 +26,7 @@ _LOOK = 0.2
 
 def compiled(query: Query, settings: CommandSettings) -> Program:
     """Compiles the query with the settings; finds all errors in them before anything starts."""
-    from seep.runs.resume import resume_of
+    from seep.running.resume import resume_of
 
     program = query.compile(
         parallelism=settings.parallelism,

@@ -18,7 +18,7 @@ from seep.config.policy import PolicyFile
 from seep.config.units import rows_per_second
 from seep.driver.options import RunOptions
 from seep.rows.rate import Profile, Rate
-from seep.runs.chaos import Strike, parse_chaos
+from seep.running.chaos import Strike, parse_chaos
 from seep.storage.settings import StorageSettings
 from vmpool.settings import VMSettings
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from primitives.errors import UserError
 from seep.cli.report_commands import read
 from seep.record.story import story
-from seep.runs.remote_control import find
+from seep.running.remote_control import find
 
 
 def tell(

@@ -12,7 +12,7 @@ from formats.persist import persist_state
 from primitives.checkpoint import Checkpoint
 from primitives.errors import UserError
 from seep.inspection.stored import Stored
-from seep.runs.remote_control import RunListing, find
+from seep.running.remote_control import RunListing, find
 from seep.storage.layout import BlobKey
 from seep.storage.memory import MemoryStore
 

@@ -11,7 +11,7 @@ import importlib.util
 import sys
 
 #: Modules that forked processes need: those of Spark's tasks, of nodes, and of queries.
-PREPARED = ("pyspark.worker", "seep.node.main", "seep.runs.run", "seep.query.query")
+PREPARED = ("pyspark.worker", "seep.node.main", "seep.running.run", "seep.query.query")
 
 
 def main() -> None:

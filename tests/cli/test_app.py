@@ -16,7 +16,7 @@ from primitives.errors import EnvironmentFault, InternalError, UserError
 from seep.cli import commands
 from seep.cli.app import app
 from seep.cli.flags import Flags
-from seep.runs.chaos import StrikeKind
+from seep.running.chaos import StrikeKind
 
 runner = CliRunner()
 

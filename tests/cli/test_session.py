@@ -26,7 +26,7 @@ from seep.record.log import EventLog
 from seep.record.report import make_report
 from seep.record.status import Status
 from seep.reports.summary import summary_lines
-from seep.runs.chaos import parse_chaos
+from seep.running.chaos import parse_chaos
 
 Act = Callable[["FakeRun"], None]
 

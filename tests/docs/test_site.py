@@ -78,12 +78,12 @@ def test_a_link_that_would_lead_out_of_the_site_becomes_its_words() -> None:
     pages = {"docs/run.md": "run.md", "docs/state.md": "state.md", "README.md": "index.md"}
     found = {
         target: site._LINK.sub(lambda each: site._link(each, "docs/run.md", pages), f"[words]({target})")
-        for target in ("state.md#top", "../README.md", "../seep/runs/run.py", "#here")
+        for target in ("state.md#top", "../README.md", "../seep/running/run.py", "#here")
     }
     assert found == {
         "state.md#top": "[words](state.md#top)",
         "../README.md": "[words](index.md)",
-        "../seep/runs/run.py": "words",
+        "../seep/running/run.py": "words",
         "#here": "[words](#here)",
     }
 

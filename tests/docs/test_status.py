@@ -74,3 +74,11 @@ def public_names(module: str) -> set[str]:
         return set(found.__all__)
     source = text(Path(str(found.__file__)))
     return {alias for name, alias in re.findall(r"import (\w+) as (\w+)", source) if alias in dir(found) and name}
+
+
+def test_no_module_takes_the_place_of_a_public_name() -> None:
+    """Importing a package `seep.runs` would make a module of `seep.runs`, which is a function."""
+    packages = {
+        path.stem for path in (ROOT / "seep").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    assert packages & public_names("seep") == {"sinks", "sources", "testing"}

@@ -117,6 +117,6 @@ def test_it_goes_on_from_a_savepoint(hour: Hour, tmp_path: Path) -> None:
 
 def _run_of(pid: int) -> str:
     """The id of the run of a process."""
-    from seep.runs.remote_control import listed
+    from seep.running.remote_control import listed
 
     return next(each.id for each in listed() if each.process.pid == pid)

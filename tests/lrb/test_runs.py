@@ -24,7 +24,7 @@ from lrb.schema import INPUT
 from lrb.sources.feeder import prepare
 from lrb.validation.validator import compared, expected
 from seep.control.targets import passed_on
-from seep.runs.run import Run
+from seep.running.run import Run
 from seep.spark.session import Host
 from seep.storage.settings import StorageSettings
 from tests.lrb.traffic import table, traffic

@@ -23,7 +23,7 @@ from nexmark.source import LoggedEvents
 from nexmark.spark_source import EventOptions, register
 from primitives.errors import UserError
 from seep import sinks, testing
-from seep.runs.run import Run
+from seep.running.run import Run
 from seep.spark.session import Host, open_session
 from seep.storage.settings import StorageSettings
 from tests.nexmark.kit import EVENTS, SHORT, SIZES, Logs, calmly, query_on, roughly, stateful, write_logs

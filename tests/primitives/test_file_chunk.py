@@ -32,7 +32,7 @@ from primitives.state.on_disk.disk import Disk
 from primitives.state.processing import Containers
 from seep.channels.wire import decode, encode
 from seep.protocol.cuts import Cut, CutComplete, CutPart
-from seep.runs.queryable import StateView
+from seep.running.queryable import StateView
 
 SLOT_BITS = 3
 ALL = SlotSet.full(SLOT_BITS)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 import seep
 from seep.channels.sockets import is_refused
-from seep.runs.run import Run
+from seep.running.run import Run
 from seep.spark.session import Host
 
 SCHEMA = pa.schema([("n", pa.int64())])

@@ -21,7 +21,7 @@ from primitives.hashing import hash_keys
 from primitives.slots import SlotSet, contiguous_assignment, slots_of
 from primitives.topology import Assignment
 from seep.control.balancing import imbalance
-from seep.runs.run import Run
+from seep.running.run import Run
 from seep.spark.session import Host
 from tests.runtime.counting import committed, start
 from tests.runtime.counting import wait_until as until

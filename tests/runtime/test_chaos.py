@@ -10,7 +10,7 @@ import pytest
 
 from primitives.errors import UserError
 from seep.record.log import EventLog
-from seep.runs.chaos import Chaos, Strike, StrikeKind, check_chaos, parse_chaos
+from seep.running.chaos import Chaos, Strike, StrikeKind, check_chaos, parse_chaos
 
 
 class FakeRun:

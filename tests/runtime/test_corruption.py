@@ -23,7 +23,7 @@ from primitives.slots import SlotSet
 from primitives.state.chunk import merge_chunks
 from seep.driver.options import RunOptions
 from seep.query.program import Program
-from seep.runs.resume import catalogue_of, resume_before, resume_of
+from seep.running.resume import catalogue_of, resume_before, resume_of
 from seep.spark.session import Host
 from seep.storage.catalogue import Catalogue
 from seep.storage.layout import ClaimKey, ManifestKey

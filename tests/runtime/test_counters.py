@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 import seep
-from seep.runs.run import Run
+from seep.running.run import Run
 from seep.spark.session import Host
 from tests.runtime.counting import RATE, awaited, committed, idle, recovered, start
 

@@ -22,7 +22,7 @@ import seep
 from primitives.errors import EnvironmentFault, UserError
 from seep.channels.process import children
 from seep.inspection.listing import checkpoints
-from seep.runs.run import Run
+from seep.running.run import Run
 from seep.spark.session import Host
 from seep.storage.settings import StorageSettings
 from tests.runtime.counting import KEYS, committed, doubled, numbers, start, wait_until

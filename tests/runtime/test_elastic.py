@@ -25,7 +25,7 @@ from policies.scaling.settings import Bounds, DetectorSettings, Mechanism, Scali
 from primitives.errors import UserError
 from primitives.event import Event
 from primitives.graph import InstanceId
-from seep.runs.run import Run
+from seep.running.run import Run
 from seep.spark.session import Host
 from seep.storage.settings import StorageSettings
 from tests.runtime.counting import (

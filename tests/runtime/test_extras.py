@@ -12,7 +12,7 @@ import seep
 from primitives.errors import UserError
 from seep.inspection.stored import Stored
 from seep.operators.definition import Input
-from seep.runs.run import Run
+from seep.running.run import Run
 from seep.spark.session import Host
 from seep.storage.settings import StorageSettings
 from tests.runtime.counting import SCHEMA, committed, numbers, start

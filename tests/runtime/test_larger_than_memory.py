@@ -18,7 +18,7 @@ from primitives.hashing import hash_keys
 from primitives.slots import DEFAULT_SLOT_BITS, slots_of
 from seep.operators.context import Context, Inputs
 from seep.operators.definition import Input
-from seep.runs.run import Run
+from seep.running.run import Run
 from seep.spark.session import Host
 from seep.storage.settings import StorageSettings
 from tests.runtime.counting import committed, idle, recovered, start, wait_until

@@ -14,7 +14,7 @@ import seep
 from primitives.errors import UserError
 from seep.cli.app import app
 from seep.inspection.live import Live
-from seep.runs.run import Run
+from seep.running.run import Run
 from seep.spark.session import Host
 from seep.storage.settings import StorageSettings
 from tests.runtime.counting import KEYS, committed, counting, start, wait_until

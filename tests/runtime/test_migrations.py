@@ -18,9 +18,9 @@ from primitives.topology import Assignment
 from seep.cli.control import migrate
 from seep.control.migration import MigrationState
 from seep.control.targets import passed_on
-from seep.runs.chaos import Chaos, parse_chaos
-from seep.runs.migration_handle import MigrationHandle
-from seep.runs.run import Run
+from seep.running.chaos import Chaos, parse_chaos
+from seep.running.migration_handle import MigrationHandle
+from seep.running.run import Run
 from seep.spark.session import Host
 from tests.runtime.counting import RATE, awaited, committed, counting, expected, found, idle, start, wait_until
 from vmpool.settings import PoolSettings

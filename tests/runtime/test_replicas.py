@@ -11,7 +11,7 @@ import seep
 from policies.backup import BackupSection, BackupSettings, BackupStrategy
 from primitives.errors import UserError
 from primitives.graph import InstanceId
-from seep.runs.run import Run
+from seep.running.run import Run
 from seep.spark.session import Host
 from seep.storage.settings import StorageSettings
 from tests.runtime.counting import RATE, committed, counting, expected, found, idle, recovered, start, wait_until

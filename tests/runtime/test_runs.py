@@ -21,7 +21,7 @@ from seep.driver.driver import ManagerProcess
 from seep.operators.errors import UserCodeFailed
 from seep.protocol.manager.manager import Manager
 from seep.rows.position import Position
-from seep.runs.run import Run
+from seep.running.run import Run
 from seep.spark.fleet import Fleet
 from seep.spark.session import Host
 from tests.runtime.counting import (

@@ -14,7 +14,7 @@ from seep.cli.app import app
 from seep.protocol.messages import Committed
 from seep.protocol.view import Incarnation
 from seep.record.story import story
-from seep.runs.run import Run
+from seep.running.run import Run
 from seep.spark.session import Host
 from tests.runtime.counting import awaited, committed, counting, idle, recovered, start, wait_until
 

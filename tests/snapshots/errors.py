@@ -23,7 +23,7 @@ from primitives.slots import SlotSet
 from seep import sinks, sources
 from seep.config.files import read_policy
 from seep.inspection.stored import Stored
-from seep.runs.chaos import parse_chaos
+from seep.running.chaos import parse_chaos
 from seep.storage.catalogue import Catalogue
 from seep.storage.location import open_store
 from seep.testing import BackUp, InProcess, Kill, Pause, Restart, Savepoint, Scale, script

@@ -23,7 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import seep
 from seep.driver import feed
-from seep.runs.run import Run
+from seep.running.run import Run
 from seep.spark.inlet.push import PushSettings, push
 from seep.spark.session import Host, open_session
 from seep.storage.settings import StorageSettings

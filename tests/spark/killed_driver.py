@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 import seep
-from seep.runs.run import Run
+from seep.running.run import Run
 from seep.storage.settings import StorageSettings
 from tests.runtime.counting import wait_until
 from tests.spark.small import for_small_data

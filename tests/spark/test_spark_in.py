@@ -24,7 +24,7 @@ import seep
 from seep.driver.piece_keeper import COPIES
 from seep.inspection.listing import checkpoints
 from seep.rows.spark_types import arrow_schema
-from seep.runs.run import Run
+from seep.running.run import Run
 from seep.spark.inlet.mapped import map_in_arrow
 from seep.spark.inlet.pieces import PushedBatch
 from seep.spark.inlet.unweighed import unweighed

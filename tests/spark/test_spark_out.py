@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 import seep
 from primitives.errors import UserError
 from seep.driver.spark_publisher import SparkPublisher
-from seep.runs.run import Run
+from seep.running.run import Run
 from seep.sinks.definition import SinkDefinition
 from tests.runtime.counting import RATE, SCHEMA, doubled, idle, numbers, recovered, wait_until
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from seep.runs.run import Run
+    from seep.running.run import Run
 
 #: Seconds between two checks whether an instance has opened its store.
 _POLL = 0.02

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from primitives.errors import UserError
 
 if TYPE_CHECKING:
-    from seep.runs.run import Run
+    from seep.running.run import Run
 
 #: Live runs by id, oldest first.
 _live: dict[str, Run] = {}

@@ -9,9 +9,9 @@ from typing import Any, TypeVar, cast
 from primitives.errors import EnvironmentFault
 from primitives.graph import Kind
 from seep.query.program import Program
-from seep.runs.resume import resume_before
-from seep.runs.run import Run
-from seep.runs.run import launch as launch_once
+from seep.running.resume import resume_before
+from seep.running.run import Run
+from seep.running.run import launch as launch_once
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -53,12 +53,12 @@ from seep.record.ring import Ring
 from seep.record.status import Status
 from seep.rows.position import rows_up_to
 from seep.rows.rate import Rate
-from seep.runs import live_runs
-from seep.runs.interrupts import ENDING, Interrupts, uninterrupted
-from seep.runs.migration_handle import MigrationHandle
-from seep.runs.queryable import StateView
-from seep.runs.remote_control import RunListing
-from seep.runs.resume import catalogue_of, check_resume, resume_of
+from seep.running import live_runs
+from seep.running.interrupts import ENDING, Interrupts, uninterrupted
+from seep.running.migration_handle import MigrationHandle
+from seep.running.queryable import StateView
+from seep.running.remote_control import RunListing
+from seep.running.resume import catalogue_of, check_resume, resume_of
 from seep.spark.capacity import capacity
 from seep.spark.inlet.source import spark_sources
 from seep.spark.preflight import of_session, raise_first
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from seep.query.query import Query
-    from seep.runs.frames import Frames
+    from seep.running.frames import Frames
 
 Progress = Callable[[str], None]
 
@@ -395,7 +395,7 @@ class Run:
         return self._frames(None).to_table(table, checkpoint, sink)
 
     def _frames(self, spark: SparkSession | None) -> Frames:
-        from seep.runs.frames import Frames
+        from seep.running.frames import Frames
 
         if spark is None and not self._host.is_open:
             raise UserError(

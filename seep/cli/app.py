@@ -93,7 +93,7 @@ _RUN = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or its que
 
 @app.command(epilog="Example: seep savepoint orders")
 def savepoint(run: _RUN) -> None:
-    """Take a savepoint of a run: the state of its whole query, kept until it is disposed of."""
+    """Take a savepoint of the whole query of a run, kept until it is disposed of."""
     with told_in_one_line(verbose=False):
         from rich.console import Console
 

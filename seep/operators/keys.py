@@ -11,11 +11,7 @@ from numpy.typing import NDArray
 from primitives.errors import UserError
 from primitives.state.timers import Timers
 from seep.operators.definition import Input
-
-
-def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type of the values of a column, whether or not it is encoded by a dictionary."""
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
+from seep.operators.keyed import plain_type
 
 
 class Keys:

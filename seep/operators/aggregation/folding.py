@@ -21,7 +21,7 @@ from primitives.state.on_disk.disk import Disk
 from seep.operators.aggregation.agg import Agg
 from seep.operators.definition import Input
 from seep.operators.expressions import no_column
-from seep.operators.keys import plain_type
+from seep.operators.keyed import plain_type
 from seep.operators.room import StateBudget
 from seep.rows.times import event_times
 

@@ -66,7 +66,7 @@ __all__ = [
     "tumbling",
 ]
 
-#: Where each public name is, imported when it is first asked for, so that `import seep` itself takes no time.
+#: The module of each public name, imported on first use, so that `import seep` itself is fast.
 _HOMES = {
     **dict.fromkeys(("EnvironmentFault", "InternalError", "SeepError", "UserError"), "primitives.errors"),
     **dict.fromkeys(("count", "first", "last", "max", "mean", "min", "sum"), "seep.operators.aggregation.agg"),

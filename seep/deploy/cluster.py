@@ -1,4 +1,4 @@
-"""What can be done with a cluster, whichever cloud it is in."""
+"""The interface of a cluster in any cloud."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ Tell = Callable[[str], None]
 
 
 class CloudCluster(Protocol):
-    """A cluster at whichever provider, as the command line sees it."""
+    """A cluster at any provider, for the command line."""
 
     @property
     def name(self) -> str:
-        """As in the file."""
+        """The name in the file."""
         ...
 
     @property
@@ -22,25 +22,25 @@ class CloudCluster(Protocol):
         ...
 
     def plan(self) -> list[str]:
-        """What `up` would do, a line each."""
+        """Returns the actions of `up`, a line each."""
         ...
 
     def up(self) -> int:
-        """Makes what is missing; returns how many resources that were."""
+        """Makes missing resources; returns their number."""
         ...
 
     def status(self) -> dict[str, str | None]:
-        """The id of each resource, None for those that are not there."""
+        """Returns the id of each resource, None for missing ones."""
         ...
 
     def scale(self, workers: int) -> int:
-        """Starts or ends workers until there are so many; returns by how many that changed them."""
+        """Starts or ends workers until there are so many; returns how many it started or ended."""
         ...
 
     def down(self) -> int:
-        """Removes all that is there; returns how many resources that were."""
+        """Removes all resources; returns their number."""
         ...
 
     def master_url(self) -> str | None:
-        """Spark's master, such as spark://10.0.0.5:7077; None if it is not there."""
+        """Returns Spark's master, such as spark://10.0.0.5:7077; None if there is none."""
         ...

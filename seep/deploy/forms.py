@@ -1,4 +1,4 @@
-"""Forms: files with blanks such as @{name}, which are filled in so that a missing or misspelt one is an error."""
+"""Forms: text files with placeholders such as @{name}; a missing or misspelt value is an error."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from string import Template
 
 
 class Form(Template):
-    """Text whose blanks begin with @, as $ means something else in a shell; @@ stands for one @.
+    """Text with placeholders that begin with @, because $ has a meaning in a shell; @@ stands for one @.
 
     >>> Form("echo @{text} $HOME").substitute(text="'hello'")
     "echo 'hello' $HOME"
@@ -17,5 +17,5 @@ class Form(Template):
 
 
 def read_form(path: Path) -> Form:
-    """A form that came with the package."""
+    """Reads a form that is shipped with the package."""
     return Form(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Providers: the clouds that a cluster can be in, and how the cluster of a file is come by."""
+"""Providers: the clouds of clusters, and the cluster that a file describes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PROVIDERS = {
 
 
 def open_cluster(provider: str, path: Path, tell: Tell = lambda _: None) -> CloudCluster:
-    """The cluster that a file describes; nothing is made, and nobody is asked, before it is used."""
+    """Returns the cluster that a file describes; it makes no resource and sends no request before it is used."""
     settings = read_settings(provider, path)
     _, _, module = _PROVIDERS[provider]
     cluster: CloudCluster = import_module(module).open_cluster(settings, tell)
@@ -29,7 +29,7 @@ def open_cluster(provider: str, path: Path, tell: Tell = lambda _: None) -> Clou
 
 
 def read_settings(provider: str, path: Path) -> ClusterSettings:
-    """The section `ec2:` or `gcp:` of a file; UserError with the path of what is wrong."""
+    """Reads the section `ec2:` or `gcp:` of a file; a UserError names the path of a wrong field."""
     content = _read(path)
     if not isinstance(content, dict) or set(content) != {provider}:
         found = ", ".join(map(str, content)) if isinstance(content, dict) else "no section"

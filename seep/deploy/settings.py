@@ -1,4 +1,4 @@
-"""The cluster file: what stands in config/ec2.yaml and config/gcp.yaml, checked field by field."""
+"""The cluster file: the settings of config/ec2.yaml and config/gcp.yaml, checked field by field."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Machines(Section):
 
 
 class ClusterSettings(Section):
-    """What both providers have in common; their sections extend this."""
+    """The settings that both providers share; their sections extend it."""
 
     name: str = Field(
         "seep", pattern=r"^[a-z][a-z0-9-]{0,30}$", description="The cluster's name, on every tag and label."
@@ -42,7 +42,7 @@ class ClusterSettings(Section):
     @field_validator("admin")
     @classmethod
     def _is_a_range(cls, admin: str | None) -> str | None:
-        """Refuses the whole internet, as Spark's pages have no password."""
+        """Refuses the whole internet, because Spark's pages have no password."""
         if admin is None:
             return None
         addresses = ip_network(admin)

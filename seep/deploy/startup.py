@@ -1,4 +1,4 @@
-"""Start-up scripts: what a new VM runs to become Spark's master or a worker, the same in every cloud."""
+"""Start-up scripts, by which a new VM becomes Spark's master or a worker, the same in every cloud."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from primitives.errors import UserError
 from seep.deploy.forms import read_form
 from seep.shipped import shipped
 
-#: Where the master listens.
+#: The port of the master.
 MASTER_PORT = 7077
-#: Where the master shows its page.
+#: The port of the master's web page.
 UI_PORT = 8080
 
 _TEMPLATES = shipped("deploy") / "templates"
@@ -20,17 +20,17 @@ _PIN = re.compile(r"^([A-Za-z0-9._-]+==[^\s;\\]+)", re.MULTILINE)
 
 
 def master_script(environment: str) -> str:
-    """For the VM that runs Spark's master."""
+    """Returns the script for the VM with Spark's master."""
     return _install(environment) + _filled("master.sh", port=str(MASTER_PORT), ui_port=str(UI_PORT))
 
 
 def worker_script(environment: str, master_host: str, cores: int) -> str:
-    """For a VM that joins the master as a worker with so many cores, one for each of its nodes."""
+    """Returns the script for a VM that joins the master as a worker, with a core for each of its nodes."""
     return _install(environment) + _filled("worker.sh", master=master_url(master_host), cores=str(cores))
 
 
 def master_url(host: str) -> str:
-    """Spark's name for a master.
+    """Returns Spark's URL of a master.
 
     >>> master_url("10.0.0.5")
     'spark://10.0.0.5:7077'
@@ -39,10 +39,10 @@ def master_url(host: str) -> str:
 
 
 def pins(environment: str) -> str:
-    """The versions in a file of pinned requirements, a line each; UserError if the file is not there or pins nothing.
+    """Returns the versions in a file of pinned requirements, a line each; UserError if it is missing or has none.
 
-    Hashes are left out, as what a VM is handed at its start has no room for them: 16 KiB at EC2. Those who want them
-    checked name a URL instead of a file.
+    Hashes are left out, because the start-up script of a VM is too small for them: 16 KiB in EC2. To check hashes, name
+    a URL instead of a file.
     """
     try:
         found = _PIN.findall(Path(environment).read_text(encoding="utf-8"))
@@ -61,5 +61,5 @@ def _install(environment: str) -> str:
 
 
 def _filled(name: str, **values: str) -> str:
-    """Every value becomes one word of the shell, whatever is in it."""
+    """Fills a form; every value becomes one word of the shell, by quoting."""
     return read_form(_TEMPLATES / name).substitute({key: shlex.quote(value) for key, value in values.items()})

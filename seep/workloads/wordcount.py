@@ -31,11 +31,11 @@ ROWS_PER_SECOND = 20_000.0
 _VOCABULARY = 10_000
 #: Distinct fragments; a row has one of these.
 _POOL = 1 << 15
-#: From one row's fragment to that of the next; odd, so that all are reached before one comes again.
+#: The step from one row's fragment to that of the next; odd, so that all are used before one is repeated.
 _STEP = 0x9E37
-#: Of the source.
+#: The number of partitions of the source.
 _PARTITIONS = 4
-#: Event time of the first fragment. Shortly before a window ends, so that the first counts do not take a whole window.
+#: The event time of the first fragment, shortly before the end of a window, so that the first counts come soon.
 _START = micros("25 s")
 #: Fragments that are counted again at a time.
 _BLOCK = 1 << 16
@@ -50,7 +50,7 @@ Counts = Counter[tuple[int, str]]
 
 @dataclass(frozen=True, slots=True)
 class Fragments:
-    """The fragments of each partition, by position; in event time there are `rows_per_second` of them together."""
+    """Makes the fragments of each partition, by position; all partitions have `rows_per_second` in event time."""
 
     rows_per_second: float = ROWS_PER_SECOND
 
@@ -62,7 +62,7 @@ class Fragments:
 
 
 def wordcount(rows_per_second: float = ROWS_PER_SECOND, window: str = WINDOW) -> Query:
-    """The query; its sink `out` collects one row for each word and window."""
+    """Makes the query; its sink `out` collects one row for each word and window."""
     import seep
 
     query = seep.Query("wordcount")
@@ -76,7 +76,7 @@ def wordcount(rows_per_second: float = ROWS_PER_SECOND, window: str = WINDOW) ->
 
 
 def split(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """One row for each word of each fragment.
+    """Returns one row for each word of each fragment.
 
     >>> fragments = pa.record_batch([pa.array([7], _TIME), pa.array(["to be or  not"])], schema=_FRAGMENTS)
     >>> split(fragments)["word"].to_pylist()
@@ -88,7 +88,7 @@ def split(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def recount(rows: Mapping[int, int], rows_per_second: float = ROWS_PER_SECOND, window: str = WINDOW) -> Counts:
-    """The counts that are right when so many fragments of each partition were read; owes nothing to the engine."""
+    """Returns the right counts for so many fragments of each partition, computed without the engine."""
     length = micros(window)
     texts: Counts = Counter()
     for partition, end in rows.items():
@@ -106,7 +106,7 @@ def recount(rows: Mapping[int, int], rows_per_second: float = ROWS_PER_SECOND, w
 
 
 def differences(found: pa.Table, expected: Counts) -> list[str]:
-    """What is wrong with the counts in the sink, in words and by window; empty if every row is right."""
+    """Returns a text for each wrong count in the sink, by window; none if every row is right."""
     starts = found["window_start"].combine_chunks().cast(_TIME).view(pa.int64()).to_pylist()
     rows = list(zip(starts, found["word"].to_pylist(), strict=True))
     twice = [key for key, times in Counter(rows).items() if times > 1]
@@ -128,7 +128,7 @@ def _count(n: Any) -> str:
 
 @cache
 def _fragments() -> pa.Array:
-    """The pool: whole words, as many as fit, filled up with spaces."""
+    """Returns the pool of fragments: as many whole words as fit, filled up with spaces."""
     words = _words()
     chances = 1 / np.arange(1, _VOCABULARY + 1)
     drawn = np.random.default_rng(2013).choice(_VOCABULARY, (_POOL, FRAGMENT_BYTES // 3 + 1), p=chances / chances.sum())
@@ -143,7 +143,7 @@ def _fragments() -> pa.Array:
 
 @cache
 def _words() -> list[str]:
-    """The vocabulary, from `ba` on: the more frequent, the shorter."""
+    """Returns the vocabulary, from `ba` on: frequent words are shorter."""
     syllables = [consonant + vowel for consonant in "bdfgklmnprst" for vowel in "aeiou"]
     words: list[str] = list(syllables)
     for stem in words:  # grows while it is read: words of one syllable, then of two, …

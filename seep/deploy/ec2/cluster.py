@@ -1,4 +1,4 @@
-"""A cluster in EC2: what it is made of, in the order in which it is made."""
+"""A cluster in EC2: its parts, in the order in which they are made."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from vmpool.aws.names import MASTER, WORKER
 
 
 def open_cluster(settings: Ec2Settings, tell: Tell = lambda _: None) -> Ec2Cluster:
-    """The cluster that a file describes; nothing is made, and nobody is asked, before it is used."""
+    """Returns the cluster that a file describes; it makes no resource and sends no request before it is used."""
     return Ec2Cluster(Site(Aws(settings), settings), tell)
 
 
 @dataclass(frozen=True, slots=True)
 class Ec2Cluster:
-    """Brought up, watched, resized and taken down; each can be broken off anywhere, and done again."""
+    """A cluster in EC2. Each of its operations can be interrupted at any point, and repeated."""
 
     site: Site
     tell: Tell
 
     @property
     def name(self) -> str:
-        """As in the file."""
+        """The name in the file."""
         return self.site.cluster
 
     @property
     def hourly(self) -> Mapping[str, float | None]:
-        """Label -> dollars per hour while it is up, by the file's prices; None if it has none for a machine."""
+        """Label -> dollars per hour while it is up, by the file's prices; None for a machine without a price."""
         master, workers = Master(self.site), self._workers()
         return {
             master.label: self._price(MASTER),
@@ -47,15 +47,15 @@ class Ec2Cluster:
         }
 
     def plan(self) -> list[str]:
-        """What `up` would do, a line each."""
+        """Returns the actions of `up`, a line each."""
         return [f"{_verb(part)} {part.label}" for part in self._parts()]
 
     def up(self) -> int:
-        """Makes what is missing, completes what is half made or out of date; returns how many parts that were."""
+        """Makes missing parts, completes half-made or outdated ones; returns their number."""
         return complete(self._parts(), self.tell)
 
     def status(self) -> dict[str, str | None]:
-        """The ids of each part, None for those that are not there; workers of the pool are among the workers."""
+        """Returns the ids of each part, None for missing ones; workers of the pool are among the workers."""
         return {part.label: part.left() for part in self._parts()}
 
     def scale(self, workers: int) -> int:
@@ -74,11 +74,11 @@ class Ec2Cluster:
         return len(surplus) + len(wanted - there.keys())
 
     def down(self) -> int:
-        """Removes all that is there, workers of the pool too; returns how many parts that were."""
+        """Removes all parts, including workers of the pool; returns their number."""
         return remove(self._parts(), self.tell)
 
     def master_url(self) -> str | None:
-        """Spark's master, as members of the cluster know it; None if it is not there."""
+        """Returns Spark's master, at its address in the cluster; None if there is none."""
         master = find_master(Master(self.site))
         return master_url(master.host) if master and master.host else None
 
@@ -99,7 +99,7 @@ class Ec2Cluster:
         return Workers(self.site, self.site.settings.machines.workers)
 
     def _price(self, role: str) -> float | None:
-        """Spot capacity has its own price, `TYPE:spot`, or is not known."""
+        """Returns the price of a role's machine; spot capacity has its own price, `TYPE:spot`."""
         machine = self.site.settings.machine_type(role)
         spot = ":spot" if self.site.settings.machines.spot and role == WORKER else ""
         return self.site.settings.hourly.get(machine + spot)

@@ -1,4 +1,4 @@
-"""Identity: the role of the master, under which the pool asks for workers, and that of workers: it allows nothing."""
+"""Identity: the role of the master, with which the pool requests workers, and that of workers, which has no rights."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FOR_INSTANCES = {
 
 
 def role_name(cluster: str, region: str, role: str) -> str:
-    """Of the role and of its instance profile; with the region, as roles are of no region.
+    """Returns the name of a role and of its instance profile, with the region, because roles are global.
 
     >>> role_name("demo", "eu-west-1", "worker")
     'seep-demo-eu-west-1-worker'
@@ -30,17 +30,17 @@ def role_name(cluster: str, region: str, role: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Identity(CloudPart):
-    """A part that has the name of a role."""
+    """A part named after a role."""
 
     role: str
 
     @property
     def name(self) -> str:
-        """In IAM."""
+        """The name in IAM."""
         return role_name(self.site.cluster, self.site.aws.region, self.role)
 
     def _call(self, action: str, **parameters: Any) -> Any:
-        """None if it is not there."""
+        """Calls IAM; returns None if the part does not exist."""
         return self.site.aws.call("iam", action, self.label, absent=("NoSuchEntity",), **parameters)
 
     def _make(self, action: str, **parameters: Any) -> None:
@@ -52,7 +52,7 @@ class Identity(CloudPart):
 
 @dataclass(frozen=True, slots=True)
 class Role(Identity):
-    """A role, and for the master the policy that stands in policy.json."""
+    """A role, for the master with the policy in policy.json."""
 
     @property
     def label(self) -> str:
@@ -93,7 +93,7 @@ class Role(Identity):
         return answer and answer["PolicyDocument"]
 
     def _wanted_policy(self) -> Any:
-        """What the pool may do, which is on the master; None for workers."""
+        """Returns the rights of the pool, which runs on the master; None for workers."""
         if self.role != MASTER:
             return None
         region = self.site.aws.region
@@ -104,7 +104,7 @@ class Role(Identity):
 
 @dataclass(frozen=True, slots=True)
 class InstanceProfile(Identity):
-    """What hands a role to instances."""
+    """The profile that gives a role to instances."""
 
     @property
     def label(self) -> str:

@@ -35,7 +35,7 @@ class Master(CloudPart):
 
 @dataclass(frozen=True, slots=True)
 class Workers(CloudPart):
-    """The first so many workers; started all at once, and ended all at once, the pool's too."""
+    """The first `count` workers; started together, and ended together, with those of the pool."""
 
     count: int
 
@@ -64,13 +64,13 @@ class Workers(CloudPart):
         terminate(self.site.aws, list(self.by_name().values()), wait=True)
 
     def by_name(self) -> dict[str, Ec2Instance]:
-        """All workers that are there, by the names of their VMs."""
+        """Returns all existing workers, by the names of their VMs."""
         found = find_instances(self.site.aws, self.site.cluster, {ROLE: WORKER})
         return {each.name: each for each in found if each.state in ALIVE}
 
 
 def worker_names(count: int) -> Iterable[str]:
-    """Of the workers that `up` and `scale` start.
+    """Returns the names of the workers that `up` and `scale` start.
 
     >>> list(worker_names(2))
     ['worker-1', 'worker-2']
@@ -79,7 +79,7 @@ def worker_names(count: int) -> Iterable[str]:
 
 
 def is_numbered(name: str) -> bool:
-    """Whether `up` or `scale` has started it, and not the pool.
+    """Whether a worker was started by `up` or `scale`, and not by the pool.
 
     >>> is_numbered("worker-12"), is_numbered("run7-vm3")
     (True, False)

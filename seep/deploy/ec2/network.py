@@ -1,4 +1,4 @@
-"""Network: a security group whose members reach each other, and which nobody else but `admin` reaches."""
+"""Network: a security group whose members can reach each other, and which only `admin` can reach from outside."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Rule = tuple[str, int | None, int | None, str]
 
 @dataclass(frozen=True, slots=True)
 class SecurityGroup(CloudPart):
-    """The group, with exactly the rules that the settings call for."""
+    """The group, with exactly the rules of the settings."""
 
     @property
     def name(self) -> str:
-        """Of the group, in its VPC."""
+        """The name of the group, in its VPC."""
         return f"seep-{self.site.cluster}"
 
     @property
@@ -42,7 +42,7 @@ class SecurityGroup(CloudPart):
         return group
 
     def delete(self) -> None:
-        """Interfaces of instances that have just ended may hold on to it for some seconds."""
+        """Deletes the group; interfaces of instances that have just ended may still use it for some seconds."""
         gone = ("InvalidGroup.NotFound",)
         self.site.aws.call(
             "ec2",

@@ -1,4 +1,4 @@
-"""Parts made and removed one by one, as each needs those before it: so `up` can be run again, resumed, and undone."""
+"""Makes and removes parts one by one, because each needs those before it: so `up` can be repeated and undone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from seep.deploy.ec2.part import CloudPart
 
 
 def complete(parts: Sequence[CloudPart], tell: Tell) -> int:
-    """Makes or completes those that are not as they should be; returns how many that were."""
+    """Makes or completes parts that are missing or outdated; returns their number."""
     missing = [each for each in parts if _is_missing(each, tell)]
     for at, each in enumerate(missing, 1):
         tell(f"[{at}/{len(missing)}] create {each.label}")
@@ -18,7 +18,7 @@ def complete(parts: Sequence[CloudPart], tell: Tell) -> int:
 
 
 def remove(parts: Sequence[CloudPart], tell: Tell) -> int:
-    """Removes those of which anything is there, the last one first; returns how many that were."""
+    """Removes parts of which anything exists, the last one first; returns their number."""
     there = [each for each in reversed(parts) if each.left()]
     for at, each in enumerate(there, 1):
         tell(f"[{at}/{len(there)}] delete {each.label}")

@@ -1,4 +1,4 @@
-"""Parts: what a cluster in EC2 is made of; each can be half made, or out of date, and is completed or removed then."""
+"""Parts of a cluster in EC2; a part that is half made or outdated can be completed or removed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vmpool.aws.names import CLUSTER, tags
 
 @dataclass(frozen=True)
 class Site:
-    """Where a cluster is, and what it is to be like."""
+    """The account and the settings of a cluster."""
 
     aws: Aws
     settings: Ec2Settings
@@ -27,7 +27,7 @@ class Site:
 
     @cached_property
     def vpc(self) -> str:
-        """The subnet's, or the region's default; looked up once, as each look at the network needs it."""
+        """The VPC of the subnet, or the region's default; requested once."""
         about = f"network of cluster {self.cluster}"
         if self.settings.subnet:
             found = self.aws.items("ec2", "describe_subnets", about, "Subnets", SubnetIds=[self.settings.subnet])
@@ -39,11 +39,11 @@ class Site:
         return str(found[0]["VpcId"])
 
     def tags(self, role: str, name: str) -> dict[str, str]:
-        """Of one of its parts."""
+        """Returns the tags of a part."""
         return tags(self.cluster, role, name, self.settings.tags)
 
     def check_ours(self, found: Mapping[str, str], label: str) -> None:
-        """UserError for what has our name but not our tag: it is somebody else's, and is not touched."""
+        """Raises UserError for a resource with our name but without our tag, which is never changed."""
         if found.get(CLUSTER) != self.cluster:
             raise UserError(
                 f"{label} is there already, without the tag {CLUSTER}={self.cluster}: it is not of this cluster; "
@@ -53,21 +53,21 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class CloudPart(ABC):
-    """One thing in the cloud, such as a role or a template; tells a half-made one from one that is as it should be."""
+    """A resource in the cloud, such as a role or a template, which may be half made."""
 
     site: Site
 
     @property
     @abstractmethod
     def label(self) -> str:
-        """What it is, for people."""
+        """Its description for users."""
 
     @abstractmethod
     def find(self) -> str | None:
-        """Its id if it is there as the settings want it."""
+        """Returns its id if it exists and fits the settings."""
 
     def left(self) -> str | None:
-        """Its id if any of it is there."""
+        """Returns its id if any of it exists."""
         return self.find()
 
     @abstractmethod
@@ -76,4 +76,4 @@ class CloudPart(ABC):
 
     @abstractmethod
     def delete(self) -> None:
-        """Removes all of it, and returns when it is gone."""
+        """Removes all of it, and waits until it does not exist any more."""

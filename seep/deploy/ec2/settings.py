@@ -12,7 +12,7 @@ _OURS = {"Name", CLUSTER, ROLE, VM}
 
 
 class Ec2Settings(AwsAccess, ClusterSettings):
-    """What a cluster in EC2 is to be like."""
+    """The settings of a cluster in EC2."""
 
     image: str | None = Field(
         None, pattern=r"^ami-[0-9a-f]+$", description="The image (AMI) of all instances; see image_parameter if none."
@@ -36,5 +36,5 @@ class Ec2Settings(AwsAccess, ClusterSettings):
         return tags
 
     def machine_type(self, role: str) -> str:
-        """Of the master or of workers."""
+        """Returns the machine type of the master or of workers."""
         return getattr(self.machines, role) or "m6i.large"

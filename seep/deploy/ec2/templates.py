@@ -1,4 +1,4 @@
-"""Launch templates: all that the instances of a role have in common, so that the pool need not be allowed to choose."""
+"""Launch templates: the common settings of a role's instances, so that the pool needs no right to choose them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seep.deploy.startup import master_script, worker_script
 from vmpool.aws.instances import ALIVE, Ec2Instance, find_instances
 from vmpool.aws.names import MASTER, ROLE, WORKER, tag_list, tags_of, template_name
 
-#: Bytes of a start-up script that EC2 takes.
+#: The most bytes of a start-up script in EC2.
 _SCRIPT_LIMIT = 16_384
 _SPOT = {
     "MarketType": "spot",
@@ -25,24 +25,24 @@ _SPOT = {
 
 
 def find_master(part: CloudPart) -> Ec2Instance | None:
-    """The cluster's master, if it is there."""
+    """Returns the cluster's master, if there is one."""
     masters = find_instances(part.site.aws, part.site.cluster, {ROLE: MASTER})
     return next((each for each in masters if each.state in ALIVE), None)
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchTemplate(CloudPart):
-    """A template whose default version is as the settings want it.
+    """A template whose default version fits the settings.
 
-    A version is described by a digest of what it was made from. An image that the settings leave to the parameter is
-    no part of it: a newer image alone does not make a new version.
+    The description of a version is a digest of its content. An image from `image_parameter` is not part of the digest:
+    a newer image alone does not make a new version.
     """
 
     role: str
 
     @property
     def name(self) -> str:
-        """As the pool's provider knows it too."""
+        """The name, which the pool's provider also uses."""
         return template_name(self.site.cluster, self.role)
 
     @property
@@ -87,7 +87,7 @@ class LaunchTemplate(CloudPart):
         return str(answer["LaunchTemplate"]["LaunchTemplateId"])
 
     def _renew(self, content: dict[str, Any]) -> None:
-        """A new version, for instances that are started from now on."""
+        """Makes a new version, for instances that are started from now on."""
         answer = self.site.aws.call("ec2", "create_launch_template_version", self.label, **content)
         number = str(answer["LaunchTemplateVersion"]["VersionNumber"])
         self.site.aws.call(
@@ -106,7 +106,7 @@ class LaunchTemplate(CloudPart):
         return str(versions[0].get("VersionDescription", ""))
 
     def _wanted(self) -> dict[str, Any] | None:
-        """All but the image and its disk; None while what it refers to is not there."""
+        """Returns everything except the image and its disk; None while a referenced part does not exist."""
         group, script = SecurityGroup(self.site).left(), self._script()
         if group is None or script is None:
             return None
@@ -125,7 +125,7 @@ class LaunchTemplate(CloudPart):
         }
 
     def _script(self) -> str | None:
-        """What its instances run at their start; None while the master that workers join is not there."""
+        """Returns the start-up script of its instances; None while the master that workers join does not exist."""
         environment = self.site.settings.environment
         if self.role == MASTER:
             return _fitting(master_script(environment), environment)
@@ -136,7 +136,7 @@ class LaunchTemplate(CloudPart):
         return _fitting(worker_script(environment, master.host, cores), environment)
 
     def _image(self) -> dict[str, Any]:
-        """The image, and its root volume at the size that is wanted."""
+        """Returns the image, and its root volume with the wanted size."""
         about = f"image of {self.label}"
         image = self.site.settings.image or self._image_of_parameter()
         found = self.site.aws.items("ec2", "describe_images", about, "Images", ImageIds=[image])
@@ -153,7 +153,7 @@ class LaunchTemplate(CloudPart):
 
 
 def digest(content: dict[str, Any]) -> str:
-    """The same for the same content.
+    """Returns a digest, equal for equal content.
 
     >>> digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1}) != digest({"a": 2, "b": 1})
     True
@@ -162,7 +162,7 @@ def digest(content: dict[str, Any]) -> str:
 
 
 def _placed(group: str, subnet: str | None) -> dict[str, Any]:
-    """A template takes a subnet only as a network interface's, which has the groups then."""
+    """Returns groups and subnet; a template takes a subnet only in a network interface, which then has the groups."""
     if subnet is None:
         return {"SecurityGroupIds": [group]}
     return {"NetworkInterfaces": [{"DeviceIndex": 0, "SubnetId": subnet, "Groups": [group]}]}

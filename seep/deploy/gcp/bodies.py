@@ -1,4 +1,4 @@
-"""What a cluster in Google Cloud consists of, as the JSON that the Compute API documents."""
+"""The resources of a cluster in Google Cloud, as JSON for the Compute API."""
 
 from __future__ import annotations
 
@@ -17,44 +17,44 @@ _SCOPE = "https://www.googleapis.com/auth/compute"
 
 
 def members_rule(settings: GcpSettings) -> Json:
-    """VMs of the cluster reach each other, and nobody else reaches them."""
+    """Makes the rule by which VMs of the cluster can reach each other, and no others can reach them."""
     return _rule(settings, "members", ["0-65535"], {"sourceTags": [tag(settings)]})
 
 
 def admin_rule(settings: GcpSettings) -> Json:
-    """The address range of `admin` reaches SSH and Spark's pages."""
+    """Makes the rule by which the address range of `admin` can reach SSH and Spark's pages."""
     ports = [str(port) for port in settings.admin_ports]
     return _rule(settings, "admin", ports, {"sourceRanges": [settings.admin]})
 
 
 def master_template(settings: GcpSettings) -> Json:
-    """Of the VM that runs Spark's master; the only one that may have credentials."""
+    """Makes the template of the VM with Spark's master, the only one that may have credentials."""
     account = {"email": settings.service_account, "scopes": [_SCOPE]}
     return _template(settings, "master", {}, {"serviceAccounts": [account] if settings.service_account else []})
 
 
 def worker_template(settings: GcpSettings) -> Json:
-    """Of the workers, whoever starts them: `up`, `scale` or the pool."""
+    """Makes the template of workers, for `up`, `scale` and the pool."""
     cores = {CORES: str(settings.machines.nodes_per_worker)}
     return _template(settings, "worker", cores, {"scheduling": _SPOT} if settings.machines.spot else {})
 
 
 def instance(settings: GcpSettings, name: str, role: str) -> Json:
-    """A VM from the template of its role."""
+    """Makes a VM from the template of its role."""
     return {"name": name, "labels": labels(settings, role)}
 
 
 def tag(settings: GcpSettings) -> str:
-    """The network tag of all VMs of the cluster, which its rules are about."""
+    """Returns the network tag of all VMs of the cluster, to which its rules apply."""
     return f"seep-{settings.name}"
 
 
 def labels(settings: GcpSettings, role: str) -> dict[str, str]:
-    """What marks a thing as the cluster's, after the user's own."""
+    """Returns the labels of the cluster's resources, after the user's own."""
     return settings.tags | {CLUSTER: settings.name, ROLE: role}
 
 
-#: Taken away when Google needs the capacity, with 30 s of notice; then it is deleted, disk and all.
+#: A VM that Google may end for lack of capacity, with 30 s of notice, and that is then deleted with its disk.
 _SPOT = {
     "provisioningModel": "SPOT",
     "instanceTerminationAction": "DELETE",
@@ -64,7 +64,7 @@ _SPOT = {
 
 
 def _rule(settings: GcpSettings, part: str, ports: list[str], sources: Json) -> Json:
-    """A rule can have no labels, so they stand in its description."""
+    """Makes a rule; rules cannot have labels, so these are in the description."""
     rule = sources | {
         "name": named(settings.name, part),
         "network": f"global/networks/{settings.network}",
@@ -105,12 +105,12 @@ def _interface(settings: GcpSettings) -> Json:
 
 
 def _items(metadata: dict[str, str]) -> list[Json]:
-    """What the VM finds about itself; guest attributes are how its script answers."""
+    """Returns the metadata of a VM; its script reports by guest attributes."""
     return [{"key": key, "value": value} for key, value in (metadata | {"enable-guest-attributes": "TRUE"}).items()]
 
 
 def _script(settings: GcpSettings, role: str) -> str:
-    """That of all clouds, between the lines by which a VM here says how it goes."""
+    """Returns the script of all clouds, within the lines by which a VM reports its progress here."""
     if role == "master":
         middle = master_script(settings.environment)
     else:

@@ -18,12 +18,12 @@ from vmpool.gcp.names import CLUSTER, ROLE, named
 
 
 def open_cluster(settings: GcpSettings, tell: Tell = lambda _: None) -> GcpCluster:
-    """The cluster that a file describes; nobody is asked before it is used."""
+    """Returns the cluster that a file describes; it sends no request before it is used."""
     return GcpCluster(settings, tell)
 
 
 class GcpCluster:
-    """Brought up, watched, resized and taken down; each may be broken off anywhere, and done again."""
+    """A cluster in Google Cloud. Each of its operations can be interrupted at any point, and repeated."""
 
     def __init__(self, settings: GcpSettings, tell: Tell) -> None:
         self._settings = settings
@@ -31,7 +31,7 @@ class GcpCluster:
 
     @property
     def name(self) -> str:
-        """As in the file."""
+        """The name in the file."""
         return self._settings.name
 
     @property
@@ -41,17 +41,17 @@ class GcpCluster:
         return {f"{INSTANCE.noun} {named(self.name, 'master')}": self._price("master")} | workers
 
     def plan(self) -> list[str]:
-        """What `up` would do, a line each: create, keep, start, replace or delete."""
+        """Returns the actions of `up`, a line each: create, keep, start, replace or delete."""
         wanted = [f"{each.need()} {each.label}" for each in (*self._ground(), *self._vms())]
         return wanted + [f"delete {each.label}" for each in self._unwanted() if each.find()]
 
     def up(self) -> int:
-        """Makes what is missing, starts what has stopped, replaces what other settings made; returns how many."""
+        """Makes missing resources, starts stopped ones, replaces those of other settings; returns their number."""
         removed = remove(self._unwanted(), self._tell)
         return removed + put_right(self._ground(), self._tell) + put_right(self._vms(), self._tell)
 
     def status(self) -> dict[str, str | None]:
-        """The id of all that `up` makes, None for what is not there; and of what else is there, as VMs of a pool."""
+        """Returns the id of all resources of `up`, None for missing ones, and of others, such as VMs of a pool."""
         wanted = {each.label: each.find() for each in (*self._ground(), *self._vms())}
         others = {each.label: found for each in (*self._unwanted(), *self._there()) if (found := each.find())}
         return wanted | others
@@ -70,13 +70,13 @@ class GcpCluster:
         return ended + put_right(map(self._worker, kept), self._tell)
 
     def down(self) -> int:
-        """Removes all that is there, VMs that a pool started included; returns how many resources that were."""
+        """Removes all resources, including VMs of a pool; returns their number."""
         ended = remove(self._there(), self._tell)
         removed = remove([*self._unwanted(), *self._ground()], self._tell)
-        return ended + removed + remove(self._there(), self._tell)  # what a pool has started meanwhile
+        return ended + removed + remove(self._there(), self._tell)  # VMs that a pool has started meanwhile
 
     def master_url(self) -> str | None:
-        """Spark's master, by the name that it has within the network; None if it is not there."""
+        """Returns Spark's master, by its name in the network; None if there is none."""
         return master_url(self._master().name) if self._master().find() else None
 
     @cached_property
@@ -86,20 +86,20 @@ class GcpCluster:
         return api
 
     def _ground(self) -> list[Owned]:
-        """What VMs stand on: they can only be made after it."""
+        """Returns the resources that VMs need, which are made first."""
         rules = [self._rule("members"), *([self._rule("admin")] if self._settings.admin else [])]
         return [*rules, self._template("master"), self._template("worker")]
 
     def _unwanted(self) -> list[Owned]:
-        """What earlier settings may have made, and these do not want: nobody is to be let in any more."""
+        """Returns resources of earlier settings that must be removed: a rule for `admin`, if there is none now."""
         return [] if self._settings.admin else [self._rule("admin")]
 
     def _vms(self) -> list[Owned]:
-        """Those that `up` starts."""
+        """Returns the VMs that `up` starts."""
         return [self._master(), *map(self._worker, self._numbers())]
 
     def _there(self) -> list[Owned]:
-        """All VMs that there are, the pool's too."""
+        """Returns all existing VMs, including those of the pool."""
         found = self._api.instances({CLUSTER: self.name})
         return [self._vm(each.name, each.labels[ROLE]) for each in sorted(found, key=lambda each: str(each.name))]
 
@@ -107,7 +107,7 @@ class GcpCluster:
         return range(1, self._settings.machines.workers + 1)
 
     def _numbers_there(self) -> list[int]:
-        """Numbers of the workers that there are, without the pool's."""
+        """Returns the numbers of existing workers, without those of the pool."""
         numbered = re.compile(re.escape(named(self.name, "worker")) + r"-(\d+)")
         return sorted(int(found[1]) for each in self._there() if (found := numbered.fullmatch(each.name)))
 
@@ -137,6 +137,6 @@ class GcpCluster:
         return Owned(self._api, self.name, kind, name, body, options)
 
     def _price(self, role: str) -> float | None:
-        """Spot capacity has its own price, `TYPE:spot`, or is not known."""
+        """Returns the price of a role's machine; spot capacity has its own price, `TYPE:spot`."""
         spot = ":spot" if self._settings.machines.spot and role == "worker" else ""
         return self._settings.hourly.get(self._settings.machine_type(role) + spot)

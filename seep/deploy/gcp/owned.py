@@ -1,4 +1,4 @@
-"""One thing in Google Cloud that a cluster owns, which its labels say; things of others are never touched."""
+"""A resource in Google Cloud that a cluster owns, by its labels; other resources are never changed."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from vmpool.gcp.names import CLUSTER, SETTINGS, labels_of
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """A rule, a template or a VM, known by name and label."""
+    """A rule, a template or a VM, identified by name and label."""
 
     api: Compute
     cluster: str
     kind: ResourceKind
     name: str
-    body: Callable[[], Mapping[str, Any]]  #: its JSON; made only when it is needed, as that reads files
+    body: Callable[[], Mapping[str, Any]]  #: makes its JSON, which reads files
     options: Mapping[str, str] = field(default_factory=dict)  #: of the call that makes it
 
     @property
     def label(self) -> str:
-        """What it is, for people."""
+        """Its description for users."""
         return f"{self.kind.noun} {self.name}"
 
     def find(self) -> str | None:
-        """Its id if it is there; UserError if something that is not the cluster's has its name."""
+        """Returns its id if it exists; raises UserError if a resource of another owner has its name."""
         found = self._find()
         return None if found is None else str(found.id)
 
     def create(self) -> str:
-        """Makes it, waits until it is there, and returns its id."""
+        """Makes it, waits until it exists, and returns its id."""
         return self.api.insert(self.kind, self.body(), **self.options)
 
     def delete(self) -> None:
-        """Removes it, and waits until it is gone."""
+        """Removes it, and waits until it does not exist any more."""
         self.api.delete(self.kind, self.name)
 
     def start(self) -> None:
-        """Starts a VM again that has stopped."""
+        """Starts a stopped VM again."""
         self.api.start(self.name)
 
     def need(self) -> str:
-        """What `up` has to do: create, keep, start (a VM that has stopped) or replace (made from other settings)."""
+        """Returns the action of `up`: create, keep, start (a stopped VM) or replace (made from other settings)."""
         found = self._find()
         if found is None:
             return "create"

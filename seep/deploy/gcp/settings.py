@@ -1,4 +1,4 @@
-"""The cluster file of Google Cloud: what stands in config/gcp.yaml."""
+"""The cluster file of Google Cloud: the settings of config/gcp.yaml."""
 
 from __future__ import annotations
 
@@ -56,5 +56,5 @@ class GcpSettings(ClusterSettings, GceAccess):
         return self
 
     def machine_type(self, role: str) -> str:
-        """That of `master` or `worker`."""
+        """Returns the machine type of `master` or `worker`."""
         return {"master": self.machines.master, "worker": self.machines.worker}[role] or "e2-standard-2"

@@ -1,4 +1,4 @@
-"""Several things made or removed at a time: each call takes a minute, whatever it is about."""
+"""Makes or removes several resources at a time, because each call takes a minute."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _AT_A_TIME = 8
 
 
 def put_right(wanted: Iterable[Owned], tell: Tell) -> int:
-    """Has all of them there, as they should be; returns how many were not. They must not need one another."""
+    """Makes, starts or replaces resources as needed; returns their number. They must not depend on each other."""
     needs = [(each, each.need()) for each in wanted]
     for each in _with("keep", needs):
         tell(f"keep {each.label}")
@@ -23,7 +23,7 @@ def put_right(wanted: Iterable[Owned], tell: Tell) -> int:
 
 
 def remove(resources: Iterable[Owned], tell: Tell) -> int:
-    """Removes those that are there; returns how many that were."""
+    """Removes existing resources; returns their number."""
     there = [each for each in resources if each.find()]
     _together("delete", Owned.delete, there, tell)
     return len(there)
@@ -34,7 +34,7 @@ def _with(need: str, needs: list[tuple[Owned, str]]) -> list[Owned]:
 
 
 def _together(verb: str, act: Callable[[Owned], object], resources: list[Owned], tell: Tell) -> None:
-    """Begins one after another; those that were begun are finished, even if one of them fails."""
+    """Begins one after another; those that have begun are finished, even if one of them fails."""
     with ThreadPoolExecutor(_AT_A_TIME, "seep gcloud") as threads:
         begun = []
         for each in resources:

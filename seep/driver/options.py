@@ -18,32 +18,32 @@ from vmpool.settings import PoolSettings, VMSettings
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How a query is run. Times are seconds."""
+    """The options of a run. Times are in seconds."""
 
-    epoch: float = 0.05  #: between two ticks, if the query keeps up
-    checkpoint: float | None = 5.0  #: between two rounds of checkpoints; None for none but those that plans need
+    epoch: float = 0.05  #: time between two ticks, if the query keeps up
+    checkpoint: float | None = 5.0  #: time between two checkpoints of an instance; None: only those that plans need
     window: int = 16  #: epochs that may be open at once, from tick to commit
-    nodes: int | None = None  #: that host the instances; one per instance if not given
+    nodes: int | None = None  #: number of nodes; one per instance if not given
     spare: int | None = None  #: warm VMs that the pool keeps; as its settings say, if not given
-    recovery_parallelism: int = 1  #: over how many instances a failed stateful one is spread
-    heartbeat: float = 0.1  #: how often a node says that it is there
+    recovery_parallelism: int = 1  #: number of instances that replace a failed stateful one
+    heartbeat: float = 0.1  #: time between two heartbeats of a node
     patience: float = 3.0  #: how long a node may be silent before it is given up
     start_timeout: float = 60.0  #: how long the first nodes may take to register
     buffer_budget: int = 256 << 20  #: bytes of buffer state per instance that stay in memory
-    bulk_credit: int = CREDIT  #: bytes of state under way from one process to another
+    bulk_credit: int = CREDIT  #: most unacknowledged bytes of state from one process to another
     state_budget: int | None = None  #: bytes of state per node that stay in memory, of containers that can go to disk
     tls: bool | tuple[Path, Path] = False  #: encrypt: with a certificate made for this run, or (certificate, key) files
-    seconds: float | None = None  #: end the input after so long; None to read all of it
-    storage: StorageSettings = field(default_factory=StorageSettings)  #: where checkpoints outlive the run
+    seconds: float | None = None  #: end the input after this time; None to read all of it
+    storage: StorageSettings = field(default_factory=StorageSettings)  #: where checkpoints are kept after the run
     restore: str | None = "auto"  #: where to begin: `auto`, `none`, `latest`, or the number of a checkpoint there
-    fall_back: bool = False  #: if the latest checkpoint is damaged, take the one before
-    allow_dropped_state: bool = False  #: the checkpoint may have state of operators that the query has no more
-    vm: VMSettings = field(default_factory=VMSettings)  #: what one VM is allowed
-    pool: PoolSettings = field(default_factory=PoolSettings)  #: where VMs come from, and how many are kept warm
-    backup: BackupSection = field(default_factory=BackupSection)  #: who keeps checkpoints while the query runs
-    migration: MigrationSettings = field(default_factory=MigrationSettings)  #: in which steps slots move
-    balance: BalanceSettings = field(default_factory=BalanceSettings)  #: who evens out what instances have to do
-    scaling: ScalingSettings = field(default_factory=ScalingSettings)  #: who decides how many instances an operator has
+    fall_back: bool = False  #: if the latest checkpoint is damaged, begin from the one before
+    allow_dropped_state: bool = False  #: allow state of operators that the query does not have any more
+    vm: VMSettings = field(default_factory=VMSettings)  #: limits of each VM
+    pool: PoolSettings = field(default_factory=PoolSettings)  #: the provider of VMs, and how many are kept warm
+    backup: BackupSection = field(default_factory=BackupSection)  #: where checkpoints are backed up
+    migration: MigrationSettings = field(default_factory=MigrationSettings)  #: the steps in which slots move
+    balance: BalanceSettings = field(default_factory=BalanceSettings)  #: how the load of instances is balanced
+    scaling: ScalingSettings = field(default_factory=ScalingSettings)  #: how the number of instances is decided
 
     def __post_init__(self) -> None:
         for name in ("epoch", "heartbeat", "patience", "start_timeout"):
@@ -68,14 +68,14 @@ class RunOptions:
 
     @property
     def state_memory(self) -> int:
-        """The `state_budget`; half of a VM's memory where that is given, else 1 GiB."""
+        """The `state_budget`; by default half of a VM's memory if that is given, else 1 GiB."""
         if self.state_budget is not None:
             return self.state_budget
         return self.vm.memory // 2 if self.vm.memory else DEFAULT_MEMORY
 
     @property
     def whole_pool(self) -> PoolSettings:
-        """The pool's settings, with `spare` in its place."""
+        """The pool's settings, with `spare` as its size if given."""
         if self.spare is None:
             return self.pool
         return self.pool.model_copy(update={"size": self.spare, "reserve": min(self.spare, self.pool.reserve)})

@@ -56,7 +56,7 @@ def _histogram(weights: NDArray[np.int64], mean: float) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """How full the slots of a container are."""
+    """The sizes of a container's slots."""
 
     operator: str
     container: str
@@ -78,7 +78,7 @@ def stats(stored: Stored, operator: str, container: str | None = None) -> list[F
 
 
 def filling(container: StoredContainer) -> Filling:
-    """How full the slots of a container are."""
+    """Returns the sizes of a container's slots; reads them in groups."""
     size = 1 << container.like.slot_bits
     rows, nbytes = np.zeros(size, np.int64), np.zeros(size, np.float64)
     for chunk in container.pieces():

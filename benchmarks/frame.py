@@ -18,6 +18,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from primitives.hashing import absorb
+from primitives.kernels import kernel
 from primitives.slots import DEFAULT_SLOT_BITS, SlotSet
 from primitives.state.frame import Frame, warm_up
 
@@ -117,7 +118,7 @@ class PlainTable:
 _absorb = njit(absorb)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@kernel
 def _count_plainly(batch: Keys, keys: Keys, counts: NDArray[np.int64]) -> None:
     mask = np.uint64(len(keys) - 1)
     for key in batch:

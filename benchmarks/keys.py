@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from math import gcd
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from primitives.kernels import kernel
 
 Numbers = NDArray[np.int64]
 #: What a generator source calls: (partition, position of the first row, how many rows) -> columns.
@@ -67,7 +68,7 @@ def counts(columns: Columns, rows: int, block: int = 1 << 22) -> Numbers:
     return found
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@kernel
 def _at_random(first: int, count: int, below: int) -> Numbers:
     keys = np.empty(count, np.int64)
     for row in range(count):
@@ -75,7 +76,7 @@ def _at_random(first: int, count: int, below: int) -> Numbers:
     return keys
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@kernel
 def _drifting(first: int, count: int, rows_per_step: int) -> Numbers:
     keys = np.empty(count, np.int64)
     done = 0
@@ -89,7 +90,7 @@ def _drifting(first: int, count: int, rows_per_step: int) -> Numbers:
     return keys
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@kernel
 def _random(position: int, below: int) -> int:
     """SplitMix64 of a position, its upper half scaled to [0, below)."""
     mixed = (np.uint64(position) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)

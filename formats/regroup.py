@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from formats.column_bytes import layout_of
 from primitives.errors import InternalError
+from primitives.kernels import kernel
 from primitives.routing import take_rows
 from primitives.state.columnar.fixed import read_only
 from primitives.state.columnar.intrinsics import pointer
@@ -108,13 +108,13 @@ def warm_up() -> None:
 # --- compiled ---------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _count(numbers: Ints, sizes: NDArray[np.int64]) -> None:
     for number in numbers:
         sizes[number] += 1
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _find_places(groups: NDArray[np.int32], nexts: NDArray[np.int64], places: Ints) -> None:
     """The place of each row, given that of the first of each group."""
     for row in range(len(groups)):
@@ -123,13 +123,13 @@ def _find_places(groups: NDArray[np.int32], nexts: NDArray[np.int64], places: In
         nexts[group] += 1
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _scatter(values: NDArray[Any], places: Ints, moved: NDArray[Any]) -> None:
     for row in range(len(places)):
         moved[places[row]] = values[row]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _scatter_texts(
     starts: Ints, data: NDArray[np.uint8], places: Ints, moved_starts: Ints, moved: NDArray[np.uint8]
 ) -> None:

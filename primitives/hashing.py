@@ -28,6 +28,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from primitives.errors import UserError
+from primitives.kernels import kernel
 
 Column: TypeAlias = "pa.Array | pa.ChunkedArray | NDArray[Any]"
 Hashes: TypeAlias = NDArray[np.uint64]
@@ -325,25 +326,25 @@ def _view(buffer: pa.Buffer | bytes, dtype: Any, count: int = -1) -> NDArray[Any
 _absorb = njit(absorb)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _hash_words(state: np.uint64, numbers: NDArray[Any], factor: np.uint64, hashes: Hashes) -> None:
     for row in range(len(hashes)):
         hashes[row] = _absorb(state, np.uint64(numbers[row]) * factor)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _absorb_into(state: np.uint64, words: Hashes) -> None:
     for row in range(len(words)):
         words[row] = _absorb(state, words[row])
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _absorb_each(states: Hashes, words: Hashes) -> None:
     for row in range(len(states)):
         states[row] = _absorb(states[row], words[row])
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _hash_doubles(values: NDArray[np.float64], bits: Hashes, hashes: Hashes) -> None:
     for row in range(len(hashes)):
         value = values[row]
@@ -357,7 +358,7 @@ def _hash_doubles(values: NDArray[np.float64], bits: Hashes, hashes: Hashes) -> 
             hashes[row] = _absorb(np.uint64(_FRACTION), bits[row] if value == value else np.uint64(_NAN_BITS))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _hash_wide(words: NDArray[np.uint64], scale: int, hashes: Hashes) -> None:
     """For 128-bit numbers as two words, the lower one first."""
     for row in range(len(hashes)):
@@ -380,13 +381,13 @@ def _hash_wide(words: NDArray[np.uint64], scale: int, hashes: Hashes) -> None:
             hashes[row] = _absorb(state, np.uint64(digits))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _negated(low: np.uint64, high: np.uint64) -> tuple[np.uint64, np.uint64]:
     flipped = ~low + np.uint64(1)
     return flipped, ~high + (np.uint64(1) if flipped == 0 else np.uint64(0))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _by_ten(low: np.uint64, high: np.uint64) -> tuple[np.uint64, np.uint64, np.uint64]:
     """A tenth of an unsigned 128-bit number, and the rest; by digits of 32 bits."""
     ten, half, mask = np.uint64(10), np.uint64(32), np.uint64(0xFFFFFFFF)
@@ -396,7 +397,7 @@ def _by_ten(low: np.uint64, high: np.uint64) -> tuple[np.uint64, np.uint64, np.u
     return middle // ten << half | lower // ten, upper, lower % ten
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _hash_spans(starts: NDArray[Any], data: NDArray[np.uint8], hashes: Hashes) -> None:
     for row in range(len(hashes)):
         at, end = np.uint64(starts[row]), np.uint64(starts[row + 1])
@@ -407,7 +408,7 @@ def _hash_spans(starts: NDArray[Any], data: NDArray[np.uint8], hashes: Hashes) -
         hashes[row] = state
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _word(data: NDArray[np.uint8], at: np.uint64, end: np.uint64) -> np.uint64:
     """The next 8 bytes as a little-endian word, with zeros for those from `end` on."""
     word = np.uint64(0)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 from numpy.typing import NDArray
 
 from primitives.errors import InternalError, UserError
+from primitives.kernels import kernel
 from primitives.slots import SlotSet
 
 Slots = NDArray[np.uint32]
@@ -105,7 +105,7 @@ def _owner_of_row(slots: Slots, owners: Owners) -> tuple[Owners, int, int]:
     return owner_of_row, int(lowest), int(highest)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _look_up(slots: Slots, owners: Owners, owner_of_row: Owners) -> tuple[np.int32, np.int32]:
     """Fills in `owner_of_row`, with -1 for a slot beyond the table, and returns the lowest and the highest owner."""
     nobody = np.int32(-1)
@@ -119,7 +119,7 @@ def _look_up(slots: Slots, owners: Owners, owner_of_row: Owners) -> tuple[np.int
     return lowest, highest
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _grouped(owner_of_row: Owners, owners: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """A counting sort: the rows by owner, stable, and where each owner's rows start (with the end of the last)."""
     starts = np.zeros(owners + 1, np.int64)
@@ -136,7 +136,7 @@ def _grouped(owner_of_row: Owners, owners: int) -> tuple[NDArray[np.int64], NDAr
     return order, starts
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _choose(mask: NDArray[np.bool_], slots: NDArray[Any], places: NDArray[np.int64]) -> int:
     """Writes the places; returns how many these are."""
     count = 0

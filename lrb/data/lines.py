@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from primitives.kernels import kernel
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
@@ -32,7 +33,7 @@ def parse(text: bytes, fields: int) -> tuple[Ints, NDArray[np.uint8], Ints]:
     return numbers, found, starts
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _parse(data: Bytes, numbers: Ints, found: NDArray[np.uint8], starts: Ints) -> None:
     at = 0
     for line in range(len(found)):
@@ -41,7 +42,7 @@ def _parse(data: Bytes, numbers: Ints, found: NDArray[np.uint8], starts: Ints) -
     starts[len(found)] = len(data)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _parse_line(data: Bytes, at: int, numbers: Ints, line: int) -> tuple[int, int]:
     """Reads from `at` on; where the next line begins, and what this one is."""
     fields, well, more = 0, True, True
@@ -56,7 +57,7 @@ def _parse_line(data: Bytes, at: int, numbers: Ints, line: int) -> tuple[int, in
     return at, WELL if well else NO_NUMBER
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _parse_field(data: Bytes, at: int) -> tuple[int, int, bool, bool]:
     """One field: where the next one begins, the number, whether it is one, whether more fields follow in the line."""
     negative = at < len(data) and data[at] == _MINUS

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from primitives.kernels import kernel
 
 Chance = NDArray[np.uint64]  #: one number: the state
 
@@ -17,7 +18,7 @@ def chance(seed: int) -> Chance:
     return np.array([seed], np.uint64)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def draw(state: Chance) -> float:
     """At least 0, below 1."""
     state[0] += _GOLDEN
@@ -28,13 +29,13 @@ def draw(state: Chance) -> float:
     return float(bits >> np.uint64(11)) * 2.0**-53
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def below(state: Chance, limit: int) -> int:
     """At least 0, below the limit."""
     return int(draw(state) * limit)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def between(state: Chance, first: int, last: int) -> int:
     """Both ends are possible."""
     return first + int(draw(state) * (last - first + 1))

@@ -6,12 +6,12 @@ from math import log
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from lrb.data.checking import FEET_PER_SEGMENT, SEGMENTS
 from lrb.generator.chance import Chance, below, between, draw
 from lrb.schema import UNUSED, TupleKind
+from primitives.kernels import kernel
 
 #: Seconds between two reports of a vehicle; there are so many groups of vehicles, each with its own second of them.
 PERIOD = 30
@@ -102,7 +102,7 @@ LONGS = ("vid", "qid")
 _VID, _QID = range(len(LONGS))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def drive(
     first: int,
     rates: NDArray[np.float64],
@@ -122,7 +122,7 @@ def drive(
             _let_in(time, xway, wanted - reports, roads, shares, rows)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _move_group(
     time: int,
     xway: int,
@@ -161,7 +161,7 @@ def _move_group(
 # --- one vehicle ------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _move(
     time: int,
     vehicle: Record,
@@ -186,7 +186,7 @@ def _move(
     vehicle.position = target
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _stands(time: int, vehicle: Record, incident: Record) -> bool:
     """Whether a vehicle that has stopped still does."""
     if time < incident.end + vehicle.place * incident.stagger and vehicle.stood < incident.reports:
@@ -197,7 +197,7 @@ def _stands(time: int, vehicle: Record, incident: Record) -> bool:
     return False
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _reachable(vehicle: Record, speed: int) -> int:
     """Where it comes in a step: never out of the segment in which it leaves."""
     if vehicle.direction == 0:
@@ -205,7 +205,7 @@ def _reachable(vehicle: Record, speed: int) -> int:
     return int(max(vehicle.position - FEET_PER_STEP * speed, vehicle.exit * FEET_PER_SEGMENT))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _next_lane(vehicle: Record, before: int, after: int, chance: Chance) -> int:
     """The exit lane once it has been in its last segment (or at once); the entrance may last; else lanes 1 to 3."""
     if after == vehicle.exit and (before == after or draw(chance) < _EXITS_AT_ONCE):
@@ -215,7 +215,7 @@ def _next_lane(vehicle: Record, before: int, after: int, chance: Chance) -> int:
     return between(chance, 1, 3) if draw(chance) < _CHANGES_LANE else int(vehicle.lane)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _stops(time: int, vehicle: Record, target: int, traps: NDArray[np.int32], incidents: NDArray[np.void]) -> bool:
     """Whether it passes the place of an incident that still wants vehicles, and so stops there."""
     here, there = vehicle.position // FEET_PER_SEGMENT, target // FEET_PER_SEGMENT
@@ -227,7 +227,7 @@ def _stops(time: int, vehicle: Record, target: int, traps: NDArray[np.int32], in
     return False
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _catches(time: int, vehicle: Record, target: int, incident: Record) -> bool:
     if not incident.begin <= time < incident.end or incident.joined == incident.cars:
         return False
@@ -238,7 +238,7 @@ def _catches(time: int, vehicle: Record, target: int, incident: Record) -> bool:
     return bool(target <= incident.position < vehicle.position)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _stop(vehicle: Record, number: int, incident: Record) -> None:
     vehicle.position = incident.position
     vehicle.lane = (incident.lane - 1 + incident.joined * incident.apart) % 3 + 1
@@ -251,7 +251,7 @@ def _stop(vehicle: Record, number: int, incident: Record) -> None:
 # --- in and out -------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _let_in(time: int, xway: int, vehicles: int, roads: DrivingState, shares: Shares, rows: TupleRows) -> None:
     """Adds so many vehicles to the group whose turn it is, as far as there is room."""
     group = time % PERIOD
@@ -264,7 +264,7 @@ def _let_in(time: int, xway: int, vehicles: int, roads: DrivingState, shares: Sh
         _report(time, xway, vehicle, roads, shares, rows)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _enter(vehicle: Record, chance: Chance) -> None:
     """A new trip: half of them begin downtown, none so late that there is no segment to leave in."""
     vehicle.direction = below(chance, 2)
@@ -282,7 +282,7 @@ def _enter(vehicle: Record, chance: Chance) -> None:
     vehicle.lane, vehicle.incident = _ENTRANCE, -1
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _next_vid(time: int, roads: DrivingState) -> int:
     """Of any of the parked vehicles, if it is due; or of a new one."""
     counters, parked = roads.counters, roads.parked
@@ -296,7 +296,7 @@ def _next_vid(time: int, roads: DrivingState) -> int:
     return int(counters[_NEXT_VID]) - 1
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _park(time: int, vid: int, roads: DrivingState, shares: Shares) -> None:
     """Lets one that has left come again later, at times, on any expressway."""
     counters, parked = roads.counters, roads.parked
@@ -309,7 +309,7 @@ def _park(time: int, vid: int, roads: DrivingState, shares: Shares) -> None:
 # --- tuples -----------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _report(time: int, xway: int, vehicle: Record, roads: DrivingState, shares: Shares, rows: TupleRows) -> None:
     """A position report, and at times a query after it."""
     row, ints = _row(_REPORT, time, vehicle.vid, rows), rows.ints
@@ -329,7 +329,7 @@ def _report(time: int, xway: int, vehicle: Record, roads: DrivingState, shares: 
         ints[_TOD, row] = below(roads.chance, 1440)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _ask(kind: int, time: int, vid: int, roads: DrivingState, rows: TupleRows) -> int:
     row: int = _row(kind, time, vid, rows)
     rows.longs[_QID, row] = roads.counters[_NEXT_QID]
@@ -337,7 +337,7 @@ def _ask(kind: int, time: int, vid: int, roads: DrivingState, rows: TupleRows) -
     return row
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _row(kind: int, time: int, vid: int, rows: TupleRows) -> int:
     """A new tuple, of which no other field is used so far."""
     row = int(rows.used[0])

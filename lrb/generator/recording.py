@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 from numpy.typing import NDArray
 
 from lrb.generator.settings import TrafficSettings
 from lrb.generator.stream import traffic
 from lrb.schema import INPUT
+from primitives.kernels import kernel
 
 Column = NDArray[np.integer]
 
@@ -64,7 +64,7 @@ def _repeated(column: Column, starts: NDArray[np.int64], shifts: NDArray[np.int6
     return out
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _repeat(column: Column, starts: NDArray[np.int64], shifts: Column, out: Column) -> None:
     at = 0
     for second in range(len(starts) - 1):
@@ -74,7 +74,7 @@ def _repeat(column: Column, starts: NDArray[np.int64], shifts: Column, out: Colu
             at += len(part)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _copy(part: Column, shift: int, out: Column) -> None:
     for row in range(len(part)):
         out[row] = part[row] + (shift if part[row] >= 0 else 0)

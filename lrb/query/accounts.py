@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from primitives.kernels import kernel
 from primitives.state.columnar.intrinsics import pointer, prefetch
 
 Ints = NDArray[np.int64]
@@ -43,7 +43,7 @@ class Queries(NamedTuple):
     answer: Ints  #: BALANCE, UPDATED
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def settle(ledger: AccountLedger, charges: Charges, queries: Queries) -> None:
     """Each query sees the charges up to and with its own second (4.3)."""
     words, count, asked = pointer(ledger.words), len(charges.row), 0
@@ -59,7 +59,7 @@ def settle(ledger: AccountLedger, charges: Charges, queries: Queries) -> None:
         answer(ledger, queries, left)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def answer(ledger: AccountLedger, queries: Queries, at: int) -> None:
     """Writes how an account stands."""
     account = queries.row[at] * ledger.width + ledger.first

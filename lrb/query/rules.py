@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from lrb.query.columns import EXIT, LANE_SHIFT, POSITION_BITS, SEGMENT_BITS, SEGMENTS
 from lrb.schema import UNUSED
+from primitives.kernels import kernel
 from primitives.state.columnar.intrinsics import pointer, prefetch
 
 Ints = NDArray[np.int64]
@@ -95,7 +95,7 @@ class Entries(NamedTuple):
     counts: Ints  #: how many entries there are, and how many reports came too late
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def drive(reports: Reports, start: int, vehicles: Vehicles, roads: RoadArrays, stops: Stops, entries: Entries) -> int:
     """Applies the reports from `start` on; returns where it stopped for want of room among `stops`, or their number."""
     times, vids, numbers, speeds, lanes, segments, positions = reports
@@ -143,18 +143,18 @@ def drive(reports: Reports, start: int, vehicles: Vehicles, roads: RoadArrays, s
     return count
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def segment_of(place: int) -> int:
     return place >> POSITION_BITS & (1 << SEGMENT_BITS) - 1
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def stands(equal: int, place: int) -> bool:
     """Whether a vehicle stands on a travel lane after so many equal reports (6.1)."""
     return equal >= _STANDING and 0 < place >> LANE_SHIFT < EXIT
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def enter(entries: Entries, at: int, lane: int, charged: int, road: int, segment: int, told: Ints) -> None:
     """Notes that a report enters a segment: what it pays for the one before, and what it is told (5.5)."""
     entry = entries.counts[0]
@@ -167,14 +167,14 @@ def enter(entries: Entries, at: int, lane: int, charged: int, road: int, segment
 # --- statistics -------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def average(speeds: int) -> int:
     """Of a vehicle's reports in a segment and minute, in UNITs; 0 if there are none (5.1)."""
     reports = speeds >> _REPORTS_SHIFT
     return UNIT * (speeds & ONE_REPORT - 1) // reports if reports else 0
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def begin_minute(road: int, minute: int, roads: RoadArrays, stops: Stops) -> None:
     """All reports of the minutes before are in: works out what holds in this one, and begins to collect for it."""
     for passed in range(max(roads.clock[road, MINUTE] + 1, minute - LAV_MINUTES), minute + 1):
@@ -186,7 +186,7 @@ def begin_minute(road: int, minute: int, roads: RoadArrays, stops: Stops) -> Non
     tell(road, roads)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def tell(road: int, roads: RoadArrays) -> None:
     """Works out what those are told who enter the segments of a road in the minute under way."""
     minute, step = roads.clock[road, MINUTE], 1 if roads.road[road] % 2 == 0 else -1
@@ -199,7 +199,7 @@ def tell(road: int, roads: RoadArrays) -> None:
         told[TOLL] = 2 * (cars - _CARS) ** 2 if is_tolled else 0
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def lav(cells: Ints, minute: int) -> int:
     """5.3, for a segment's cells; exact but for what is less than a billionth."""
     total, defined = 0.0, 0
@@ -214,7 +214,7 @@ def lav(cells: Ints, minute: int) -> int:
 # --- accidents --------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def accident_ahead(accidents: Ints, segment: int, step: int) -> int:
     """The nearest segment with an accident, or -1 (6.4)."""
     for ahead in range(_AHEAD_SEGMENTS):
@@ -224,7 +224,7 @@ def accident_ahead(accidents: Ints, segment: int, step: int) -> int:
     return UNUSED
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def note_stop(stops: Stops, road: int, vid: int, place: int, time: int, is_standing: bool) -> None:
     """Enters a vehicle among those that stand, brings it up to date, or strikes it off."""
     rows, at = stops.rows, 0
@@ -237,13 +237,13 @@ def note_stop(stops: Stops, road: int, vid: int, place: int, time: int, is_stand
         strike_off(stops, at)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def strike_off(stops: Stops, at: int) -> None:
     stops.used[0] -= 1
     stops.rows[at] = stops.rows[stops.used[0]]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def strike_off_silent(stops: Stops, road: int, before: int) -> None:
     """Strikes off those who fell silent where they stood."""
     for at in range(stops.used[0] - 1, -1, -1):
@@ -251,7 +251,7 @@ def strike_off_silent(stops: Stops, road: int, before: int) -> None:
             strike_off(stops, at)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def look_for_accidents(road: int, roads: RoadArrays, stops: Stops) -> None:
     """6.2, after all reports of the unchecked second; those who stand are few, so all pairs are looked at."""
     time = roads.clock[road, UNCHECKED]
@@ -262,7 +262,7 @@ def look_for_accidents(road: int, roads: RoadArrays, stops: Stops) -> None:
             roads.accidents[road, (time // 60 + 1) % 2, segment_of(reporter[SPOT])] = 1
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def has_partner(stops: Stops, one: int) -> bool:
     """Whether another vehicle stands where one does, and has not fallen silent."""
     reporter = stops.rows[one]
@@ -277,7 +277,7 @@ def has_partner(stops: Stops, one: int) -> bool:
 # --- vehicles that are gone -------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def silent(words: Ints, width: int, first: int, begin: int, end: int, before: int) -> Ints:
     """The rows from `begin` to `end` of vehicles that were last heard before a second."""
     found, count = np.empty(end - begin, np.int64), 0

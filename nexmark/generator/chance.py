@@ -5,7 +5,8 @@ from __future__ import annotations
 from enum import IntEnum
 
 import numpy as np
-from numba import njit
+
+from primitives.kernels import kernel
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _OTHER = np.uint64(0xD1B54A32D192ED03)
@@ -38,7 +39,7 @@ class Draw(IntEnum):
     TEXT = 17  #: from here on by `MANY`: the kinds of text
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def draw(seed: np.uint64, number: int, which: int) -> np.uint64:
     """64 bits by chance."""
     bits = seed + np.uint64(number) * _GOLDEN + np.uint64(which) * _OTHER
@@ -47,13 +48,13 @@ def draw(seed: np.uint64, number: int, which: int) -> np.uint64:
     return bits ^ (bits >> np.uint64(31))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def below(bits: np.uint64, limit: int) -> int:
     """At least 0, below the limit, which is less than 2^32."""
     return np.int64(((bits >> _HALF) * np.uint64(limit)) >> _HALF)  # type: ignore[return-value]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def unit(bits: np.uint64) -> float:
     """At least 0, below 1."""
     return float(bits >> np.uint64(11)) * 2.0**-53

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from nexmark.generator.chance import Draw, below, draw, unit
+from primitives.kernels import kernel
 
 Ints = NDArray[np.int64]
 
@@ -33,14 +33,14 @@ class Model(NamedTuple):
     hot_bidders: int
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def last_person(number: int, model: Model) -> int:
     """The newest person when an event comes; counted from 0, as all ids here but those put out."""
     turn, place = divmod(number, model.cycle)
     return turn * model.persons + min(place, model.persons - 1)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def last_auction(number: int, model: Model) -> int:
     """The newest auction when an event comes."""
     turn, place = divmod(number, model.cycle)
@@ -49,18 +49,18 @@ def last_auction(number: int, model: Model) -> int:
     return turn * model.auctions + min(place - model.persons, model.auctions - 1)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def price(bits: np.uint64) -> int:
     """100 to 10^8, evenly by its logarithm."""
     return np.int64(100.0 * np.exp(unit(bits) * 13.815510557964274) + 0.5)  # type: ignore[return-value]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _is_hot(number: int, which: int, ratio: int, model: Model) -> bool:
     return below(draw(model.seed, number, which), ratio) > 0  # type: ignore[no-any-return]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _person(number: int, ratio: int, hot: int, model: Model) -> int:
     """A hot person, or any of those active, or one still to come."""
     newest = last_person(number, model)
@@ -71,7 +71,7 @@ def _person(number: int, ratio: int, hot: int, model: Model) -> int:
     return newest + 1 - active + cold  # type: ignore[no-any-return]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _auction(number: int, model: Model) -> int:
     newest = last_auction(number, model)
     if _is_hot(number, Draw.HOT_AUCTION, model.hot_auctions, model):
@@ -84,7 +84,7 @@ def _auction(number: int, model: Model) -> int:
 # --- columns ----------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def persons(numbers: Ints, model: Model) -> Ints:
     """The ids of persons."""
     out = np.empty(len(numbers), np.int64)
@@ -93,7 +93,7 @@ def persons(numbers: Ints, model: Model) -> Ints:
     return out
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def auctions(numbers: Ints, model: Model) -> Ints:
     """The ids of auctions."""
     out = np.empty(len(numbers), np.int64)
@@ -102,7 +102,7 @@ def auctions(numbers: Ints, model: Model) -> Ints:
     return out
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def sellers(numbers: Ints, model: Model) -> Ints:
     """Who sells in auctions."""
     out = np.empty(len(numbers), np.int64)
@@ -111,7 +111,7 @@ def sellers(numbers: Ints, model: Model) -> Ints:
     return out
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def bidders(numbers: Ints, model: Model) -> Ints:
     """Who bids."""
     out = np.empty(len(numbers), np.int64)
@@ -120,7 +120,7 @@ def bidders(numbers: Ints, model: Model) -> Ints:
     return out
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def bid_auctions(numbers: Ints, model: Model) -> Ints:
     """What is bid for."""
     out = np.empty(len(numbers), np.int64)
@@ -129,7 +129,7 @@ def bid_auctions(numbers: Ints, model: Model) -> Ints:
     return out
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def prices(numbers: Ints, model: Model, which: int) -> Ints:
     """Prices of bids, first bids of auctions, or what reserves are above these."""
     out = np.empty(len(numbers), np.int64)
@@ -138,7 +138,7 @@ def prices(numbers: Ints, model: Model, which: int) -> Ints:
     return out
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def choices(numbers: Ints, model: Model, which: int, count: int) -> Ints:
     """One of so many, for each event."""
     out = np.empty(len(numbers), np.int64)
@@ -147,7 +147,7 @@ def choices(numbers: Ints, model: Model, which: int, count: int) -> Ints:
     return out
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def expiries(numbers: Ints, times: Ints, horizons: Ints, model: Model) -> Ints:
     """When auctions end: up to twice their horizon after they begin."""
     out = np.empty(len(numbers), np.int64)
@@ -157,7 +157,7 @@ def expiries(numbers: Ints, times: Ints, horizons: Ints, model: Model) -> Ints:
     return out
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def delays(numbers: Ints, model: Model, share: float, longest: int) -> Ints:
     """By how many milliseconds events are held back; 0 for most."""
     out = np.zeros(len(numbers), np.int64)
@@ -170,7 +170,7 @@ def delays(numbers: Ints, model: Model, share: float, longest: int) -> Ints:
 # --- numbers and times ------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def steady_times(numbers: Ints, base: int, dilation: int, rate: int) -> Ints:
     """Event times at a steady rate."""
     out = np.empty(len(numbers), np.int64)
@@ -179,7 +179,7 @@ def steady_times(numbers: Ints, base: int, dilation: int, rate: int) -> Ints:
     return out
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def of_kinds(numbers: Ints, wanted: NDArray[np.bool_]) -> Ints:
     """Where the events of wanted kinds are; `wanted` has an entry for each place in the cycle."""
     out = np.empty(len(numbers), np.int64)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from nexmark.generator.chance import Draw, below, draw, unit
 from primitives.errors import UserError
 from primitives.hashing import hash_keys
+from primitives.kernels import kernel
 from primitives.slots import DEFAULT_SLOT_BITS, contiguous_assignment, slots_of
 
 Ints = NDArray[np.int64]
@@ -103,7 +103,7 @@ class BidSkew:
         return hot
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _chosen(seed: np.uint64, numbers: Ints, share: float) -> Flags:
     out = np.empty(len(numbers), np.bool_)
     for at in range(len(numbers)):
@@ -111,7 +111,7 @@ def _chosen(seed: np.uint64, numbers: Ints, share: float) -> Flags:
     return out
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _by_lot(seed: np.uint64, numbers: Ints, keys: Ints) -> Ints:
     out = np.empty(len(numbers), np.int64)
     for at in range(len(numbers)):

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 from numpy.typing import NDArray
 
 from nexmark.generator.chance import MANY, Draw, below, draw
 from nexmark.generator.model import Ints, Model, choices
+from primitives.kernels import kernel
 
 Bytes = NDArray[np.uint8]
 
@@ -85,7 +85,7 @@ def _array(offsets: NDArray[np.int32], data: Bytes) -> pa.Array:
     return pa.StringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(data[: offsets[-1]]))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _words(numbers: Ints, seed: np.uint64, which: int, limit: int) -> tuple[NDArray[np.int32], Bytes]:
     offsets, data = np.zeros(len(numbers) + 1, np.int32), np.empty(len(numbers) * limit, np.uint8)
     end = 0
@@ -104,7 +104,7 @@ def _words(numbers: Ints, seed: np.uint64, which: int, limit: int) -> tuple[NDAr
     return offsets, data
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _cards(numbers: Ints, seed: np.uint64, which: int) -> tuple[NDArray[np.int32], Bytes]:
     """Four groups of four digits."""
     offsets, data = (19 * np.arange(len(numbers) + 1)).astype(np.int32), np.empty(len(numbers) * 19, np.uint8)
@@ -119,7 +119,7 @@ def _cards(numbers: Ints, seed: np.uint64, which: int) -> tuple[NDArray[np.int32
     return offsets, data
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _fillers(numbers: Ints, seed: np.uint64, which: int, room: Ints, spread: Ints) -> tuple[NDArray[np.int32], Bytes]:
     offsets, data = np.zeros(len(numbers) + 1, np.int32), np.empty(np.sum(np.maximum(room + spread, 0)), np.uint8)
     end = 0

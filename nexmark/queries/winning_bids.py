@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 from numpy.typing import NDArray
 
 import seep
+from primitives.kernels import kernel
 from primitives.state.columnar.fixed import read_only, to_numbers
 from seep.operators.definition import Input
 
@@ -79,7 +79,7 @@ class WinningBids(seep.Operator):
         offer(place.words, place.width, place.first, rows, *columns)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def offer(words: Ints, width: int, first: int, rows: Ints, prices: Ints, times: Ints, bidders: Ints) -> None:
     """Each bid becomes the best of its auction if it is valid and better than the one before."""
     for at in range(len(rows)):

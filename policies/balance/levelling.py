@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from policies.balance.loads import Numbers, by_instance
+from primitives.kernels import kernel
 
 #: How many receivers are tried for each giver, emptiest first.
 _RECEIVERS = 4
@@ -135,7 +135,7 @@ def _most_gained_first(layout: SlotLayout, giver: int, receiver: int, slots: NDA
     return np.argsort(layout.weights @ work**2 - gaps @ work, kind="stable")
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@kernel
 def first_fit(loads: NDArray[np.float64], room: float) -> NDArray[np.bool_]:
     """Which of the loads are taken if each in its turn is, as long as it goes in; one that is nothing never is.
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 from numpy.typing import NDArray
 
 from primitives.errors import EnvironmentFault, InternalError
 from primitives.hashing import hash_keys
+from primitives.kernels import kernel
 from primitives.routing import places_in, take_rows
 from primitives.slots import SlotSet, slots_of
 
@@ -170,7 +170,7 @@ def _last_of_each(identities: pa.RecordBatch, lengths: Sequence[int]) -> NDArray
     return last
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _last_alike(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
     """For each hash, where it is for the last time."""
     bits = 1

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 from numpy.typing import NDArray
 
 from primitives.checkpoint import ProcessingState
 from primitives.graph import Edge
 from primitives.hashing import Hashes, hash_keys
+from primitives.kernels import kernel
 from primitives.slots import slots_of
 from seep.protocol.logic import Logic, Piece, SourceLogic
 from seep.query.program import Program
@@ -182,7 +182,7 @@ class MeteredOperators:
         return self.program.source(operator)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _add_up(hashes: Hashes, shift: np.uint64, counts: NDArray[np.uint32]) -> None:
     for row in range(len(hashes)):
         counts[hashes[row] >> shift] += np.uint32(1)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from primitives.kernels import kernel
 from primitives.state.columnar.intrinsics import pointer, prefetch
 
 Words = NDArray[np.uint64]
@@ -35,7 +35,7 @@ def overflowed(rows: Ints, noted: Ints) -> Ints:
 # --- one word ---------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def add(values: NDArray[Any], width: int, head: int, rows: Ints, addends: NDArray[Any]) -> None:
     """Adds to word `head` of rows of `width` words, in order; integers wrap around."""
     there = pointer(values)
@@ -44,7 +44,7 @@ def add(values: NDArray[Any], width: int, head: int, rows: Ints, addends: NDArra
         there[rows[at] * width + head] += addends[at]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def add_signed(values: Ints, width: int, head: int, rows: Ints, addends: Ints, noted: Ints) -> int:
     """As `add`; notes the positions of additions that wrap upwards, and the complements of those that wrap downwards.
 
@@ -63,7 +63,7 @@ def add_signed(values: Ints, width: int, head: int, rows: Ints, addends: Ints, n
     return count
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def add_unsigned(values: Words, width: int, head: int, rows: Ints, addends: Words, noted: Ints) -> int:
     """As `add_signed`."""
     there, count = pointer(values), 0
@@ -78,7 +78,7 @@ def add_unsigned(values: Words, width: int, head: int, rows: Ints, addends: Word
     return count
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def lower_floats(there: NDArray[Any], rows: Ints, others: NDArray[Any]) -> None:
     """Lowers floats to others that are less; NaN is greater than any number, other than for NumPy's minimum."""
     for at in range(len(rows)):
@@ -90,7 +90,7 @@ def lower_floats(there: NDArray[Any], rows: Ints, others: NDArray[Any]) -> None:
 # --- two words, the lower one first -----------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def add_wide(values: Words, width: int, head: int, rows: Ints, addends: Words, noted: Ints) -> int:
     """As `add_signed`, for numbers of 128 bits."""
     there, more, count = pointer(values), pointer(addends), 0
@@ -107,7 +107,7 @@ def add_wide(values: Words, width: int, head: int, rows: Ints, addends: Words, n
     return count
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def beyond(values: Words, width: int, head: int, rows: Ints, limit_low: np.uint64, limit_high: np.uint64) -> Ints:
     """Positions of rows whose number is the limit or more, or its negative or less."""
     found, count = np.empty(len(rows), np.int64), 0
@@ -121,7 +121,7 @@ def beyond(values: Words, width: int, head: int, rows: Ints, limit_low: np.uint6
     return found[:count].copy()
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def extreme_wide(values: Words, width: int, head: int, rows: Ints, others: Words, greatest: bool) -> None:
     """Replaces numbers by others that are less, or greater."""
     for at in range(len(rows)):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from primitives.kernels import kernel
 from primitives.state.columnar.intrinsics import ones, trailing_zeros
 from primitives.state.columnar.memory import Region
 
@@ -95,13 +95,13 @@ def _union(bitmaps: Sequence[Bitmap]) -> Words:
     return words
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _set(words: Words, rows: Rows) -> None:
     for row in rows:
         words[row >> 6] |= _ONE << np.uint64(row & 63)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _clear(words: Words, size: int, rows: Rows, members: Rows) -> int:
     found = 0
     for row in rows:
@@ -112,18 +112,18 @@ def _clear(words: Words, size: int, rows: Rows, members: Rows) -> int:
     return found
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _test(words: Words, size: int, rows: Rows, held: NDArray[np.bool_]) -> None:
     for at in range(len(rows)):
         held[at] = 0 <= rows[at] < size and _is_set(words, rows[at])
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _is_set(words: Words, row: int) -> bool:
     return bool((words[row >> 6] >> np.uint64(row & 63)) & _ONE)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _count_common(words: Words, others: Words) -> int:
     count = 0
     for place in range(len(words)):
@@ -131,7 +131,7 @@ def _count_common(words: Words, others: Words) -> int:
     return count
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _common_rows(words: Words, others: Words) -> Rows:
     some, places, count, size = np.empty(len(words), np.uint64), np.empty(len(words), np.int64), 0, 0
     for place in range(len(words)):

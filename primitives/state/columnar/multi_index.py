@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from primitives.errors import EnvironmentFault
+from primitives.kernels import kernel
 from primitives.state.columnar.intrinsics import pointer, prefetch
 from primitives.state.columnar.memory import Region
 
@@ -73,7 +73,7 @@ class Chains:
 # --- compiled ---------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _link(heads: NDArray[np.int32], links: Words, first: int, end: int) -> None:
     there, mask = pointer(heads), np.uint64(len(heads) - 1)
     for row in range(first, end):
@@ -83,7 +83,7 @@ def _link(heads: NDArray[np.int32], links: Words, first: int, end: int) -> None:
         heads[place] = row + 1
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _find(heads: NDArray[np.int32], links: Words, wanted: Words) -> tuple[Ints, Ints]:
     places, chain, mask = pointer(heads), pointer(links), np.uint64(len(heads) - 1)
     positions, rows = np.empty(len(wanted) + 16, np.int64), np.empty(len(wanted) + 16, np.int64)
@@ -102,7 +102,7 @@ def _find(heads: NDArray[np.int32], links: Words, wanted: Words) -> tuple[Ints, 
     return positions[:count], rows[:count]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _doubled(array: NDArray[Any]) -> NDArray[Any]:
     larger = np.empty(2 * len(array), array.dtype)
     larger[: len(array)] = array

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from primitives.kernels import kernel
 from primitives.state.columnar.intrinsics import pointer
 from primitives.state.columnar.spans import Integer, copy_span, same_span
 
@@ -39,20 +39,20 @@ class TableArrays(NamedTuple):
     key_bits: np.uint64  #: those of the key columns in a mask of nulls
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def probe_pointers(p: Probe) -> Probe:
     """The probe with pointers for arrays."""
     return Probe(pointer(p.hashes), pointer(p.words), pointer(p.nulls), pointer(p.data), p.nullable)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def stored_pointers(s: TableArrays) -> TableArrays:
     """The rows with pointers for arrays."""
     words, nulls, heap, counts = pointer(s.words), pointer(s.nulls), pointer(s.heap), pointer(s.heap_counts)
     return TableArrays(words, nulls, heap, counts, s.width, s.key_width, s.plain, s.key_bits)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def same_key(stored: TableArrays, row: Integer, probe: Probe, at: Integer) -> bool:
     """Whether the key of a row is the one at `at` in a batch."""
     mine, other = row * stored.width, at * stored.key_width
@@ -67,7 +67,7 @@ def same_key(stored: TableArrays, row: Integer, probe: Probe, at: Integer) -> bo
     return True
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def store_key(stored: TableArrays, row: Integer, probe: Probe, at: Integer) -> None:
     """Writes the key at `at` in a batch as that of a row."""
     mine, other = row * stored.width, at * stored.key_width

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from primitives.kernels import kernel
 from primitives.routing import places_in
 from primitives.slots import SlotSet
 from primitives.state.columnar.memory import Region
@@ -79,7 +79,7 @@ class RowSlots:
 _NO_ROWS = np.empty(0, np.int64)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _enter(slots: Slots, counts: Ints, shift: np.uint64, rows: Ints, hashes: NDArray[np.uint64]) -> None:
     for at in range(len(rows)):
         slot = (hashes[at] >> np.uint64(1)) >> shift  # in two, as a shift by all 64 bits is undefined
@@ -87,7 +87,7 @@ def _enter(slots: Slots, counts: Ints, shift: np.uint64, rows: Ints, hashes: NDA
         counts[slot] += 1
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _leave(slots: Slots, counts: Ints, rows: Ints) -> None:
     for row in rows:
         counts[slots[row]] -= 1

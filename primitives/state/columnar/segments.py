@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from primitives.errors import InternalError
+from primitives.kernels import kernel
 from primitives.state.columnar.intrinsics import pointer, prefetch
 from primitives.state.columnar.probe import Probe, TableArrays, probe_pointers, same_key, store_key, stored_pointers
 from primitives.state.columnar.spans import Integer
@@ -59,7 +59,7 @@ class Segments(NamedTuple):
     room: int  #: for how many segments there is memory
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _pointers(t: Segments) -> Segments:
     """The same with pointers for arrays, which all functions below expect unless they call this."""
     return Segments(
@@ -70,7 +70,7 @@ def _pointers(t: Segments) -> Segments:
 # --- finding ----------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def locate(
     table: Segments, stored: TableArrays, probe: Probe, rows: Ints, created: Ints, first: Integer, create: bool
 ) -> Integer:
@@ -89,7 +89,7 @@ def locate(
     return len(rows)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _guess(table: Segments, stored: TableArrays, probe: Probe, rows: Ints, start: Integer, end: Integer) -> None:
     """Writes, for each key of a block, the first place with its tag or with none, and sends for the row there."""
     for at in range(start, end):
@@ -103,7 +103,7 @@ def _guess(table: Segments, stored: TableArrays, probe: Probe, rows: Ints, start
         prefetch(stored.words, _row_at(table, place) * stored.width)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _confirm(table: Segments, stored: TableArrays, probe: Probe, rows: Ints, start: Integer, end: Integer) -> bool:
     """Writes the rows at guessed places, or if they are not those of the keys, ~place; returns whether all were."""
     confirmed = True
@@ -115,7 +115,7 @@ def _confirm(table: Segments, stored: TableArrays, probe: Probe, rows: Ints, sta
     return confirmed
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _resolve(
     table: Segments,
     stored: TableArrays,
@@ -143,7 +143,7 @@ def _resolve(
     return end
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _search(table: Segments, stored: TableArrays, probe: Probe, at: Integer, place: Integer) -> Integer:
     """The place of a key, looked for from a place on; or, if it has none, the empty one at which that is certain."""
     tag = probe.hashes[at] & _TAG
@@ -158,36 +158,36 @@ def _search(table: Segments, stored: TableArrays, probe: Probe, at: Integer, pla
         place = np.int64(overflow) << _PLACE_BITS | _first_place(tag)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _home(table: Segments, key_hash: np.uint64) -> Integer:
     """The place at which to begin to look for a key."""
     segment, place = _segment(table, key_hash & _TAG), _first_place(key_hash & _TAG)
     return int(segment << _PLACE_BITS | place)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _segment(table: Segments, tag: np.uint64) -> Integer:
     return np.int64(table.directory[np.int64(tag) & ((1 << table.counts[DEPTH]) - 1)])
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _first_place(tag: np.uint64) -> Integer:
     return np.int64(tag << _UPPER >> _TO_PLACE)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _next(place: Integer) -> Integer:
     """The place after one, within its segment; after the last one, the first."""
     return (place & -PLACES) | ((place + 1) & (PLACES - 1))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _row_at(table: Segments, place: Integer) -> Integer:
     """The row at a place, or -1 if it is empty."""
     return np.int64(table.places[place] & _TAG) - 1
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _content(key_hash: np.uint64, row: Integer) -> np.uint64:
     """What stands at the place of a row."""
     return key_hash << _UPPER | np.uint64(row + 1)
@@ -196,7 +196,7 @@ def _content(key_hash: np.uint64, row: Integer) -> np.uint64:
 # --- creating ---------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _create(table: Segments, stored: TableArrays, probe: Probe, at: Integer, place: Integer) -> Integer:
     """The new row of a key, whose search ended at `place`; or -1 if another segment is needed first."""
     free = table.counts[FREE]
@@ -208,7 +208,7 @@ def _create(table: Segments, stored: TableArrays, probe: Probe, at: Integer, pla
     return np.int64(row)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def append(table: Segments, stored: TableArrays, probe: Probe, first: Integer) -> Integer:
     """Inserts rows at the end, which hold the keys from `first` on already; returns how far it got.
 
@@ -227,13 +227,13 @@ def append(table: Segments, stored: TableArrays, probe: Probe, first: Integer) -
     return count
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _append_after_search(table: Segments, stored: TableArrays, probe: Probe, at: Integer) -> bool:
     place = _search(table, stored, probe, at, _home(table, probe.hashes[at]))
     return not table.places[place] and _enter(table, probe.hashes[at], table.counts[ROWS], place)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _place_of_new(table: Segments, key_hash: np.uint64) -> Integer:
     """The empty place for a key if a look at tags shows that it is new, and there is room for it; otherwise -1."""
     tag, place, is_like_another = key_hash & _TAG, _home(table, key_hash), False
@@ -245,7 +245,7 @@ def _place_of_new(table: Segments, key_hash: np.uint64) -> Integer:
     return -1 if is_like_another or overflows or _is_full(table, segment) else place
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def insert_all(table: Segments, hashes: Words, first: Integer) -> Integer:
     """Inserts the rows from `first` on, all new; returns how far it got before it ran out of segments."""
     table = _pointers(table)
@@ -256,7 +256,7 @@ def insert_all(table: Segments, hashes: Words, first: Integer) -> Integer:
     return len(hashes)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _enter(table: Segments, key_hash: np.uint64, row: Integer, place: Integer) -> bool:
     """Inserts a row whose key was looked for up to the empty `place`; or not, if another segment is needed first."""
     if _is_full(table, place >> _PLACE_BITS):
@@ -265,7 +265,7 @@ def _enter(table: Segments, key_hash: np.uint64, row: Integer, place: Integer) -
     return True
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _insert(table: Segments, key_hash: np.uint64, row: Integer) -> bool:
     tag = key_hash & _TAG
     while True:
@@ -279,12 +279,12 @@ def _insert(table: Segments, key_hash: np.uint64, row: Integer) -> bool:
             return False
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _is_full(table: Segments, segment: Integer) -> bool:
     return bool(table.facts[segment * FACTS + _FILL] >= _FULL)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _put(table: Segments, segment: Integer, content: np.uint64) -> None:
     place = segment << _PLACE_BITS | np.int64(content >> _TO_PLACE)
     while table.places[place]:
@@ -292,7 +292,7 @@ def _put(table: Segments, segment: Integer, content: np.uint64) -> None:
     _occupy(table, place, content)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _occupy(table: Segments, place: Integer, content: np.uint64) -> None:
     table.places[place] = content
     table.facts[(place >> _PLACE_BITS) * FACTS + _FILL] += 1
@@ -301,7 +301,7 @@ def _occupy(table: Segments, place: Integer, content: np.uint64) -> None:
 # --- growing ----------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def spread(table: Segments, depth: int) -> None:
     """Splits segments until the tags in each share so many bits, as far as there is room and none overflows."""
     table = _pointers(table)
@@ -314,7 +314,7 @@ def spread(table: Segments, depth: int) -> None:
                 return
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _add_segment(table: Segments, head: Integer, last: Integer, tag: np.uint64) -> bool:
     """Splits the full segment of a tag or, failing that, lets it overflow from the last one behind it."""
     added = table.counts[SEGMENTS]
@@ -328,7 +328,7 @@ def _add_segment(table: Segments, head: Integer, last: Integer, tag: np.uint64) 
     return True
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _deepen(table: Segments, local_depth: Integer) -> bool:
     """Makes sure that the directory looks at more bits than the keys of a segment share."""
     size = 1 << table.counts[DEPTH]
@@ -342,7 +342,7 @@ def _deepen(table: Segments, local_depth: Integer) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _split(table: Segments, old: Integer, new: Integer, tag: Integer) -> None:
     """Moves the keys whose tags have the next bit set from the segment of `tag` to a new one."""
     depth = table.facts[old * FACTS + _LOCAL_DEPTH]
@@ -364,7 +364,7 @@ def _split(table: Segments, old: Integer, new: Integer, tag: Integer) -> None:
 # --- removing ---------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def remove(table: Segments, hashes: Words, rows: Ints) -> None:
     """Removes rows, given with the hashes of their keys, and makes their numbers free."""
     table = _pointers(table)
@@ -375,7 +375,7 @@ def remove(table: Segments, hashes: Words, rows: Ints) -> None:
         table.counts[FREE] += 1
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _take(table: Segments, tag: np.uint64, row: Integer) -> None:
     content = _content(tag, row)
     segment = _segment(table, tag)
@@ -392,7 +392,7 @@ def _take(table: Segments, tag: np.uint64, row: Integer) -> None:
     _close_gap(table, place)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _close_gap(table: Segments, gap: Integer) -> None:
     """Empties a place, and moves up what was put behind it only because it was taken."""
     place = _next(gap)

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 from numpy.typing import NDArray
 
 from primitives.errors import UserError
+from primitives.kernels import kernel
 from primitives.state.columnar.fixed import read_only
 from primitives.state.columnar.intrinsics import pointer
 from primitives.state.columnar.memory import Region
@@ -92,7 +92,7 @@ def spans_to_arrow(kind: pa.DataType, column: Spans, rows: Ints, heap: Heap, val
 # --- compiled ---------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def encode(starts: Ints, data: Bytes, shift: int, column: Spans) -> None:
     """Writes the values of `starts_and_bytes` as spans, the long ones with their place in `data`, plus `shift`."""
     words, there = pointer(column.words), pointer(data)
@@ -104,7 +104,7 @@ def encode(starts: Ints, data: Bytes, shift: int, column: Spans) -> None:
         words[at + 1] = np.uint64(start + shift) if is_long else _pack(there, start + 4, max(length - 4, 0))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def store(column: Spans, rows: Ints, values: Words, data: Bytes, heap: Bytes, counts: Ints) -> None:
     """Overwrites the spans of rows with those of a batch, in order."""
     words, source, bytes_in, bytes_out = pointer(column.words), pointer(values), pointer(data), pointer(heap)
@@ -114,7 +114,7 @@ def store(column: Spans, rows: Ints, values: Words, data: Bytes, heap: Bytes, co
         copy_span(words, at, source, 2 * row, bytes_in, bytes_out, counts)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def release(column: Spans, rows: Ints, counts: Ints) -> None:
     """Counts the bytes of spans that are about to be overwritten as garbage."""
     words = pointer(column.words)
@@ -122,7 +122,7 @@ def release(column: Spans, rows: Ints, counts: Ints) -> None:
         counts[GARBAGE] += _long_length(words, row * column.width + column.head)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _measure(column: Spans, rows: Ints, starts: Ints) -> None:
     words = pointer(column.words)
     starts[0] = 0
@@ -130,7 +130,7 @@ def _measure(column: Spans, rows: Ints, starts: Ints) -> None:
         starts[at + 1] = starts[at] + np.int64(words[rows[at] * column.width + column.head] & _LENGTH)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _copy(column: Spans, rows: Ints, heap: Bytes, starts: Ints, data: Bytes) -> None:
     words, source, target = pointer(column.words), pointer(heap), pointer(data)
     for row in range(len(rows)):
@@ -143,7 +143,7 @@ def _copy(column: Spans, rows: Ints, heap: Bytes, starts: Ints, data: Bytes) -> 
             _unpack(words[at + 1], target, start + 4, end)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _move(column: Spans, rows: Ints, old: Bytes, new: Bytes, counts: Ints) -> None:
     words, source, target = pointer(column.words), pointer(old), pointer(new)
     for row in rows:
@@ -158,7 +158,7 @@ def _move(column: Spans, rows: Ints, old: Bytes, new: Bytes, counts: Ints) -> No
 # What follows is given pointers for arrays.
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def copy_span(
     words: Words, at: Integer, values: Words, source: Integer, data: Bytes, heap: Bytes, counts: Ints
 ) -> None:
@@ -172,7 +172,7 @@ def copy_span(
         counts[USED] += length
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def same_span(words: Words, at: Integer, heap: Bytes, others: Words, other: Integer, data: Bytes) -> bool:
     """Whether a span in the state, at `at`, is one in a batch, at `other`."""
     if words[at] != others[other]:
@@ -186,14 +186,14 @@ def same_span(words: Words, at: Integer, heap: Bytes, others: Words, other: Inte
     return bool(same == length)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _long_length(words: Words, at: Integer) -> Integer:
     """The bytes that a span has in the heap."""
     length = np.int64(words[at] & _LENGTH)
     return length if length > _INLINE else 0
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _pack(data: Bytes, start: Integer, length: Integer) -> np.uint64:
     word = np.uint64(0)
     for byte in range(length):
@@ -201,13 +201,13 @@ def _pack(data: Bytes, start: Integer, length: Integer) -> np.uint64:
     return word
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _unpack(word: np.uint64, data: Bytes, start: Integer, end: Integer) -> None:
     for at in range(start, end):
         data[at] = np.uint8(word >> np.uint64(8 * (at - start)))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _copy_bytes(source: Bytes, start: Integer, target: Bytes, at: Integer, length: Integer) -> None:
     for byte in range(length):
         target[at + byte] = source[start + byte]

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 from numpy.typing import NDArray
 
 from primitives.hashing import hash_keys
+from primitives.kernels import kernel
 from primitives.state.columnar.adding import (
     AHEAD,
     add,
@@ -433,7 +433,7 @@ def _joined(data: Sequence[Bytes]) -> Bytes:
 # --- compiled ---------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _clear_rows(words: Words, width: int, rows: Ints) -> None:
     there = pointer(words)
     for at in range(len(rows)):
@@ -442,7 +442,7 @@ def _clear_rows(words: Words, width: int, rows: Ints) -> None:
             there[word] = 0
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _copy_rows(words: Words, width: int, heads: Ints, rows: Ints, copies: NDArray[np.uint64]) -> None:
     there, out, count = pointer(words), pointer(copies), len(rows)
     for at in range(count):
@@ -453,7 +453,7 @@ def _copy_rows(words: Words, width: int, heads: Ints, rows: Ints, copies: NDArra
             out[column * count + at] = there[rows[at] * width + heads[column]]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _copy_run(words: Words, width: int, heads: Ints, first: int, copies: NDArray[np.uint64]) -> None:
     """Copies neighbouring rows, in blocks, so that each is read from memory once."""
     there, out, count = pointer(words), pointer(copies), copies.shape[1]

@@ -7,12 +7,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 from numpy.typing import NDArray
 
 from primitives.errors import UserError
 from primitives.graph import Kind
 from primitives.hashing import hash_keys
+from primitives.kernels import kernel
 from primitives.slots import SlotSet, slots_of
 from primitives.state.columnar.fixed import read_only, storage_type, to_numbers
 from primitives.state.frame import Frame
@@ -146,7 +146,7 @@ def _highest(ends: Ints, values: pa.Array) -> Ints:
     return found
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _of_highest(windows: Ints, count: int, values: NDArray[Any]) -> Ints:
     highest, seen = np.zeros(count, values.dtype), np.zeros(count, np.bool_)
     for at in range(len(values)):

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 from numpy.typing import NDArray
 
+from primitives.kernels import kernel
 from primitives.state.frame import Frame
 from seep.operators.aggregation.folding import Aggregates
 from seep.operators.base import BatchLogic
@@ -203,7 +203,7 @@ class SessionWindows(BatchLogic):
         return pa.record_batch(columns, schema=self.setting.output)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _number(key: Ints, first: Ints, last: Ints, gap: int) -> Ints:
     """Returns the number of the session of each part; the parts are sorted by key and time."""
     session, number, reach = np.empty(len(key), np.int64), -1, np.int64(0)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from primitives.kernels import kernel
 
 Ints = NDArray[np.int64]
 
@@ -25,7 +26,7 @@ class SlidingChanges(NamedTuple):
 NO_STEPS = SlidingChanges(*(np.empty(0, np.int64) for _ in SlidingChanges._fields))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def slide(
     steps: SlidingChanges,
     words: Ints,
@@ -67,7 +68,7 @@ def slide(
     return found[:count, 0].copy(), found[:count, 1].copy(), found[:count, 2].copy(), beyond
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _beyond(wraps: Ints) -> np.int64:
     """Returns a row that has wrapped around and not back, or -1; there are few, if any."""
     for at in range(len(wraps)):
@@ -79,7 +80,7 @@ def _beyond(wraps: Ints) -> np.int64:
     return np.int64(-1)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _highest_total(words: Ints, width: int, first: int, mine: NDArray[np.bool_]) -> int:
     """Returns the highest total. It has no branches, because they would be hard to predict."""
     highest = np.int64(_LEAST)
@@ -91,7 +92,7 @@ def _highest_total(words: Ints, width: int, first: int, mine: NDArray[np.bool_])
     return highest  # type: ignore[return-value]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _rows_with(highest: int, words: Ints, width: int, first: int, mine: NDArray[np.bool_]) -> Ints:
     """Returns the rows with the highest total. It is a separate function, because the loop is 20 times faster so."""
     found, count = np.empty(16, np.int64), 0
@@ -105,7 +106,7 @@ def _rows_with(highest: int, words: Ints, width: int, first: int, mine: NDArray[
     return found[:count]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _all_rows_with(highest: int, words: Ints, width: int, first: int, mine: NDArray[np.bool_]) -> Ints:
     """Does the same as `_rows_with` for many rows."""
     found, count = np.empty(len(mine), np.int64), 0
@@ -116,7 +117,7 @@ def _all_rows_with(highest: int, words: Ints, width: int, first: int, mine: NDAr
     return found[:count]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def take(steps: SlidingChanges, at: int, words: Ints, width: int, first: int, wraps: Ints, count: int) -> int:
     """Applies one step; if the total wraps around, notes the row, or its complement if downwards, and returns 1."""
     place, amount = steps.rows[at] * width + first, steps.amounts[at]

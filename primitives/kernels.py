@@ -1,0 +1,24 @@
+"""Kernels: functions over arrays that Numba compiles to machine code, and keeps on disk for later processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numba import njit
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compiles the function at its first call with arguments of some types. It runs without Python's lock."""
+    compiled = njit(cache=True, nogil=True)(function)
+    if (cache := getattr(compiled, "_cache", None)) is not None:
+        _bind_to_source(cache._cache_file)
+    return compiled
+
+
+def _bind_to_source(file: Any) -> None:
+    """Numba unpickles an index before it finds it out of date, which fails if the index names a class that is gone.
+
+    So an upgrade of the project in place would break. What it compares first is its version: here that has the source.
+    """
+    file._version = (file._version, file._source_stamp)

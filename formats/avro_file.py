@@ -1,4 +1,4 @@
-"""Avro object container files: their framing, by hand, so that large values pass through without being copied."""
+"""Reads and writes Avro object container files; large values pass through without a copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blob: a chunk as it is stored, so that some of its slots can be read without the others, and old ones by new code.
+"""Blob: a chunk in storage. Some of its slots can be read without the others, and newer code can read older blobs.
 
 A blob is an Avro object container file. Each of its records holds some neighbouring slots completely: which of them the
 chunk replaces, its rows, and its deletions, with one Avro field for each column, whose value is the column as bytes. So

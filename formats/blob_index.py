@@ -1,4 +1,4 @@
-"""BlobIndex: where in a blob the state of which slots is, so that some slots are read without the others."""
+"""BlobIndex: which bytes of a blob hold which slots, so that some slots are read without the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns as bytes: an Arrow column as one string of bytes, with Arrow's own buffers in it, and several put together.
+"""Writes an Arrow column as one string of bytes that contains Arrow's own buffers, and joins several such strings.
 
 A *layout* says which bytes: `values` are those of a fixed width one after the other, `bits` are eight to a byte, and
 `spans` are where each value ends (counted from where the first begins, 4 or 8 bytes each) and then the values

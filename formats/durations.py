@@ -1,4 +1,4 @@
-"""Durations: lengths of time as people write them, in settings, on a command line and in queries."""
+"""Parses lengths of time that people write in settings, on a command line and in queries, such as 50ms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evolution: stored state for code that has changed since, by Avro's rules or the operator's own conversion.
+"""Evolution: converts stored state for code that has changed, by Avro's rules or by the operator's own function.
 
 Columns may be added with a default, removed, renamed by an alias, and widened: whoever reads has the say. Whatever is
 beyond that, or means something else than before, is for the operator's `migrate_state`. Nothing is guessed: what fits

@@ -1,4 +1,4 @@
-"""Manifest: what a checkpoint in storage is made of, and which bytes of it an instance needs.
+"""Manifest: what a checkpoint in storage consists of, and which bytes of it an instance needs.
 
 A container's state is a list of blobs, which take effect in order. Each speaks for some slots only, those that its
 writer owned at the time: what it says of others counts for nothing. So instances write without knowing of each other,

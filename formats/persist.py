@@ -1,4 +1,4 @@
-"""persist_state and compact_state: the processing state of a checkpoint as blobs for a storage outside, and back.
+"""persist_state and compact_state: write the processing state of a checkpoint to storage as blobs, and read it back.
 
 At a cut of the same epoch through the whole query no buffer state is needed: every receiver is at that epoch too, and
 the sources read on from there. So β is left out. What is written counts once a manifest refers to it.

@@ -1,4 +1,4 @@
-"""Regrouping: the rows of a batch brought together by group, in one pass over each column."""
+"""Brings the rows of a batch together by group, in one pass over each column."""
 
 from __future__ import annotations
 

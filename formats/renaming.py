@@ -1,4 +1,4 @@
-"""Renaming: what was stored under a name is found under another one, which declares the old name as an alias."""
+"""Finds what was stored under an old name, which the operator or container declares as an alias."""
 
 from __future__ import annotations
 

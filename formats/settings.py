@@ -1,4 +1,4 @@
-"""Settings: what people may say in YAML, as models that are checked field by field, with the path of what is wrong."""
+"""Settings as models: checks YAML field by field, and names the path of what is wrong; loads classes by import path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""YAML: what people write, as plain values. A key that stands twice is refused, where YAML lets the last one win."""
+"""Reads YAML as plain values, and refuses a key that stands twice (a YAML parser lets the last one win)."""
 
 from __future__ import annotations
 

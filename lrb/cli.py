@@ -1,4 +1,4 @@
-"""The commands of `seep lrb`. What a command needs is imported when it runs, so that `--help` is quick."""
+"""The commands of `seep lrb`. Each imports what it needs when it runs, so that `--help` is quick."""
 
 from __future__ import annotations
 

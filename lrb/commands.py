@@ -1,4 +1,4 @@
-"""What the commands of `seep lrb` do, apart from `run`."""
+"""Implements the commands of `seep lrb` apart from `run` and `rate`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`seep lrb rate`: the L-rating, with all the options of a run."""
+"""`seep lrb rate`: finds the L-rating, with all the options of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Responses: how long after its tuple was due each answer left the system, and which came too late."""
+"""Measures how long after its tuple was due each answer left the system, and counts late ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schema: the columns of Linear Road's input, history and four outputs (sections 2, 3 and 8 of the spec)."""
+"""The columns of Linear Road's input, history and four outputs (sections 2, 3 and 8 of the spec)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of `seep nexmark`. What a command needs is imported when it runs, so that `--help` is quick."""
+"""The commands of `seep nexmark`. Each imports what it needs when it runs, so that `--help` is quick."""
 
 from __future__ import annotations
 

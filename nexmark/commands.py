@@ -1,4 +1,4 @@
-"""What the commands of `seep nexmark` do, apart from `run`."""
+"""Implements the commands of `seep nexmark` apart from `run`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The driver: runs a query on a log, or on events as they are made, and writes what it puts out."""
+"""Runs a query on a log or on events generated live, and writes its results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs: all events of some settings in one table, in the order of their arrival (section 2.1 of the spec)."""
+"""Makes logs: all events of some settings in one table, in the order of their arrival (section 2.1 of the spec)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Model flags: what can be said of the events on a command line, of logs and of live runs alike."""
+"""The command line flags that describe events, the same for logs and live runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rhino's records: binary, big-endian, of one size for each kind, in blocks (section 2.2 of the spec)."""
+"""Writes and reads Rhino's binary records: big-endian, of one size for each kind, in blocks (section 2.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schema: the columns of persons, auctions and bids, and of logs that hold all of them (section 2 of the spec)."""
+"""The columns of persons, auctions and bids, and of logs that hold all of them (section 2 of the spec)."""
 
 from __future__ import annotations
 

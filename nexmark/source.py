@@ -1,4 +1,4 @@
-"""The source of the queries: events of some kinds, from a log or as they are made, in the columns that are read."""
+"""The sources of the queries: events of some kinds, from a log or generated live, in the columns that are read."""
 
 from __future__ import annotations
 

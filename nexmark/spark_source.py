@@ -1,4 +1,4 @@
-"""Events as a data source of Spark: all of a log, or as a stream without end, in the columns of logs.
+"""Events as a data source of Spark: a whole log as a table, or an endless stream, in the columns of logs.
 
 register(spark)
 spark.readStream.format("nexmark").option("rate", 100_000).option("eventsPerBatch", 50_000).load()

@@ -1,4 +1,4 @@
-"""Names of operators in settings: each must be one that the query has."""
+"""Checks that operators named in settings exist in the query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Observations: what policies know. One per report interval, of all instances at once; the history is all of them."""
+"""Observation: the reports of all instances in one interval; History: all of them, which is what policies know."""
 
 from __future__ import annotations
 

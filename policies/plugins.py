@@ -1,4 +1,4 @@
-"""What a setting names: the settings of one of ours, or a class of the user's own by import path."""
+"""Loads a built-in plug-in that settings name, or a user's class by its import path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replica groups (Rhino): which nodes hold copies of which instance's state, so that any of them can take it over."""
+"""Replica groups (Rhino): chooses the nodes that hold copies of an instance's state, so that any can take it over."""
 
 from __future__ import annotations
 

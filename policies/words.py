@@ -1,4 +1,4 @@
-"""Words: how decisions say the numbers that led to them."""
+"""Formats the numbers that led to a decision for its explanation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ArrowBatches: Arrow record batches taken apart by the slot of each row's key."""
+"""ArrowBatches: splits Arrow record batches by the slot of each row's key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an instance put out in one epoch: the payload of its outbox."""
+"""Emission: what an instance has put out in one epoch, the payload of its outbox; EMISSIONS: how it spills to disk."""
 
 from __future__ import annotations
 

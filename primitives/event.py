@@ -1,4 +1,4 @@
-"""Events: what has happened, one class for each kind, with typed fields and one line of words.
+"""Event: something that has happened; a class for each kind, with typed fields and one line of text.
 
 A class of events is made with the decorator `event`, which registers it under its kind. What all events can be asked
 for (`operator`, `instance`, `node`, `detail`, `seconds`, `parts`, `numbers`) is a field of the class, or follows from

@@ -1,4 +1,4 @@
-"""Mapped: what is kept for long, and is large, in files without a name instead of in memory."""
+"""MappedFiles: keeps large buffers in memory-mapped files without a name instead of in memory."""
 
 from __future__ import annotations
 

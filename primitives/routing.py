@@ -1,4 +1,4 @@
-"""The routing state at work: which rows of a batch go to which instance, and which rows belong to some slots."""
+"""Applies routing state to batches: selects the rows for each instance, and the rows of some slots."""
 
 from __future__ import annotations
 

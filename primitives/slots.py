@@ -1,4 +1,4 @@
-"""Slots: the atomic units of keyed state, sets of them, and the ways to share them out over instances."""
+"""Slots, the atomic units of keyed state: sets of them, and functions that distribute them over instances."""
 
 from __future__ import annotations
 

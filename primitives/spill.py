@@ -1,4 +1,4 @@
-"""Buffer state beyond its memory budget: one Arrow IPC file per epoch, memory-mapped back without a copy."""
+"""SpillStore: buffer state beyond its memory budget, one Arrow IPC file per epoch, mapped back without a copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""trim: drop the output that no receiver can need again."""
+"""trim: drops the output that no receiver can need again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Actions: what the pool wants done; its events, which it wants known, are among them."""
+"""Actions: what the pool asks its shell to do, its events included."""
 
 from __future__ import annotations
 

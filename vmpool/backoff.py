@@ -1,4 +1,4 @@
-"""Back-off: when to try again what has failed."""
+"""Back-off: tells when to try again what has failed."""
 
 from __future__ import annotations
 

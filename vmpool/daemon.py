@@ -1,4 +1,4 @@
-"""Daemons of a Standalone cluster on this machine, from pip's pyspark alone, each at a loopback address of its own."""
+"""Starts daemons of a Standalone cluster on this machine from pip's pyspark, each at its own loopback address."""
 
 from __future__ import annotations
 

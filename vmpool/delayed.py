@@ -1,4 +1,4 @@
-"""Simulated provisioning: any provider, slower, to show on one machine what a pool buys in a cloud."""
+"""Delays any provider artificially, to show on one machine what a pool gains in a cloud."""
 
 from __future__ import annotations
 

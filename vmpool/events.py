@@ -1,4 +1,4 @@
-"""Events of the pool: what has become of its VMs, and of its own target."""
+"""Events of the pool: changes of its VMs and of its target size."""
 
 from __future__ import annotations
 

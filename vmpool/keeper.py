@@ -1,4 +1,4 @@
-"""The keeper: the pool's shell, with threads and a clock. It does what the pool wants, and tells it what came of it."""
+"""PoolKeeper: the pool's shell, with threads and a clock. It executes the pool's actions and reports their results."""
 
 from __future__ import annotations
 

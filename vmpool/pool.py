@@ -1,4 +1,4 @@
-"""The pool: which VMs to order and which to give back, so that a warm one is there when a plan needs it.
+"""The pool: decides which VMs to order and which to return, so that a warm one is there when a plan needs it.
 
 A pure state machine. It is told what happens and what time it is; `step` compares what there is, and is on its way,
 with what is wanted, and returns what to do about the difference: so whatever goes wrong, the next step makes it good.

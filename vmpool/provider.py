@@ -1,4 +1,4 @@
-"""The interface to whoever has VMs: a handful of calls that may take minutes and may fail."""
+"""Provider: the interface to a source of VMs: a few calls that may take minutes and may fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The providers by name, and those of users by import path."""
+"""Finds providers by name, and those of users by import path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The roster: which VMs there are, which nodes live on them, and which nodes are still expected.
+"""VmRoster: which VMs there are, which nodes live on them, and which nodes are still expected.
 
 With `Machine.host` a node belongs to the VM at its address, wherever its order was meant for; without it, to the VM for
 which it was ordered.

@@ -1,4 +1,4 @@
-"""Spark itself as the provider: nothing is started here, for Spark finds a place for each node that is ordered.
+"""Spark itself as the provider: nothing is started here, as Spark finds a place for each node that is ordered.
 
 In `local[n]` that is a task slot of this machine; on YARN, Kubernetes or a cluster with dynamic allocation, Spark asks
 for an executor when its tasks wait for one, and gives it back when it idles.

@@ -1,4 +1,4 @@
-"""A Standalone cluster's own workers as VMs: a process per VM, each on its own loopback address of this machine.
+"""A Standalone cluster's own workers as VMs: one process for each VM, each at its own loopback address.
 
 What a cloud does with machines, in small: it takes seconds, it can be killed, and nodes meet over real addresses.
 """

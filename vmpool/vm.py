@@ -1,4 +1,4 @@
-"""A VM as the pool sees it: where it stands between its order and its end, and which nodes are on it."""
+"""A VM as the pool sees it: its state between order and end, and its nodes."""
 
 from __future__ import annotations
 

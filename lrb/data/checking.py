@@ -1,4 +1,4 @@
-"""Checking: which tuples are none that Linear Road knows (sections 1 and 2), column by column."""
+"""Finds tuples that Linear Road does not allow (sections 1 and 2 of the spec), column by column."""
 
 from __future__ import annotations
 

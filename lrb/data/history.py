@@ -1,4 +1,4 @@
-"""History: tolls that vehicles paid on the days before, which expenditure queries ask for (section 8)."""
+"""Reads and writes the tolls that vehicles paid on earlier days, which expenditure queries ask for (section 8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines: text of comma-separated whole numbers into columns, by a compiled kernel that marks what is not well."""
+"""Parses lines of comma-separated integers into columns with a compiled kernel, which marks malformed lines."""
 
 from __future__ import annotations
 

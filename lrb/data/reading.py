@@ -1,4 +1,4 @@
-"""Reading: input files, as CSV or Parquet, into batches; tuples that are not well go to a file of dead letters."""
+"""Reads input files (CSV or Parquet) as batches; malformed tuples go to a file of dead letters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files: tables written as CSV without names, or as Parquet, as the suffix of a path says."""
+"""Writes tables as CSV without a header or as Parquet, by the suffix of the path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing: the four outputs as files in the layouts of section 3, ordered by time, vehicle and query."""
+"""Writes the four outputs as files in the layouts of section 3, ordered by time, vehicle and query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chance: random numbers for compiled code, equal for equal seeds wherever they are drawn (splitmix64)."""
+"""Random numbers for compiled code (splitmix64): equal seeds give equal numbers wherever they are drawn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Driving: vehicles that move on every 30 s, as compiled code over all expressways, one second after another."""
+"""Moves vehicles every 30 s, in compiled code over all expressways, one second after another."""
 
 from __future__ import annotations
 

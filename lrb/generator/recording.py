@@ -1,4 +1,4 @@
-"""Recording: the stream of one expressway, made once and kept in memory, that is played on as many as one likes."""
+"""Recording: the stream of one expressway, generated once and kept in memory, to be played on any number of them."""
 
 from __future__ import annotations
 

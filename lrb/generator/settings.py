@@ -1,4 +1,4 @@
-"""Settings: how much traffic there is to be, of what kind, and for how long."""
+"""Settings of the traffic generator: how much traffic, of what kind, and for how long."""
 
 from __future__ import annotations
 

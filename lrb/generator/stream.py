@@ -1,4 +1,4 @@
-"""Stream: the traffic of some settings as batches, ordered by time."""
+"""Generates the traffic of some settings as batches, ordered by time."""
 
 from __future__ import annotations
 

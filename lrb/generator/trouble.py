@@ -1,4 +1,4 @@
-"""Trouble: where and when vehicles are to stop, and where traffic is slow; drawn before anybody drives."""
+"""Draws in advance where and when vehicles stop, and where traffic is slow."""
 
 from __future__ import annotations
 

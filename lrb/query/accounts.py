@@ -1,4 +1,4 @@
-"""Accounts: charges and balance queries in order of time, in compiled code (section 7 of the spec)."""
+"""Applies charges and balance queries in order of time, in compiled code (section 7 of the spec)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ahead: rows that came before it is their turn, as when a query reads a file in parts of which one is ahead."""
+"""Keeps rows that arrive too early until their time, as when one of several parts of a file is read ahead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers: rows of all types in the same columns, so that one sink takes them all; and apart again, as outputs."""
+"""Puts answers of all types into the same columns, so that one sink takes them all, and separates them again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The balance account: gathers the answers of all toll assessments, and keeps what each vehicle was told in all."""
+"""The balance account: gathers the answers of all toll assessments, and keeps what each vehicle was told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Beginning: what operators know before the first tuple, if it is to be more than nothing.
+"""InitialState: state that operators start with before the first tuple, if they do not start empty.
 
 It is the state that one expressway has after some hours, and each expressway of the query gets it, with vehicles of its
 own. As nothing on one expressway concerns another, that is what they would know had they seen all these hours.

@@ -1,4 +1,4 @@
-"""What flows between the operators: columns, and how a road and a place on it are written as one number."""
+"""The columns that flow between the operators, and how a road and a place on it are encoded as one number."""
 
 from __future__ import annotations
 

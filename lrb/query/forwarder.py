@@ -1,4 +1,4 @@
-"""The forwarder: reports go to the toll calculator, by road; queries to toll assessment, by vehicle."""
+"""The forwarder: sends reports to the toll calculator by road, and queries to toll assessment by vehicle."""
 
 from __future__ import annotations
 

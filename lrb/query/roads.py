@@ -1,4 +1,4 @@
-"""Roads: what a toll calculator knows of each road beside its vehicles: traffic by minute, accidents, who stands."""
+"""Roads: what a toll calculator keeps of each road: traffic by minute, accidents, and stopped vehicles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules: what each report does to its road and its vehicle (sections 4 to 7 of the spec), in compiled code."""
+"""Applies each report to its road and its vehicle (sections 4 to 7 of the spec), in compiled code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Toll assessment: the account of each vehicle, and what it spent on the days before; answers queries."""
+"""Toll assessment: keeps the account of each vehicle and its tolls of earlier days, and answers queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The toll calculator: statistics, accidents and tolls of each road; puts out the vehicles that enter a segment."""
+"""The toll calculator: computes statistics, accidents and tolls of each road; emits vehicles that enter a segment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The toll collector: gathers what all toll calculators tell vehicles, as notifications and alerts."""
+"""The toll collector: gathers the notifications and alerts of all toll calculators."""
 
 from __future__ import annotations
 

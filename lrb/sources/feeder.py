@@ -1,4 +1,4 @@
-"""The feeder: the source of the query, on a file of well-formed tuples that any part of can be read again."""
+"""The feeder: a source on a file of well-formed tuples, any part of which can be read again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Live traffic: the recorded stream of one expressway on many, at the pace of the clock or faster."""
+"""Live traffic: plays the recorded stream of one expressway on many, at the pace of the clock or faster."""
 
 from __future__ import annotations
 

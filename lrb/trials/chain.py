@@ -1,4 +1,4 @@
-"""Chain: one instance of each operator of the query, one after the other, in this thread and as fast as can be."""
+"""LocalChain: runs one instance of each operator of the query in this thread, as fast as possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fast-forward: the hours before the minutes that are of interest, worked through in this process as fast as can be."""
+"""Works through the hours before a trial in this process, as fast as possible, to get their state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rating: the L-rating of this machine, the largest number of expressways on which every answer comes in time."""
+"""Finds the L-rating of this machine: the largest number of expressways on which every answer comes in time."""
 
 from __future__ import annotations
 

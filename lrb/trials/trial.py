@@ -1,4 +1,4 @@
-"""Trial: the query on so many expressways in real time, with the state of all hours before; how long answers take."""
+"""Runs the query on some expressways in real time, from the state of all hours before, and measures response times."""
 
 from __future__ import annotations
 

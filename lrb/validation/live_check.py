@@ -1,4 +1,4 @@
-"""Live check: all answers of a live run against the reference, which works through the traffic of one expressway only.
+"""Compares all answers of a live run with the reference, which works through the traffic of one expressway only.
 
 The others have the same traffic with higher ids, and nothing on one expressway concerns another; so what is right on
 them is what is right on the first, with higher ids. Only what was spent on the days before is another sum on each.

@@ -1,4 +1,4 @@
-"""Reference: what Linear Road's rules say, told one tuple at a time in plain Python, for checking faster programs.
+"""Reference: Linear Road's rules in plain Python, one tuple at a time, to check faster programs against.
 
 It shares nothing with the query, and reads like the rules: the numbers in brackets are the sections of the spec.
 """

@@ -1,4 +1,4 @@
-"""Validator: outputs against those of the reference, as multisets without Emit; response times by themselves."""
+"""Compares outputs with those of the reference as multisets without Emit, and checks response times separately."""
 
 from __future__ import annotations
 

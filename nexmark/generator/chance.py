@@ -1,4 +1,4 @@
-"""Chance: random numbers that are functions of a seed, the number of an event, and which of its draws it is."""
+"""Random numbers as functions of a seed, the number of an event, and the number of the draw."""
 
 from __future__ import annotations
 

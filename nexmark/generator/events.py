@@ -1,4 +1,4 @@
-"""Events: any of them in columns, made from their numbers alone."""
+"""EventGenerator: makes any events, as columns, from their numbers alone."""
 
 from __future__ import annotations
 

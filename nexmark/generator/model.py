@@ -1,4 +1,4 @@
-"""Model: the numbers of which events are made, each a function of the event's number (compiled)."""
+"""Computes the numeric fields of events, each a function of the event's number (compiled)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings: what the events are like, in number, time and content. Equal settings make equal events."""
+"""Settings of the event generator: number, time and content of events. Equal settings make equal events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Skew: some of the bids go to chosen auctions, always, at times, or to other ones as time goes by."""
+"""BidSkew: sends some of the bids to chosen auctions, always, at times, or to other ones as time passes."""
 
 from __future__ import annotations
 

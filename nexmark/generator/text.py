@@ -1,4 +1,4 @@
-"""Text: the strings of events, each a function of the event's number; compiled, into Arrow's own layout."""
+"""Makes the strings of events from the event's number, in compiled code, in Arrow's own layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a query of NEXMark is: the columns that it reads, and a function from their streams to that of its results."""
+"""Nexmark: a query as the columns that it reads and a function from their streams to the stream of its results."""
 
 from __future__ import annotations
 

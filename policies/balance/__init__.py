@@ -1,1 +1,1 @@
-"""Who gives which slots to whom so that no instance has much more to do than the others (AutoFlow, and beyond it)."""
+"""Balancing: which slots move between instances so that none has much more to do than others (AutoFlow and more)."""

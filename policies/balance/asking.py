@@ -1,4 +1,4 @@
-"""Asking a balancer, which may be a user's own: what it decides is looked at before it becomes a plan."""
+"""Asks a balancer, built-in or a user's own, and checks its decision before it becomes a plan."""
 
 from __future__ import annotations
 

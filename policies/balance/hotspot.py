@@ -1,4 +1,4 @@
-"""The balancer `hotspot`: AutoFlow's idea, but what only moves the problem is left alone, and nothing is run after."""
+"""The balancer `hotspot`: like AutoFlow, but never moves what would only move the problem, nor chases short peaks."""
 
 from __future__ import annotations
 

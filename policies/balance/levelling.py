@@ -1,4 +1,4 @@
-"""Levelling: slots go from instances that have too much to do to others, until nothing more is gained.
+"""Moves slots from instances with too much work to others until no move improves the layout.
 
 A layout is judged by all windows at once, each with its weight, as if it had been in force in them. So what was hot a
 while ago still counts: a hotspot that goes round ends up spread over all instances, and nobody has to run after it.

@@ -1,4 +1,4 @@
-"""Loads: what a balancer knows of an operator, one window of time after another, and what it decides."""
+"""SlotLoads: what a balancer knows of an operator in each window of time; Rebalance: what it decides."""
 
 from __future__ import annotations
 

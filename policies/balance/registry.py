@@ -1,4 +1,4 @@
-"""The balancers by name, and those of users by import path."""
+"""Finds balancers by name, and those of users by import path."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How a change of an assignment is cut into steps (Megaphone): all at once, a slot at a time, or something between."""
+"""Migration: cuts a change of an assignment into steps (Megaphone): all at once, slot by slot, or in between."""

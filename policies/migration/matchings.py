@@ -1,4 +1,4 @@
-"""Matchings: work between pairs of instances, shared out over steps in which no instance has two partners.
+"""Distributes work between pairs of instances over steps in which no instance has two partners.
 
 By König's theorem a bipartite multigraph of degree Δ is the union of Δ matchings. They are found as Birkhoff did: once
 it is filled up so that all degrees are Δ, it has a perfect matching, which is taken as many times as it is there; what

@@ -1,4 +1,4 @@
-"""Move streams: moves as rows of data, each of them says when which slot is to go to which instance."""
+"""Move streams: moves as rows of data, each of which says when a slot goes to which instance."""
 
 from __future__ import annotations
 

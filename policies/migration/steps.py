@@ -1,4 +1,4 @@
-"""Steps: a change of an assignment as moves, one after another."""
+"""MigrationSteps: a change of an assignment as moves, one after another."""
 
 from __future__ import annotations
 

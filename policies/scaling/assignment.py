@@ -1,4 +1,4 @@
-"""New assignments: which slots go to whom when an operator is to have more instances, or fewer. As few as will do."""
+"""Computes assignments for more or fewer instances of an operator that move as few slots as possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The policy of SEEP: every bottleneck is split, several operators at once; what has little to do is merged."""
+"""The policy of SEEP: splits every bottleneck, several operators at once, and merges instances with little to do."""
 
 from __future__ import annotations
 

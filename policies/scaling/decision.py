@@ -1,4 +1,4 @@
-"""Decisions: what a policy wants, before it is a plan."""
+"""Decision: what a policy wants, before it becomes a plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bottleneck detector of SEEP: k reports in a row above a threshold, and which resource it is that runs short."""
+"""The bottleneck detector of SEEP: finds instances above a threshold in k reports in a row, and the scarce resource."""
 
 from __future__ import annotations
 

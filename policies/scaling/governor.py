@@ -1,4 +1,4 @@
-"""The governor: what a policy wishes, within what is allowed. It stands between any policy and the plans."""
+"""The governor: limits what a policy asks for to what the settings allow, before it becomes a plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scaling by a latency target: when rows take too long, whoever is hottest gets help."""
+"""Scaling by a latency target: adds an instance to the operator with the most work when rows take too long."""
 
 from __future__ import annotations
 

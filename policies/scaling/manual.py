@@ -1,4 +1,4 @@
-"""The policy that leaves it to you: operators are scaled by command only."""
+"""The policy `manual`: operators are scaled by command only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recent reports: the last ones that count, and how hard they say an instance works."""
+"""Selects the recent reports that count, and tells how busy they say an instance is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The policies by name, and those of users by import path."""
+"""Finds policies by name, and those of users by import path."""
 
 from __future__ import annotations
 

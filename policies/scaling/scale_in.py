@@ -1,4 +1,4 @@
-"""Scale-in: one instance fewer, when those that are left would still have little to do."""
+"""Scale-in: removes an instance when the remaining ones would still have little to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scaling by time: how many instances, from when on."""
+"""Scaling by time: sets the number of instances from given times on."""
 
 from __future__ import annotations
 

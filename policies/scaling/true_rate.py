@@ -1,4 +1,4 @@
-"""Scaling by true processing rates, in the manner of DS2: one step to the parallelism that the input takes.
+"""Scaling by true processing rates, in the manner of DS2: one step to the parallelism that the input requires.
 
 What an instance could process is what it does process, over the part of the time that it is at work. What it should
 process follows from what the sources owe, operator by operator along the graph.

@@ -1,4 +1,4 @@
-"""MemoryBudget: bytes that the containers of a node share; those slots go to disk first that were used last of all."""
+"""MemoryBudget: bytes that the containers of a node share; the least recently used slots go to disk first."""
 
 from __future__ import annotations
 

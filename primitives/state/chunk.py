@@ -1,4 +1,4 @@
-"""Chunk: what a container knows of some slots, in full or as changes; the unit of checkpoint, backup and movement."""
+"""Chunk: the content of some slots of a container, in full or as changes; the unit of backup and movement."""
 
 from __future__ import annotations
 

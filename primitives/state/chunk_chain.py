@@ -1,4 +1,4 @@
-"""Chains: the chunks of one container, which take effect in order; what of them still counts, and how few will do."""
+"""Merges chunks of one container, which take effect in order, into the fewest with the same effect."""
 
 from __future__ import annotations
 

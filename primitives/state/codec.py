@@ -1,4 +1,4 @@
-"""ValueCodec: values of a container as an Arrow column and back, equal and of the same types, without pickle."""
+"""ValueCodec: converts values of a container to an Arrow column and back, without loss and without pickle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State: the four verbs (snapshot, restore, drop, size) and the change tracking that every state container offers."""
+"""State: the interface of state containers: snapshot, restore, drop, size, and change tracking."""
 
 from __future__ import annotations
 

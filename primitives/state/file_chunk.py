@@ -1,4 +1,4 @@
-"""FileChunk: what a container on disk knows of some slots, as the files with its rows; most of them never change."""
+"""FileChunk: the content of some slots of a container on disk, as files of rows, most of which never change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that containers keep for a living process: written whole or not at all, and faults of the disk in words."""
+"""Writes files for containers of a running process, whole or not at all, and reports faults of the disk clearly."""
 
 from __future__ import annotations
 

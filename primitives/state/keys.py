@@ -1,4 +1,4 @@
-"""KeyColumns: the key columns a container declares, and its keys as Python values and as Arrow columns."""
+"""KeyColumns: the key columns that a container declares, and its keys as Python values and as Arrow columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NumberedRows: the part that is the same for containers whose rows of equal keys are told apart by a number."""
+"""NumberedRows: the common part of containers that number their rows to tell rows of equal keys apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OwnState: a structure of the operator's own as its state, by overriding SEEP's get- and set-processing-state."""
+"""OwnState: state in a structure of the operator's own, through SEEP's get- and set-processing-state."""
 
 from __future__ import annotations
 

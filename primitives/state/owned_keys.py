@@ -1,4 +1,4 @@
-"""OwnedKeys: which keys an operator may write while it works on some rows; state of any other key would get lost."""
+"""OwnedKeys: refuses state for keys that the instance does not own, which would get lost."""
 
 from __future__ import annotations
 

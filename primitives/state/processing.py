@@ -1,4 +1,4 @@
-"""Containers: the state containers of an operator, together its processing state."""
+"""Containers: all state containers of an operator, which together are its processing state."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Amazon's interfaces, as far as the pool and the deployment need them: calls with clear errors, instances by tag."""
+"""Amazon's interfaces as pool and deployment need them: calls with clear errors, and instances found by tag."""

@@ -1,4 +1,4 @@
-"""Calls to Amazon's services, made in one place, so that retries, paging, waiting and errors are the same for all."""
+"""Calls Amazon's services with the same retries, paging, waiting and errors for all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of Amazon's interfaces in words: which call, for what, what it said, and what to do."""
+"""Explains errors of Amazon's interfaces: which call failed, for what, the answer, and what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instances of a cluster: launched once by name, found by their tags, terminated by id."""
+"""Launches instances of a cluster once by name, finds them by their tags, and terminates them by id."""
 
 from __future__ import annotations
 

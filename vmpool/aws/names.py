@@ -1,4 +1,4 @@
-"""Names and tags of all that belongs to a cluster: by them it is found again, and nothing else is ever touched."""
+"""Names and tags of everything that belongs to a cluster, by which it is found again; nothing else is touched."""
 
 from __future__ import annotations
 

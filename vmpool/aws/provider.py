@@ -1,4 +1,4 @@
-"""VMs from EC2: instances of a cluster's worker template, which join its Spark master by themselves."""
+"""VMs from EC2: launches instances of a cluster's worker template, which join its Spark master by themselves."""
 
 from __future__ import annotations
 

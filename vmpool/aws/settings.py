@@ -1,4 +1,4 @@
-"""Where Amazon's interfaces are, and as whom they are called: the part of settings that pool and deployment share."""
+"""Settings that pool and deployment share: the endpoints of Amazon's interfaces, and the credentials' profile."""
 
 from __future__ import annotations
 

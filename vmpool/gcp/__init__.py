@@ -1,1 +1,1 @@
-"""Google Cloud: its Compute API, and what pool and deployment both know of it."""
+"""Google Cloud's Compute API as pool and deployment need it."""

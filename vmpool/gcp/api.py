@@ -1,4 +1,4 @@
-"""Calls of Google's Compute API: find, list, make, remove; each waits until it is done, and fails in plain words."""
+"""Calls Google's Compute API: find, list, make, remove. Each call waits for its end, and explains its failure."""
 
 from __future__ import annotations
 

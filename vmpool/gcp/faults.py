@@ -1,4 +1,4 @@
-"""What Google Cloud refuses, in words: which call, of what, why, and what to do."""
+"""Explains what Google Cloud refuses: which call, of what, why, and what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names and labels in Google Cloud: how a cluster's things are called there, and how they are told from others'."""
+"""Names and labels of a cluster's resources in Google Cloud, which tell them from all others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""VMs from Google Compute Engine: workers of a cluster that `seep deploy gcp up` has made, started by the pool."""
+"""VMs from Google Compute Engine: starts workers of a cluster that `seep deploy gcp up` has made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of Google Cloud: which project and zone, and what the pool's VMs are made from."""
+"""Settings of Google Cloud: project and zone, and what the pool's VMs are made from."""
 
 from __future__ import annotations
 

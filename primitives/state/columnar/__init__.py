@@ -1,1 +1,1 @@
-"""Compiled structures of columns in memory, which the containers for throughput are made of."""
+"""Compiled in-memory structures of columns, of which the containers for high throughput are made."""

@@ -1,4 +1,4 @@
-"""Adding: compiled loops that fold numbers into rows of a table, and find where a sum is beyond its type.
+"""Compiled loops that fold numbers into rows of a table, and detect sums beyond the range of their type.
 
 Sums are exact whatever the order of what is added: where an addition wraps around, that is noted, and only a row whose
 wraps do not cancel out in the end has overflowed. So the common case costs a comparison that is always false.

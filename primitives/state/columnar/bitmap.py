@@ -1,4 +1,4 @@
-"""Bitmap: a set of rows, one bit for each."""
+"""Bitmap: a set of row numbers, one bit for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeclaredColumns: the key and value columns that a frame declares, and columns as its users give them."""
+"""DeclaredColumns: the key and value columns that a frame declares, and the conversion of what users give for them."""
 
 from __future__ import annotations
 

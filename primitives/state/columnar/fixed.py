@@ -1,4 +1,4 @@
-"""Fixed-width Arrow arrays as NumPy arrays of plain numbers, and back."""
+"""Converts fixed-width Arrow arrays to NumPy arrays of plain numbers, and back."""
 
 from __future__ import annotations
 

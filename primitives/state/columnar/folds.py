@@ -1,4 +1,4 @@
-"""Folds: the ways in which values that come in are combined with the one that is there."""
+"""Folds: the functions that combine a new value with the stored one (sum, minimum and others)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Index: finds the rows of keys, and numbers new ones."""
+"""Index: finds the row numbers of keys, and assigns numbers to new keys."""
 
 from __future__ import annotations
 

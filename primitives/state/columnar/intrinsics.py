@@ -1,4 +1,4 @@
-"""What Numba does not offer: plain pointers, prefetch, and the counting of bits."""
+"""Numba intrinsics that Numba itself lacks: plain pointers, prefetch, and bit counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Region: an array that grows in place, without a copy and without ever being held twice."""
+"""Region: an array that grows in place, without a copy, so that it is never in memory twice."""
 
 from __future__ import annotations
 

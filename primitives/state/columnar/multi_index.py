@@ -1,4 +1,4 @@
-"""Chains: a hash index in which several rows may share a number; rows are appended, and found in batches."""
+"""Chains: a hash index in which several rows may have the same hash; rows are appended and found in batches."""
 
 from __future__ import annotations
 

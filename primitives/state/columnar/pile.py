@@ -1,4 +1,4 @@
-"""Pile: rows in a few batches one after another, to which more are appended at little cost, whatever their types."""
+"""Pile: rows of any types in a few batches, to which more are appended cheaply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Probe: the keys of a batch as 64-bit words, compared with stored ones by one compiled function for all types."""
+"""Compares the keys of a batch, as 64-bit words, with stored keys, by one compiled function for all types."""
 
 from __future__ import annotations
 

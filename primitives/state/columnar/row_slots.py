@@ -1,4 +1,4 @@
-"""RowSlots: the slot of each row, and how many rows each slot has."""
+"""RowSlots: the slot of each row, and the number of rows in each slot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs: rows sorted by time, of which a prefix becomes due; a log-structured heap whose every step is vectorised."""
+"""Runs: rows sorted by time, of which a prefix becomes due; a log-structured heap with vectorised steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Segments: the hash table of an index, compiled; it grows a segment at a time.
+"""Segments: the compiled hash table of an index, which grows one segment at a time.
 
 It is extendible hashing. A key's *tag* is the low half of its hash (slots are its top bits). A directory maps the low
 bits of the tag to a segment of 2^10 places, and the top bits of the tag say at which of them to begin to look. A

@@ -1,4 +1,4 @@
-"""Spans: strings and binaries as two words each, with what is longer than 12 bytes in a heap beside them.
+"""Spans: strings and binaries as two words each; those longer than 12 bytes have their bytes in a separate heap.
 
 The first word holds the length (low 32 bits) and the first 4 bytes; the second one the next 8 bytes, or where in the
 heap a long span begins. So equal short spans are equal words, and most others differ in the first.

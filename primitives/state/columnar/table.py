@@ -1,4 +1,4 @@
-"""Table: the columns of a container's rows, kept row by row as 64-bit words.
+"""RowTable: the columns of a container's rows, stored row by row as 64-bit words.
 
 Columns come in and go out, but batches of keys touch rows at random: with its words side by side a row costs one wait
 for memory, not one for each column.

@@ -1,1 +1,1 @@
-"""Containers that keep state on local disk: in RocksDB, or in files of slots that nobody uses."""
+"""Containers with state on local disk: in RocksDB, or in files of slots that are not in use."""

@@ -1,4 +1,4 @@
-"""ColdSlots: slots of a container that are in files while nobody uses them; and what all containers with some share."""
+"""ColdSlots: slots of a container in files while they are not in use; PartlyOnDisk: a base of containers with some."""
 
 # mypy: disable-error-code="safe-super"
 # (`PartlyOnDisk` calls the container in memory that follows it among the bases.)

@@ -1,4 +1,4 @@
-"""Disk: a frame that is larger than memory; its rows are in RocksDB, and those written lately in a frame before it."""
+"""Disk: a frame larger than memory, with its rows in RocksDB and those written recently in a frame in front of it."""
 
 from __future__ import annotations
 

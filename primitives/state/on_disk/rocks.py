@@ -1,4 +1,4 @@
-"""RocksDB, as far as containers need it: rows of bytes in the order of their keys, written and read in batches."""
+"""Wraps RocksDB as containers need it: rows of bytes ordered by key, written and read in batches."""
 
 from __future__ import annotations
 

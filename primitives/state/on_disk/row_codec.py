@@ -1,4 +1,4 @@
-"""RowCodec: rows of a container as key and value bytes, such that a slot is a range of keys."""
+"""RowCodec: encodes rows of a container as key and value bytes, so that a slot is a range of keys."""
 
 from __future__ import annotations
 

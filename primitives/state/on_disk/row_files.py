@@ -1,4 +1,4 @@
-"""Rows out of RocksDB's files, by slot: those of a container, or those that a chunk of files brings."""
+"""Reads rows from RocksDB's files by slot: those of a container, or those of a chunk of files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RowsOnDisk: a bag of rows by key and bucket as `Rows` is, for more of them than fit into memory."""
+"""RowsOnDisk: a bag of rows by key and bucket like `Rows`, for more rows than fit into memory."""
 
 from __future__ import annotations
 

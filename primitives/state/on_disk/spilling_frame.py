@@ -1,4 +1,4 @@
-"""SpillingFrame: a frame whose cold slots go to local disk, and come back when they are used."""
+"""SpillingFrame: a frame whose least recently used slots go to local disk, and return when they are used."""
 
 from __future__ import annotations
 

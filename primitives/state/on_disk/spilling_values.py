@@ -1,4 +1,4 @@
-"""SpillingValues: values whose cold slots go to local disk, and come back when they are used."""
+"""SpillingValues: values whose least recently used slots go to local disk, and return when they are used."""
 
 from __future__ import annotations
 

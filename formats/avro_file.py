@@ -131,7 +131,7 @@ class Cursor:
         return self.take(self.count())
 
     def take(self, length: int) -> memoryview:
-        """So many bytes from here."""
+        """Reads this many bytes."""
         end = self.at + length
         if end > len(self._data):
             raise Damaged(f"it ends at byte {len(self._data)}, and should go on to byte {end}")
@@ -171,7 +171,7 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a file begins with."""
+    """The header of a file."""
 
     schema: Mapping[str, Any]
     codec: Compression

@@ -254,7 +254,7 @@ def _columns(record: Mapping[str, Any]) -> pa.Schema:
 
 
 def read_blob(index: BlobIndex, slots: SlotSet, pieces: Sequence[Piece], name: str) -> Chunk:
-    """What the blob holds of `slots`, given the bytes of `index.ranges(slots)`; costs one copy and a checksum.
+    """Reads the part of a blob for `slots` from the bytes of `index.ranges(slots)`; costs one copy and a checksum.
 
     Law: it has the effect of `chunk.select(slots)`. Bytes that are not those written raise EnvironmentFault with the
     blob's `name`.

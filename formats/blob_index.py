@@ -74,7 +74,7 @@ class BlobIndex(Section):
                 yield block, ByteRange(start, block.length)
 
     def ranges(self, slots: SlotSet) -> list[ByteRange]:
-        """What to read of the blob for `slots`: its header and those blocks, where neighbours make one range.
+        """The ranges to read for `slots`: the header and their blocks; neighbouring blocks make one range.
 
         >>> index = BlobIndex(header=100, header_crc=0, blocks=(BlobBlock(0, 3, 50, 0, 1), BlobBlock(5, 9, 70, 0, 1)))
         >>> index.ranges(SlotSet([2]))

@@ -26,7 +26,7 @@ _NO_DEFAULT: Any = object()
 
 
 class Hint(NamedTuple):
-    """What a column declares for state that was stored without it, or under another name."""
+    """The declaration of a column for state that was stored without it, or under another name."""
 
     default: Any = _NO_DEFAULT
     aliases: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ def types_of(columns: Columns) -> dict[str, pa.DataType]:
 
 
 def hints_of(columns: Columns) -> dict[str, Hint]:
-    """What columns declare besides, for `resolve`."""
+    """The hints that columns declare beside their types, for `resolve`."""
     return {name: given.hint for name, given in columns.items() if isinstance(given, HintedColumn)}
 
 
@@ -70,7 +70,7 @@ def hints_of(columns: Columns) -> dict[str, Hint]:
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """What an operator declares for state that other code has stored."""
+    """The declarations of an operator for state that other code has stored."""
 
     hints: Mapping[str, Mapping[str, Hint]] = field(default_factory=dict)  #: of columns, by container
     migrate: Migrate | None = None  #: its `migrate_state`, if it has one

@@ -80,7 +80,7 @@ class BlobRef(ManifestSection):
 
 
 class BlobReading(NamedTuple):
-    """What to read of one blob."""
+    """The slots to read of one blob."""
 
     blob: BlobRef
     slots: SlotSet
@@ -97,7 +97,7 @@ class BlobReading(NamedTuple):
 
 
 def readings(blobs: Sequence[BlobRef], slots: SlotSet) -> list[BlobReading]:
-    """What to read of a container's blobs for the state of `slots`, in the order in which it takes effect.
+    """The parts of a container's blobs to read for the state of `slots`, in the order in which they take effect.
 
     What a later blob replaces is not read. Law: if instances share out all slots, however many they are, they read
     each slot once, and together the whole state.
@@ -114,7 +114,7 @@ def readings(blobs: Sequence[BlobRef], slots: SlotSet) -> list[BlobReading]:
 
 
 def live_blobs(blobs: Sequence[BlobRef]) -> tuple[BlobRef, ...]:
-    """Those that still tell something which no later one replaces, in order."""
+    """The blobs with something that no later blob replaces, in order."""
     kept: list[BlobRef] = []
     done = SlotSet.empty()
     for blob in reversed(blobs):
@@ -137,7 +137,7 @@ class ReadCost(NamedTuple):
 
 
 def chain_of(blobs: Sequence[BlobRef], slots: SlotSet) -> ReadCost:
-    """What there is to read of a container for `slots`."""
+    """How much there is to read of a container for `slots`."""
     found = readings(blobs, slots)
     deltas = [reading for reading in found if reading.blob.is_delta]
     counts = np.zeros(int(slots.array[-1]) + 1 if slots else 1, np.int64)
@@ -158,7 +158,7 @@ class ContainerState(ManifestSection):
 
 
 class Extra(ManifestSection):
-    """What one instance keeps that belongs to no slot; what it is only the operator knows."""
+    """Bytes that one instance keeps and that belong to no slot; only the operator knows their meaning."""
 
     slot: NonNegativeInt  #: who gets this one of the instance's slots gets it
     key: str
@@ -167,7 +167,7 @@ class Extra(ManifestSection):
 
 
 class ManifestPart(ManifestSection):
-    """What one instance has written for a checkpoint."""
+    """The record of what one instance has written for a checkpoint."""
 
     operator: str
     instance: NonNegativeInt
@@ -322,7 +322,7 @@ class Manifest(ManifestSection):
         return self.model_dump_json().encode()
 
     def renamed(self, aliases: Mapping[str, Sequence[str]]) -> Manifest:
-        """The same for a query in which operators have other names now, and declare what they were called."""
+        """This manifest for a query whose operators have new names and declare their old ones as aliases."""
         update = {
             "components": renamed("operator", self.components, aliases),
             "sources": renamed("source", self.sources, aliases),

@@ -73,12 +73,12 @@ def retrieve_state(component: Component, slots: SlotSet, get: GetRange) -> tuple
 
 
 def retrieve_extras(component: Component, slots: SlotSet, get: Callable[[str], Piece]) -> tuple[bytes, ...]:
-    """What the owner of `slots` takes over of what belongs to no slot: that of several, if there are fewer now."""
+    """The extras that the owner of `slots` takes over: those of several instances, if there are fewer now."""
     return tuple(_read_extra(extra, get) for extra in component.extras_of(slots))
 
 
 def _in_rows(checkpoint: Checkpoint, mine: SlotSet, piece: int) -> Iterator[Chunk]:
-    """What the checkpoint says of the owner's slots, in an order in which it takes effect."""
+    """The chunks of the owner's slots, in an order in which they take effect."""
     for name in dict.fromkeys(chunk.name for chunk in checkpoint.state):
         for chunk in settled(chunk for chunk in checkpoint.state if chunk.name == name):
             if isinstance(chunk, FileChunk):
@@ -88,7 +88,7 @@ def _in_rows(checkpoint: Checkpoint, mine: SlotSet, piece: int) -> Iterator[Chun
 
 
 def _own(chunk: Chunk, covered: SlotSet, mine: SlotSet) -> Chunk:
-    """What the chunk says of the owner's slots; a delta also voids slots that have left, of which others tell."""
+    """The part of the chunk for the owner's slots; a delta also voids slots that have left, which others describe."""
     if covered <= mine:
         return replace(chunk, replaced=chunk.replaced & mine)
     return chunk.select(mine)
@@ -149,7 +149,7 @@ def stored_bytes(component: Component) -> int:
 
 
 def _checkpoints(operator: str, component: Component, get: GetRange, group_bytes: int) -> Iterator[Checkpoint]:
-    """As if there were an instance for each group of slots."""
+    """One checkpoint for each group of slots, as if each had an instance."""
     count = min(1 << component.slot_bits, 1 + stored_bytes(component) // group_bytes)
     for index, slots in enumerate(split_evenly(SlotSet.full(component.slot_bits), count)):
         chunks = retrieve_state(component, slots, get)

@@ -82,7 +82,7 @@ def _models_in(annotation: Any) -> list[type[Section]]:
 
 
 def imported(path: str, setting: str) -> Any:
-    """What `module:name` names, also in the working directory; UserError that begins with `setting` if it is not there.
+    """Imports `module:name`, also from the working directory; UserError that begins with `setting` if it is not there.
 
     >>> imported("collections:Counter", "scaling.policy")("seep")["e"]
     2

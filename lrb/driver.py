@@ -74,7 +74,7 @@ def query_of_file(prepared: Path, out: Path, history: Path | None = None, latene
 
 
 def answers_of(out: Path) -> pa.Table:
-    """What the sink has written below `out`."""
+    """The answers that the sink has written below `out`."""
     return sinks.read(out / _ANSWERS)
 
 
@@ -153,7 +153,7 @@ def _view(flags: Flags) -> ConsoleView:
 
 
 def _absolute(path: Path | None) -> Path | None:
-    """As it is known to nodes, wherever they run."""
+    """The path as nodes know it, wherever they run."""
     return None if path is None else path.absolute()
 
 

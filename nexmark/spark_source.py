@@ -33,7 +33,7 @@ def register(spark: SparkSession) -> None:
 
 @dataclass(frozen=True, slots=True)
 class EventOptions:
-    """What a reader can be told, under these names in camel case."""
+    """Options of a reader, under these names in camel case."""
 
     events: int  #: of a table; a stream ends with them only if they are given
     per_batch: int  #: of a stream

@@ -10,7 +10,7 @@ from formats.settings import Seconds, Section
 
 
 class BackupStrategy(StrEnum):
-    """Who keeps the checkpoints of an instance."""
+    """The place where the checkpoints of an instance are kept."""
 
     UPSTREAM = "upstream"  #: a node of its upstream, chosen by hash (SEEP)
     REPLICAS = "replicas"  #: a group of nodes that can take it over at once (Rhino)
@@ -51,7 +51,7 @@ class BackupSection(Section):
     operators: dict[str, BackupSettings] = Field(default_factory=dict, description="How single operators are, by name.")
 
     def of(self, operator: str) -> BackupSettings:
-        """What holds for one operator.
+        """The settings for one operator.
 
         >>> BackupSection(operators={"counter": {"strategy": "replicas", "replicas": 2}}).of("counter").replicas
         2

@@ -60,7 +60,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What a policy decides by: nothing else, so that any decision can be replayed."""
+    """All that a policy decides by, so that any decision can be replayed."""
 
     graph: QueryGraph
     observations: tuple[Observation, ...] = ()  #: oldest first

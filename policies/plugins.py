@@ -12,7 +12,7 @@ S = TypeVar("S", bound=Section)
 
 
 def own_settings(model: type[S], settings: Mapping[str, Any], where: str, name: str) -> S:
-    """What one of ours takes itself; WrongSettings that begins with `name`, with the whole path of each wrong field."""
+    """Checks the settings of a built-in plug-in; WrongSettings begins with `name`, and has the path of each field."""
     try:
         return checked(model, settings, name)
     except WrongSettings as wrong:

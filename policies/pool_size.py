@@ -9,7 +9,7 @@ from collections.abc import Sequence
 def adaptive_size(
     taken: Sequence[float], provisioning: float, now: float, least: int, most: int, horizon: float = 60.0
 ) -> int:
-    """As many warm VMs as will be taken while a new one is provisioned, at the rate of the last `horizon` seconds.
+    """The number of warm VMs taken while a new one is provisioned, at the rate of the last `horizon` seconds.
 
     By Little's law: rate of taking times time of provisioning, rounded up. `taken` holds when VMs were taken. Never
     below `least`, the reserve for failures, to which it returns when none were taken for a while; never above `most`.

@@ -43,7 +43,7 @@ def choose_backup_holder(
 
 
 class StoreOutcome(Enum):
-    """What became of a checkpoint that was offered to a store."""
+    """The result of offering a checkpoint to a store."""
 
     KEPT = "kept"
     NEEDS_FULL = "needs full"  #: a delta whose base is not here, or one too many
@@ -51,7 +51,7 @@ class StoreOutcome(Enum):
 
 
 class BackupLink(Protocol):
-    """What is known of a checkpoint of a backup without having its state."""
+    """The description of a checkpoint in a backup, without its state."""
 
     @property
     def epoch(self) -> int: ...
@@ -75,7 +75,7 @@ class BackupStore(ABC):
 
     @abstractmethod
     def links(self, owner: InstanceId) -> Sequence[BackupLink]:
-        """What is known of the owner's backup: the checkpoint in full first, then deltas; empty if there is none."""
+        """Describes the owner's backup: the checkpoint in full first, then deltas; empty if there is none."""
 
     @abstractmethod
     def chain(self, owner: InstanceId) -> Sequence[Checkpoint]:
@@ -107,7 +107,7 @@ class BackupStore(ABC):
     @property
     @abstractmethod
     def owners(self) -> Collection[InstanceId]:
-        """Those of which anything is kept."""
+        """The owners of which anything is kept."""
 
     @abstractmethod
     def lift_fences(self, live: Set[InstanceId]) -> None:
@@ -125,7 +125,7 @@ class BackupStore(ABC):
 
 
 class NodeBackups(BackupStore):
-    """What a node keeps for instances on other nodes, in memory; what is large of it on a `shelf`, if there is one."""
+    """The backups that a node keeps for instances on other nodes, in memory; large buffers on a `shelf`, if given."""
 
     def __init__(self, max_deltas: int = 4, shelf: MappedFiles | None = None) -> None:
         self.max_deltas = max_deltas

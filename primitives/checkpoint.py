@@ -32,7 +32,7 @@ class ProcessingState(Protocol):
         ...
 
     def adopt(self, slots: SlotSet) -> None:
-        """What was restored ahead is the owner's now: it counts as changed since every mark."""
+        """Makes the owner of these slots count what was restored ahead as changed since every mark."""
         ...
 
     def drop(self, slots: SlotSet) -> None: ...
@@ -125,12 +125,12 @@ def chain_checkpoints(base: Checkpoint, deltas: Sequence[Checkpoint], slots: Slo
 
 
 def output_of(chain: Sequence[Checkpoint]) -> tuple[tuple[int, Emission[Any]], ...]:
-    """What a base and its deltas have of output that may still be needed."""
+    """The output in a base and its deltas that may still be needed."""
     return tuple(entry for part in chain for entry in part.buffer if entry[0] > chain[-1].trimmed)
 
 
 def without_state(chain: Sequence[Checkpoint]) -> Checkpoint:
-    """What a base and its deltas say beside the state, for whoever has that already."""
+    """A base and its deltas as one checkpoint without state, for a receiver that has the state already."""
     return replace(chain[-1], base=None, state=(), buffer=output_of(chain))
 
 

@@ -47,7 +47,7 @@ class Event:
 
     @property
     def detail(self) -> str:
-        """What else there is to say, in words."""
+        """Further details, in words."""
         return ""
 
     @property

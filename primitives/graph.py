@@ -14,7 +14,7 @@ from primitives.slots import DEFAULT_SLOT_BITS, MAX_SLOT_BITS
 
 
 class Kind(StrEnum):
-    """What an operator keeps, and so how it is healed."""
+    """The kind of an operator: whether it keeps state, and so how it is recovered."""
 
     SOURCE = "source"  #: reads from outside; healed from the source log
     STATELESS = "stateless"  #: keeps nothing; healed by replay alone

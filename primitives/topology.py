@@ -158,7 +158,7 @@ class Topology:
         return history[_place(history, epoch)]
 
     def at(self, operator: str, epoch: int) -> Assignment:
-        """Who owns which slot of an operator at an epoch."""
+        """The assignment of an operator's slots at an epoch."""
         return self.version_at(operator, epoch).assignment
 
     def slots(self, instance: InstanceId, epoch: int) -> SlotSet:
@@ -181,7 +181,7 @@ class Topology:
         return known
 
     def receivers(self, instance: InstanceId, epoch: int) -> tuple[InstanceId, ...]:
-        """Who needs something of an instance at an epoch: its data, or the state of slots that leave it."""
+        """The instances that need data of an instance at an epoch, or the state of slots that leave it."""
         key = (instance, self._era(epoch))
         known = self._receivers.get(key)
         if known is None:

@@ -42,6 +42,6 @@ class Backoff:
             self.wait = 0.0
 
     def changed(self) -> None:
-        """What failed for good may succeed now."""
+        """Forgets permanent failures, as their cause may be gone."""
         if self._until == math.inf:
             self._until = -math.inf

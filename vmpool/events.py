@@ -13,7 +13,7 @@ class VMEvent(Event):
 
     @property
     def words(self) -> str:
-        """What there is to say of it."""
+        """The details, in words."""
         return ""
 
     @property

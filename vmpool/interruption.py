@@ -105,7 +105,7 @@ class GceNotices:
 
 
 def notices_of(vm: VMSettings) -> Notices | None:
-    """As the settings say; None if nobody is to be asked.
+    """The metadata service that the settings name; None if none is to be asked.
 
     >>> notices_of(VMSettings()) is None
     True

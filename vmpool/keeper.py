@@ -121,7 +121,7 @@ class PoolKeeper:
             return self._pool.nodes_of(vm)
 
     def vm_seconds(self) -> dict[str, float]:
-        """What each VM has cost so far."""
+        """The cost of each VM so far."""
         with self._lock:
             return self._pool.vm_seconds(self._clock())
 

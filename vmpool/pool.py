@@ -219,7 +219,7 @@ class Pool:
     # -- the step -----------------------------------------------------------------------------------------------------
 
     def step(self, used: Set[str], now: float) -> list[Action]:
-        """What to do now."""
+        """The actions to take now."""
         self._notice_use(used, now)
         self._resize(now)
         if not self._closing:
@@ -299,7 +299,7 @@ class Pool:
         yield Stop(vm.machine)
 
     def _refills(self, used: Set[str], now: float) -> Iterator[Action]:
-        """As soon as a warm VM is used or lost, another is ordered."""
+        """Orders another VM as soon as a warm one is used or lost."""
         coming = [vm for vm in self._vms if vm.state(used) in _COMING]
         missing = max(0, self._needed(used) - len(self._whole(used)) - len(coming))
         self._tell_exhaustion(missing, used)

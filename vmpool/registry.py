@@ -14,7 +14,7 @@ from vmpool.spark import SparkSlots
 
 
 class Factory(Protocol):
-    """What makes a provider: a class or a function."""
+    """A factory of providers: a class or a function."""
 
     def __call__(self, settings: dict[str, Any], *, run: str, master: str, nodes_per_vm: int) -> Provider: ...
 

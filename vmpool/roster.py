@@ -36,11 +36,11 @@ class VmRoster:
         return self._vms.pop(name, None)
 
     def named(self, names: Iterable[str]) -> list[VM]:
-        """Those of these names that are there."""
+        """The VMs of these names that exist."""
         return [self._vms[name] for name in names if name in self._vms]
 
     def own(self) -> list[VM]:
-        """Those that the pool has started or is starting."""
+        """The VMs that the pool has started or is starting."""
         return [vm for vm in self if not vm.is_found]
 
     def vm_with(self, node: str) -> VM | None:

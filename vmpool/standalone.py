@@ -74,7 +74,7 @@ class StandaloneProvider:
         self._end(machine.name)
 
     def lost(self, machines: Collection[Machine]) -> set[str]:
-        """Those whose worker has ended: its executors end with it."""
+        """The VMs whose worker has ended; its executors end with it."""
         with self._lock:
             workers = dict(self._workers)
         return {each.name for each in machines if each.name not in workers or not workers[each.name].is_alive()}

@@ -27,7 +27,7 @@ _VID_LIMIT = 1 << (63 - _DAY_BITS - _XWAY_BITS)
 
 
 class TollHistory(Protocol):
-    """What can tell the tolls of the past."""
+    """A source of past tolls."""
 
     def tolls(self, vid: Ints, day: Ints, xway: Ints) -> Ints:
         """The sum for each vehicle, day and expressway; 0 where there is nothing, or no such day."""

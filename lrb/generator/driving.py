@@ -51,7 +51,7 @@ Record = Any  #: one of a structured array, in compiled code
 
 
 class DrivingState(NamedTuple):
-    """Who is where: the state that goes from one second to the next."""
+    """The state of all vehicles, carried from one second to the next."""
 
     vehicles: NDArray[np.void]  #: by expressway and group
     sizes: NDArray[np.int64]  #: of the groups

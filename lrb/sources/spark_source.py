@@ -35,7 +35,7 @@ def register(spark: SparkSession) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TrafficOptions:
-    """What a reader can be told, under these names with `seconds_per_batch` as `secondsPerBatch`."""
+    """Options of a reader, under these names with `seconds_per_batch` as `secondsPerBatch`."""
 
     xways: int
     partitions: int  #: in which Spark reads; each has some of the expressways

@@ -48,7 +48,7 @@ class LocalChain:
         return made
 
     def beginning(self) -> dict[str, pa.RecordBatch]:
-        """What the operators know now, for `Beginning.write`."""
+        """The operators' state now, for `InitialState.write`."""
         chunks = [chunk for logic in self._logics.values() for chunk in logic.state.snapshot(_ALL)]
         rows = {chunk.name: chunk.rows for chunk in chunks if chunk.name in _KNOWN}
         calculating = self._logics["toll_calculator"]

@@ -30,7 +30,7 @@ _STEP, _TRIALS, _ROUND = 1.15, 6, 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatingGoal:
-    """What is to be found out."""
+    """The goal of a rating, and how it is measured."""
 
     xways: int | None = None  #: only whether so many can be sustained
     seconds: int = 60  #: that are measured

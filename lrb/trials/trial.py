@@ -27,7 +27,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What came of one."""
+    """The result of a trial."""
 
     xways: int
     tuples_per_s: float  #: that were due, and came in

@@ -23,7 +23,7 @@ _FIXED = {"person": 8, "auction": 48, "bid": 32}
 
 
 class EventKind(IntEnum):
-    """As in the column of this name."""
+    """The kind of an event, as in the column of this name."""
 
     PERSON = 0
     AUCTION = 1

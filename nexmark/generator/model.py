@@ -20,7 +20,7 @@ LEAD, HOT = 10, 100
 
 
 class Model(NamedTuple):
-    """What the compiled functions need of the settings."""
+    """The settings that compiled functions need."""
 
     seed: np.uint64
     persons: int
@@ -104,7 +104,7 @@ def auctions(numbers: Ints, model: Model) -> Ints:
 
 @kernel
 def sellers(numbers: Ints, model: Model) -> Ints:
-    """Who sells in auctions."""
+    """The sellers of auctions."""
     out = np.empty(len(numbers), np.int64)
     for at in range(len(numbers)):
         out[at] = _person(numbers[at], model.hot_sellers, 0, model) + FIRST_ID
@@ -113,7 +113,7 @@ def sellers(numbers: Ints, model: Model) -> Ints:
 
 @kernel
 def bidders(numbers: Ints, model: Model) -> Ints:
-    """Who bids."""
+    """The bidders of bids."""
     out = np.empty(len(numbers), np.int64)
     for at in range(len(numbers)):
         out[at] = _person(numbers[at], model.hot_bidders, 1, model) + FIRST_ID
@@ -122,7 +122,7 @@ def bidders(numbers: Ints, model: Model) -> Ints:
 
 @kernel
 def bid_auctions(numbers: Ints, model: Model) -> Ints:
-    """What is bid for."""
+    """The auctions of bids."""
     out = np.empty(len(numbers), np.int64)
     for at in range(len(numbers)):
         out[at] = _auction(numbers[at], model) + FIRST_ID

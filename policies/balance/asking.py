@@ -11,7 +11,7 @@ from primitives.topology import Assignment
 
 
 def asked(balancer: Balancer, windows: Sequence[SlotLoads]) -> Rebalance:
-    """What it decides; UserError that names its class if it fails, or decides what cannot be carried out."""
+    """Returns the balancer's decision; UserError with its class if it fails, or decides what is impossible."""
     name = f"balancer {type(balancer).__name__}"
     try:
         decided: object = balancer.decide(windows)

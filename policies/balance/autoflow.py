@@ -17,7 +17,7 @@ from primitives.slots import SlotSet
 
 
 class AutoFlowSettings(Section):
-    """What the balancer `autoflow` takes."""
+    """Settings of the balancer `autoflow`."""
 
     factor: float = Field(
         0.3,

@@ -17,7 +17,7 @@ from primitives.slots import SlotSet
 
 
 class HotspotSettings(Section):
-    """What the balancer `hotspot` takes."""
+    """Settings of the balancer `hotspot`."""
 
     factor: float = Field(
         1.1, gt=1, description="How many times the mean the fullest instance may have to do before slots move."

@@ -30,7 +30,7 @@ class SlotTransfer(NamedTuple):
 
 @dataclass(slots=True)
 class SlotLayout:
-    """Who owns which slot, and what that would have meant in each window. Instances count from 0 here."""
+    """An assignment of slots, and the load it would have caused in each window. Instances count from 0 here."""
 
     work: Numbers  #: of each slot in each window
     weights: Numbers  #: of the windows; their sum is 1
@@ -43,13 +43,13 @@ class SlotLayout:
 
     @property
     def means(self) -> Numbers:
-        """What each instance would have to do in each window, if all had the same."""
+        """The mean load of instances in each window."""
         means: Numbers = self.loads.mean(axis=1)
         return means
 
     @property
     def fullest(self) -> float:
-        """What the fullest instance has to do, on average over the windows: by it throughput is limited."""
+        """The highest load of an instance, averaged over the windows: it limits throughput."""
         return float(self.weights @ self.loads.max(axis=1))
 
     @property
@@ -91,7 +91,7 @@ def _improvements(
 
 
 def _transfers(layout: SlotLayout, movable: NDArray[np.bool_], enough: float) -> Iterator[SlotTransfer]:
-    """What may be worth a trial, from those that have most too much to those that have least.
+    """Transfers worth a trial, those from the most overloaded instances first.
 
     Both are looked at in the windows in which the giver has too much.
     """
@@ -111,7 +111,7 @@ def _transfers(layout: SlotLayout, movable: NDArray[np.bool_], enough: float) ->
 def _choices(
     layout: SlotLayout, giver: int, receiver: int, slots: NDArray[np.int64], focus: Numbers
 ) -> Iterator[NDArray[np.int64]]:
-    """As much as lets neither of the two pass the mean; then half the gap; then the slot by which most is gained."""
+    """Three choices: as much as keeps both within the mean, half the gap, and the slot with the greatest gain."""
     loads, mean = focus @ layout.loads, float(focus @ layout.means)
     half_the_gap = (loads[giver] - loads[receiver]) / 2
     sizes = focus @ layout.work[:, slots]

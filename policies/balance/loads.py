@@ -47,7 +47,7 @@ class HotKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """What is to be changed now; most of the time nothing."""
+    """The changes that a balancer wants now; most of the time none."""
 
     moves: Mapping[int, SlotSet] = field(default_factory=dict)  #: for `Manager.move`
     why: str = ""  #: with the numbers that led to it; empty if nothing moves
@@ -63,7 +63,7 @@ class Balancer(Protocol):
 
 
 def work_of(windows: Sequence[SlotLoads]) -> Numbers:
-    """What each slot had to do in each window, per second: CPU time if all windows tell of it, else rows.
+    """The work of each slot in each window, per second: CPU time if all windows report it, else rows.
 
     Where the CPU time of a slot is not known, it is taken to be as long per row as that of the others.
 
@@ -84,5 +84,5 @@ def _cpu(window: SlotLoads) -> Numbers:
 
 
 def by_instance(work: Numbers, owners: NDArray[np.integer[Any]], count: int) -> Numbers:
-    """What each of `count` instances has to do, in each window, if it owns what `owners` (0 to count - 1) says."""
+    """The work of each of `count` instances in each window, if slots are owned as in `owners` (0 to count - 1)."""
     return np.array([np.bincount(owners, weights=window, minlength=count) for window in work])

@@ -10,7 +10,7 @@ from formats.settings import Seconds, Section
 
 
 class BalanceSettings(Section):
-    """Who evens out what instances have to do, and how."""
+    """Settings of balancing: which balancer, how often, and how."""
 
     enabled: bool = Field(False, description="Whether slots move by themselves.")
     balancer: str = Field("hotspot", description="hotspot, autoflow, or a class of your own as module:Class.")

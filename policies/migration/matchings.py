@@ -56,7 +56,7 @@ def _perfect_matchings(table: Table) -> Iterator[tuple[int, list[tuple[int, int]
 
 
 def _filling(table: Table) -> Table:
-    """What makes all rows and columns of a table come to the same sum, by the rule of the north-west corner."""
+    """The padding that gives all rows and columns of a table the same sum, by the north-west corner rule."""
     rows, columns = table.sum(axis=1), table.sum(axis=0)
     most, filling = max(rows.max(initial=0), columns.max(initial=0)), np.zeros_like(table)
     row = column = 0

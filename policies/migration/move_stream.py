@@ -24,7 +24,7 @@ _MOST_INSTANCES = 1 << 31
 
 
 class Clock(StrEnum):
-    """What the column that says when a slot moves is called, and means."""
+    """The name and meaning of the column that says when a slot moves."""
 
     TIME = "time"  #: seconds since the query began to run
     EPOCH = "epoch"

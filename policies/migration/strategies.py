@@ -67,7 +67,7 @@ def _fluid(moving: Moving, _: int) -> Numbers:
 
 
 def _batched(moving: Moving, batch: int) -> Numbers:
-    """So many slots in each step, of every pair in proportion to what it has."""
+    """Steps of this many slots, taken from every pair in proportion to its slots."""
     return places_in_turn(_pairs(moving)[1]) // np.int64(batch)
 
 

@@ -24,7 +24,7 @@ def rescaled(
     hot: Sequence[int] = (),
     weights: Weights | None = None,
 ) -> dict[int, SlotSet]:
-    """What each gaining instance is given, so that there are `parallelism` of them; for `Assignment.moved`.
+    """The slots that each gaining instance gets, so that there are `parallelism` of them; for `Assignment.moved`.
 
     More: `hot` instances are split, in halves if there is one new instance for each; without any, those that own the
     most slots (that weigh the most, with weights) give some. New instances count from `fresh` on. Fewer: those with
@@ -56,7 +56,7 @@ def relocated(assignment: Assignment, index: int, fresh: int) -> dict[int, SlotS
 
 
 def split_parts(slots: SlotSet, parts: int, fresh: int, weights: Weights | None = None) -> dict[int, SlotSet]:
-    """What new instances are given when an owner of `slots` becomes `parts` instances; the owner keeps the first part.
+    """The slots of new instances when an owner of `slots` becomes `parts` instances; the owner keeps the first part.
 
     >>> split_parts(SlotSet.full(3), 2, fresh=4)
     {4: SlotSet(4-7)}

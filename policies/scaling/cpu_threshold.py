@@ -16,7 +16,7 @@ from policies.scaling.settings import DetectorSettings, ScaleInSettings
 
 
 class CpuThresholdSettings(Section):
-    """What the policy `cpu-threshold` takes."""
+    """Settings of the policy `cpu-threshold`."""
 
     step: int = Field(2, ge=2, description="How many instances a bottleneck becomes (π).")
 

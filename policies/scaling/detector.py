@@ -14,7 +14,7 @@ from primitives.graph import InstanceId, Kind
 
 
 class Cause(StrEnum):
-    """What an instance has too little of."""
+    """The resource that an instance has too little of."""
 
     CPU = "cpu"
     MEMORY = "memory"
@@ -81,7 +81,7 @@ def _held(report: InstanceReport) -> int:
 
 
 def _outside(series: Series, history: History, settings: DetectorSettings) -> Bottleneck | None:
-    """What holds up an instance whose own CPU has time to spare."""
+    """The cause that holds up an instance whose own CPU has time to spare."""
     if max(report.utilisation for report in series) >= settings.idle_cpu:
         return None
     is_sink = history.graph.kind(series[0].instance.operator) is Kind.SINK

@@ -22,7 +22,7 @@ class Governor:
     most: Mapping[str, int]  #: operator -> instances that it can have at all: its slots
 
     def decide(self, history: History) -> list[Decision]:
-        """What is to be changed now, in flow order: wishes that are allowed, and operators outside their bounds."""
+        """The changes to make now, in flow order: allowed wishes, and operators outside their bounds."""
         wishes = self._wishes(history)
         found = (self._allowed(history, operator, wishes.get(operator)) for operator in history.graph.order)
         return [decision for decision in found if decision]

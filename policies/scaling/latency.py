@@ -19,7 +19,7 @@ from primitives.graph import Kind
 
 
 class LatencySettings(Section):
-    """What the policy `latency` takes."""
+    """Settings of the policy `latency`."""
 
     target: Seconds = Field(description="Latency that is not to be exceeded.")
     percentile: Literal["p50", "p95", "p99", "max"] = Field("p99", description="Of which rows: p50, p95, p99 or max.")

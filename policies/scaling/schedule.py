@@ -29,7 +29,7 @@ class Step(Section):
 
 
 class ScheduleSettings(Section):
-    """What the policy `schedule` takes."""
+    """Settings of the policy `schedule`."""
 
     at: tuple[Step, ...] = Field(min_length=1, description="The steps, by time.")
     repeat: OptionalSeconds = Field(None, description="Time after which they begin again; none: never.")
@@ -51,7 +51,7 @@ class ScheduleSettings(Section):
         return repeat
 
     def wanted(self, now: float) -> dict[str, int]:
-        """What the steps up to `now` come to, by operator.
+        """The numbers of instances that the steps up to `now` give, by operator.
 
         >>> steps = [{"time": "10s", "operators": {"sum": 2}}, {"time": "20s", "operators": {"sum": 4}}]
         >>> schedule = ScheduleSettings(at=steps, repeat="30s")

@@ -46,7 +46,7 @@ class ScaleInSettings(Section):
 
 
 class Bounds(Section):
-    """What a policy may do to one operator."""
+    """The bounds within which a policy may scale one operator."""
 
     scale: bool = Field(True, description="Whether it is scaled at all.")
     min: int = Field(1, ge=1, description="Fewest instances.")
@@ -61,7 +61,7 @@ class Bounds(Section):
 
 
 class ScalingSettings(Section):
-    """Who decides, and how."""
+    """Settings of scaling: which policy decides, and how."""
 
     policy: str = Field(
         "manual",

@@ -23,7 +23,7 @@ from primitives.graph import Kind, QueryGraph
 
 
 class TrueRateSettings(Section):
-    """What the policy `true-rate` takes."""
+    """Settings of the policy `true-rate`."""
 
     headroom: float = Field(1.25, ge=1, description="How much more an operator can do than it has to.")
     catch_up: Seconds = Field(60.0, description="Time in which rows that are due and not read are worked off.")

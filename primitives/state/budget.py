@@ -19,7 +19,7 @@ _TOLERANCE = 1.2
 
 
 class MemoryUse(NamedTuple):
-    """What a container has in memory, slot by slot."""
+    """The memory use of a container, slot by slot."""
 
     sizes: NDArray[np.int64]  #: bytes of each slot
     used: NDArray[np.int64]  #: when each was used last
@@ -34,7 +34,7 @@ class Spillable(Protocol):
     def name(self) -> str: ...
 
     def held(self) -> MemoryUse:
-        """What is in memory."""
+        """The memory that is in use."""
         ...
 
     def spill(self, slots: SlotSet) -> None:

@@ -16,7 +16,7 @@ Log = TypeVar("Log")
 
 @dataclass(slots=True)
 class Interval(Generic[Log]):
-    """What happened after one mark and before the next: slots replaced, and the container's own log of the rest."""
+    """The changes between one mark and the next: slots replaced, and the container's own log of the rest."""
 
     mark: int
     replaced: SlotSet

@@ -193,7 +193,7 @@ def _same_rows(batch: pa.RecordBatch, some: NDArray[np.int64], others: NDArray[n
 
 
 def _last_of_groups(identities: pa.RecordBatch, disputed: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """The same by the rows themselves, whatever their hashes; it takes several times as long."""
+    """Merges by comparing the rows themselves, without hashes; several times slower."""
     last = np.ones(len(identities), np.bool_)
     last[disputed] = False
     candidates = pa.table(

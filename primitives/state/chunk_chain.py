@@ -34,7 +34,7 @@ def merged(chunks: Sequence[Any]) -> list[Any]:
 
 
 def _outside(slots: SlotSet, chunk: Chunk | FileChunk) -> Chunk | FileChunk | None:
-    """What a chunk says of other slots, if anything."""
+    """The part of a chunk for all other slots, if there is one."""
     if isinstance(chunk, FileChunk):
         others = chunk.select(chunk.slots - slots)
         return others if others.slots else None

@@ -53,7 +53,7 @@ def unpack(data: bytes) -> Any:
 
 
 def _new_packer() -> msgpack.Packer:
-    """What `pack` packs with; for many values in turn, but not for one within another."""
+    """The packer of `pack`; for many values in turn, but not for one within another."""
     return msgpack.Packer(default=_pack_extension, strict_types=True, buf_size=256)
 
 
@@ -167,7 +167,7 @@ class ValueCodec:
         self._packer = None if kind is not None else _new_packer()
 
     def stored(self, value: Any) -> Any:
-        """What the column holds for a value, as a Python object."""
+        """The Python object that the column holds for a value."""
         if value is None:
             return None
         if self._encode is not None:

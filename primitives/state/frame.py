@@ -64,7 +64,7 @@ class InPlace(NamedTuple):
 
 @dataclass(slots=True)
 class _Log:
-    """What an interval logs."""
+    """The log of an interval."""
 
     written: Bitmap = field(default_factory=Bitmap)
     deleted: list[list[pa.Array]] = field(default_factory=list)  #: key columns
@@ -633,7 +633,7 @@ def warm_up() -> None:
 
 
 def _warm_up_folds() -> None:
-    """What sums of other types, decimals among them, and the least of floats need."""
+    """Compiles what sums of other types, such as decimals, and minima of floats need."""
     price = pa.decimal128(9, 2)
     frame = Frame("warm up", {"k": price}, {"total": price, "u": pa.uint64(), "low": pa.float64()})
     given = {"k": pa.array([Decimal(1), Decimal("2.5")], price)}

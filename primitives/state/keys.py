@@ -106,7 +106,7 @@ class KeyColumns:
         return hash_key(*self._values(key))
 
     def sort_key(self, key: Key) -> tuple[tuple[int, Any], ...]:
-        """What sorts normal keys as Arrow does: by value, then NaN, then null."""
+        """A sort key that orders normal keys as Arrow does: by value, then NaN, then null."""
         return tuple((_rank(value), value if _rank(value) == 0 else 0) for value in self._values(key))
 
     def _values(self, key: Any) -> tuple[Any, ...]:

@@ -22,7 +22,7 @@ _KEYS = ("slot_key",)
 
 
 class OwnProcessingState(Protocol):
-    """What an operator implements to keep its state as it likes; it must know the slot of all that it keeps.
+    """The interface of an operator that keeps state in its own structure; it must know the slot of all that it keeps.
 
     The slot of a key is `slots_of(hash_keys(…), slot_bits)`, or of a single one `slot_of(hash_key(…), slot_bits)`.
     """
@@ -42,7 +42,7 @@ class OwnProcessingState(Protocol):
 
 @runtime_checkable
 class Measured(Protocol):
-    """What an operator may have besides, if to get its state only to see how large it is takes long."""
+    """Optional interface of an operator whose state would take long to get only to measure it."""
 
     def processing_state_size(self, slots: SlotSet) -> int:
         """About how many bytes `get_processing_state` would give."""

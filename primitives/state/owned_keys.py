@@ -56,6 +56,6 @@ class OwnedKeys:
 
 
 def signatures(hashes: NDArray[np.uint64]) -> list[int]:
-    """What is remembered of the hashes of keys: the half that subkeys have no part in."""
+    """The part of key hashes that is remembered: the half that does not depend on subkeys."""
     found: list[int] = (hashes >> np.uint64(_UPPER)).tolist()
     return found

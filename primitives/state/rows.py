@@ -34,7 +34,7 @@ _WORTH_COMPACTING = 1 << 16
 
 
 class _Facts:
-    """What is known of each row beside its columns."""
+    """Numbers kept for each row beside its columns."""
 
     def __init__(self) -> None:
         self.count = 0

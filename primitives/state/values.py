@@ -251,14 +251,14 @@ class Values(Tracked[_Touched], MutableMapping[Any, Any]):
     # --- rows and slots -----------------------------------------------------------------------------------------------
 
     def _held(self, slots: SlotSet) -> list[int]:
-        """Those of `slots` that hold a key, in order."""
+        """The slots among `slots` that hold a key, in order."""
         return _common(self._slots, slots, self.slot_bits)
 
     def _cells_in(self, slots: SlotSet) -> list[Cell]:
         return [cell for slot in self._held(slots) for cell in self._slots[slot].values()]
 
     def _touched(self, slots: SlotSet, since: int) -> tuple[list[Cell], list[Key]]:
-        """What was written and what was deleted in `slots` since a mark."""
+        """The keys written and the keys deleted in `slots` since a mark."""
         keys: dict[Key, None] = {}
         for interval in self._changes.since(since):
             for slot in _common(interval.log, slots, self.slot_bits):

@@ -47,7 +47,7 @@ class Aws:
             time.sleep(self._access.poll)
 
     def items(self, service: str, action: str, about: str, key: str, **parameters: Any) -> list[Any]:
-        """What stands under `key` on all pages of an answer."""
+        """The items under `key` on all pages of an answer."""
         pages = self._client(service, about).get_paginator(action).paginate(**parameters)
         try:
             return [item for page in pages for item in page[key]]

@@ -22,7 +22,7 @@ _TAGGED = ("instance", "volume", "network-interface")
 
 @dataclass(frozen=True, slots=True)
 class Ec2Instance:
-    """As EC2 last told of it."""
+    """An EC2 instance, as EC2 last described it."""
 
     id: str
     name: str  #: of the VM
@@ -34,7 +34,7 @@ class Ec2Instance:
 def find_instances(
     aws: Aws, cluster: str, with_tags: Mapping[str, str] = MappingProxyType({}), *, ids: Collection[str] = ()
 ) -> list[Ec2Instance]:
-    """Those of the cluster that EC2 knows of, in any state: ended ones for about an hour."""
+    """The cluster's instances in any state; EC2 lists ended ones for about an hour."""
     wanted = {CLUSTER: cluster, **with_tags}
     filters: list[dict[str, Any]] = [{"Name": f"tag:{key}", "Values": [value]} for key, value in wanted.items()]
     if ids:

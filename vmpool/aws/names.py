@@ -31,10 +31,10 @@ def tags(cluster: str, role: str, name: str, more: Mapping[str, str]) -> dict[st
 
 
 def tag_list(of: Mapping[str, str]) -> list[dict[str, str]]:
-    """As Amazon wants them."""
+    """The tags in the form of Amazon's requests."""
     return [{"Key": key, "Value": value} for key, value in of.items()]
 
 
 def tags_of(thing: Mapping[str, Any]) -> dict[str, str]:
-    """As a mapping, of whatever Amazon has answered."""
+    """The tags in an answer of Amazon, as a mapping."""
     return {each["Key"]: each["Value"] for each in thing.get("Tags") or ()}

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Ec2PoolSettings(AwsAccess):
-    """What a policy file says under `pool.settings` for the provider ec2."""
+    """Settings of the provider `ec2`, under `pool.settings` in a policy file."""
 
     cluster: str = Field(pattern=CLUSTER_NAME, description="Name of the cluster that `seep deploy ec2` has brought up.")
     tags: dict[str, str] = Field(default_factory=dict, description="More tags for the instances.")
@@ -47,7 +47,7 @@ class Ec2Provider:
         _as_provider(lambda: self._end(ids=[machine.id]))
 
     def lost(self, machines: Collection[Machine]) -> set[str]:
-        """Those that EC2 has ended or is ending. An interruption to come is no loss yet: see `vmpool.interruption`."""
+        """The VMs that EC2 has ended or is ending; an announced interruption is no loss yet (`vmpool.interruption`)."""
         if not machines:
             return set()
         told = _as_provider(lambda: find_instances(self._aws, self._cluster, ids=[each.id for each in machines]))

@@ -122,7 +122,7 @@ class Compute:
         self._change(f"start instance {name}", INSTANCE, "start_unary", self._place(INSTANCE, name))
 
     def state(self, name: str) -> str | None:
-        """What an instance's start-up script last said of itself; None as long as it has said nothing."""
+        """The last message of an instance's start-up script; None as long as there is none."""
         request = self._place(INSTANCE, name) | {"query_path": STATE}
         try:
             said = self._call(f"ask instance {name}", INSTANCE.client, "get_guest_attributes", request)

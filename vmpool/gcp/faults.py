@@ -14,11 +14,11 @@ from vmpool.provider import ProviderError
 
 
 class Missing(UserError):
-    """What was asked about is not there."""
+    """The requested resource does not exist."""
 
 
 class GcpRefusal(NamedTuple):
-    """What the API says when it does not do what it was asked."""
+    """The API's answer when it refuses a request."""
 
     status: int  #: of HTTP
     reason: str  #: its code, such as QUOTA_EXCEEDED
@@ -26,7 +26,7 @@ class GcpRefusal(NamedTuple):
 
 
 class Advice(NamedTuple):
-    """What to do about a refusal."""
+    """Advice on a refusal."""
 
     text: str
     again: bool = False  #: whether it may pass by itself

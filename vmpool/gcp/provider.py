@@ -55,7 +55,7 @@ class GceProvider:
             self._api.delete(INSTANCE, machine.id, wait=False)
 
     def lost(self, machines: Collection[Machine]) -> set[str]:
-        """Those that have stopped or are about to, or that are not there any more."""
+        """The VMs that have stopped, are stopping, or do not exist any more."""
         with _as_provider_error():
             running = {found.name for found in self._started() if not is_ending(found)}
         return {machine.name for machine in machines if machine.id not in running}

@@ -140,7 +140,7 @@ class DeclaredColumns:
 
 
 def _default_of(kind: pa.DataType) -> pa.Scalar:
-    """What a column holds in a new row unless told otherwise: zero, false, or else null."""
+    """The value of a column in a new row by default: zero, false, or else null."""
     if pa.types.is_boolean(kind):
         return pa.scalar(False)
     kinds = pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_duration

@@ -120,7 +120,7 @@ class Index:
             spread(self._segments(), depth)
 
     def distinct(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Those of the given numbers that are rows, each once."""
+        """The given numbers that are rows, each once."""
         members = self.live.discard(rows)
         self.live.add(members)
         return members
@@ -177,7 +177,7 @@ class Index:
         return bool(self._counts[SEGMENTS] == self._room)
 
     def _segments(self) -> Segments:
-        """What compiled code needs; not to be kept, as it holds views of regions."""
+        """The arrays that compiled code needs; not to be kept, as they are views of regions."""
         return Segments(
             self._places.array, self._directory.array, self._facts.array, self._free.array, self._counts, self._room
         )

@@ -68,7 +68,7 @@ class RowSlots:
         return np.concatenate(chosen)
 
     def within(self, slots: SlotSet, rows: Ints) -> Ints:
-        """Those of the rows that are in slots."""
+        """The given rows that are in slots."""
         found: Ints = rows[self._mask(slots)[self._slots.array[rows]]]
         return found
 

@@ -61,7 +61,7 @@ class Segments(NamedTuple):
 
 @kernel
 def _pointers(t: Segments) -> Segments:
-    """The same with pointers for arrays, which all functions below expect unless they call this."""
+    """Converts arrays to pointers, which all functions below expect unless they call this."""
     return Segments(
         pointer(t.places), pointer(t.directory), pointer(t.facts), pointer(t.free), pointer(t.counts), t.room
     )
@@ -189,7 +189,7 @@ def _row_at(table: Segments, place: Integer) -> Integer:
 
 @kernel
 def _content(key_hash: np.uint64, row: Integer) -> np.uint64:
-    """What stands at the place of a row."""
+    """The entry for a row."""
     return key_hash << _UPPER | np.uint64(row + 1)
 
 

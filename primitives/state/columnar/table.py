@@ -77,7 +77,7 @@ class TableColumn:
 
     @property
     def words(self) -> list[int]:
-        """Those that its numbers are in."""
+        """The words that hold its numbers."""
         return [self.head, self.head + 1] if self.is_wide else [self.head]
 
 
@@ -162,7 +162,7 @@ class RowTable:
         self._heap.reserve(data)
 
     def stored(self) -> TableArrays:
-        """What compiled code needs."""
+        """The arrays that compiled code needs."""
         heap = self._heap
         return TableArrays(
             self._words.array,

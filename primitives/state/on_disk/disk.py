@@ -172,7 +172,7 @@ class Disk(Tracked[list[Path]]):
         self._buffer.owned = owned
 
     def _at_rows(self, keys: Keys, work: Callable[[pa.RecordBatch], Result]) -> Result:
-        """What `work` returns, given keys whose rows are all in the buffer."""
+        """Returns the result of `work` on keys whose rows are all in the buffer."""
         batch = self._keys_from(keys)
         self._listed = None
         if self._buffer.size() > self._room:
@@ -367,7 +367,7 @@ class Disk(Tracked[list[Path]]):
         self._buffer.admit(_joined(found.columns, values.columns, self._declared.all))
 
     def _stored(self, keys: Columns, at: NDArray[np.int64]) -> tuple[NDArray[np.int64], pa.RecordBatch]:
-        """Those of some positions in key columns that have a row on disk, and the values of these rows."""
+        """The positions in key columns that have a row on disk, and the values of these rows."""
         at = at[np.argsort(self._codec.hashes(keys)[at])]  # neighbours are in one block of a file
         found, values = [_NOWHERE], [self._no_values]
         for start in range(0, len(at), _BLOCK):

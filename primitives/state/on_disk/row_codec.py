@@ -34,7 +34,7 @@ class RowCodec:
         self._values = PackedRows(values.types)
 
     def hashes(self, columns: Sequence[pa.Array]) -> NDArray[np.uint64]:
-        """What decides the slots of keys, and the order of rows."""
+        """The hashes that decide the slots of keys and the order of rows."""
         return hash_keys(columns[: self._slot_keys])
 
     def keys(self, columns: Sequence[pa.Array]) -> list[bytes]:

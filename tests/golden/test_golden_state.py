@@ -201,7 +201,7 @@ def test_every_kind_of_container_is_among_what_is_written() -> None:
     kinds = {each for each in ours if not inspect.isabstract(each)}
     made = {type(container) for query, _ in write.QUERIES.values() for _, container in made_by(query)}
     assert len(kinds) >= 8
-    assert sorted(kind.__name__ for kind in kinds - made) == []
+    assert sorted(kind.__name__ for kind in kinds - made if not subclasses(kind)) == []  # what others share is no kind
 
 
 def test_every_container_that_a_context_makes_is_among_what_is_written() -> None:

@@ -9,7 +9,11 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from pathlib import Path
 from statistics import median
+
+# As a script, this folder is first on the path, and hides the package that is named like one of its files.
+sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 import numpy as np
 
@@ -118,7 +122,7 @@ def _restores(sender: Sender, size: int, restored: int, rounds: int) -> dict[str
 
 
 def main() -> None:
-    parser = parser_of(__doc__, "-m benchmarks.bulk --size 2048")
+    parser = parser_of(__doc__, "benchmarks/bulk.py --size 2048")
     parser.add_argument("--size", type=int, default=1024, metavar="MIB", help="of a checkpoint (1024)")
     parser.add_argument("--restored", type=int, default=64, metavar="MIB", help="of a restore (64)")
     parser.add_argument("--rounds", type=int, default=5, help="of restores (5)")

@@ -64,7 +64,7 @@ def compared() -> Iterator[None]:
     """
     kept: dict[Any, Any] = {}
     left: dict[Any, Any] = {}
-    serve, take_in = Departures._serve, KeyedInstance._take_in
+    served, take_in = Departures._served, KeyedInstance._take_in
 
     def checkpoint(state: Containers, outbox: Any, **facts: Any) -> Checkpoint:
         kept[facts["owner"], facts["incarnation"], facts["serial"]] = content(state.snapshot(facts["slots"]))
@@ -77,10 +77,10 @@ def compared() -> Iterator[None]:
             assert content(merged.state) == whole, f"merged checkpoint {merged.epoch} of {merged.owner}"
         return merged
 
-    def depart(self: Any, epoch: int, attach: Attach) -> bool:
+    def depart(self: Any, epoch: int, attach: Attach) -> Iterator[StateMoved]:
         slots = self.held[epoch].get(attach.receiver.instance, SlotSet.empty())
         left[self._me, attach.receiver, epoch] = content(self._state.snapshot(slots))
-        return serve(self, epoch, attach)
+        return served(self, epoch, attach)
 
     def arrive(self: Any, message: StateMoved, slots: SlotSet) -> None:
         take_in(self, message, slots)
@@ -90,7 +90,7 @@ def compared() -> Iterator[None]:
     with (
         patch("seep.protocol.instances.stateful.checkpoint_state", checkpoint),
         patch("primitives.backup.merge_checkpoints", merge),
-        patch.object(Departures, "_serve", depart),
+        patch.object(Departures, "_served", depart),
         patch.object(KeyedInstance, "_take_in", arrive),
     ):
         yield

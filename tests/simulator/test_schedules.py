@@ -37,11 +37,14 @@ def test_every_kind_of_fault_strikes_often(summary: Summary, what: What) -> None
     assert summary.events[what] >= SCHEDULES / 50
 
 
-@pytest.mark.parametrize(
-    "kind", ["move complete", "retired", "restored", "stood ready", "split effective", "split aborted", "rebound"]
-)
+@pytest.mark.parametrize("kind", ["move complete", "retired", "restored", "stood ready", "split effective", "rebound"])
 def test_every_kind_of_plan_is_carried_out(summary: Summary, kind: str) -> None:
     assert summary.events[kind] >= SCHEDULES / 100
+
+
+def test_splits_are_aborted_now_and_then(summary: Summary) -> None:
+    """In about one of a hundred schedules, so three hundred have some."""
+    assert summary.events["split aborted"] > 0
 
 
 @pytest.mark.parametrize("kind", ENDINGS)

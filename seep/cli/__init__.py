@@ -10,11 +10,11 @@ def main() -> None:
     try:
         from seep.cli.app import app
     except ImportError as reason:
-        sys.exit(_because_of_namesakes(reason))
+        sys.exit(_explain_namesakes(reason))
     app()
 
 
-def _because_of_namesakes(reason: ImportError) -> str:
+def _explain_namesakes(reason: ImportError) -> str:
     """Explains a failed import by packages of others with the names of ours; raises it again if there are none."""
     from seep.spark.namesakes import foreign
 

@@ -28,7 +28,7 @@ def told_in_one_line(*, verbose: bool) -> Iterator[None]:
     except SeepError as failure:
         if verbose:
             Console(stderr=True).print_exception()
-        _say(f"{_whose(failure)}: {failure}")
+        _say(f"{_prefix(failure)}: {failure}")
         raise typer.Exit(_code(failure)) from None
     except KeyboardInterrupt:
         _say("stopped")
@@ -45,5 +45,5 @@ def _code(failure: SeepError) -> int:
     return ENVIRONMENT if isinstance(failure, EnvironmentFault) else INTERNAL
 
 
-def _whose(failure: SeepError) -> str:
+def _prefix(failure: SeepError) -> str:
     return {USER: "error", ENVIRONMENT: "environment", INTERNAL: "internal error"}[_code(failure)]

@@ -33,7 +33,7 @@ def load_query(target: str) -> Query:
     if not isinstance(query, Query):
         known = [each for each, value in vars(module).items() if isinstance(value, Query)]
         hint = f"its queries are {', '.join(known)}" if known else "it has no queries"
-        raise UserError(f"{name!r} in {place} is no query, nor a function that returns one; {hint}")
+        raise UserError(f"{name!r} in {place} is not a query, or a function that returns one; {hint}")
     return query
 
 

@@ -54,7 +54,7 @@ def read(path: Path) -> dict[str, Any]:
     except OSError as reason:
         raise UserError(f"there is no report {path}: {reason.strerror}; runs write one with --report") from None
     except ValueError as reason:
-        raise UserError(f"{path} is no report, as it is no JSON: {reason}") from None
+        raise UserError(f"{path} is not a report, because it is not JSON: {reason}") from None
     if not isinstance(report, dict) or not {"summary", "series", "events"} <= report.keys():
-        raise UserError(f"{path} is no report of a run; give what --report has written")
+        raise UserError(f"{path} is not a report of a run; give a file written by --report")
     return report

@@ -38,7 +38,7 @@ def content_of(path: Path) -> Any:
     except OSError as reason:
         raise UserError(f"{path} cannot be read: {reason.strerror}") from reason
     except UnicodeDecodeError as reason:
-        raise UserError(f"{path} is no text in UTF-8: {reason.reason} at byte {reason.start}") from reason
+        raise UserError(f"{path} is not text in UTF-8: {reason.reason} at byte {reason.start}") from reason
     return parsed(text, str(path))
 
 

@@ -19,5 +19,7 @@ def rows_per_second(text: str) -> float | None:
     read = _ROWS.fullmatch(text.strip())
     rate = float(re.sub("[_,]", "", read[1])) * _THOUSANDS[read[2]] if read else 0.0
     if rate <= 0:
-        raise ValueError(f"{text!r} is no rate; write rows per second, such as 500, 20k or 1.5M, or max for no limit")
+        raise ValueError(
+            f"{text!r} is not a rate; write rows per second, such as 500, 20k or 1.5M, or max for no limit"
+        )
     return rate

@@ -55,7 +55,7 @@ def export(
     given = plain_schema(readable_schema(container.schema))
     schema = pa.schema([_field(each, chosen) for each in given])
     count = 0
-    with _whole_or_not(path) as partial, _WRITERS[chosen](partial, schema) as writer:
+    with _atomic_file(path) as partial, _WRITERS[chosen](partial, schema) as writer:
         for chunk in container.pieces(slots, group_bytes):
             writer.write_batch(_converted(readable(chunk.rows), schema))
             count += len(chunk.rows)
@@ -82,7 +82,7 @@ def _converted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 @contextmanager
-def _whole_or_not(path: Path) -> Iterator[Path]:
+def _atomic_file(path: Path) -> Iterator[Path]:
     """Yields a temporary name next to the file; renames the complete file at the end."""
     partial = path.with_name(f".{path.name}.partial")
     try:

@@ -118,7 +118,7 @@ def _manifest(store: BlobStore, query: str, checkpoint: int | str) -> Manifest:
 
 def _number(checkpoint: int | str) -> int:
     if isinstance(checkpoint, str) and not (checkpoint.isascii() and checkpoint.isdecimal()):
-        raise UserError(f"checkpoint {checkpoint!r} is none: say {LATEST}, or a number")
+        raise UserError(f"checkpoint {checkpoint!r} is not a checkpoint: say {LATEST}, or a number")
     return int(checkpoint)
 
 

@@ -180,7 +180,7 @@ class CustomOperator(Definition):
     def _new(self) -> Operator:
         made = deepcopy(self.operator) if isinstance(self.operator, Operator) else self.operator()
         if not isinstance(made, Operator):
-            raise UserError(f"{made!r} is no operator; make an object of a subclass of Operator")
+            raise UserError(f"{made!r} is not an operator; make an object of a subclass of Operator")
         return made
 
 
@@ -294,7 +294,7 @@ class _Running(BatchLogic):
     @contextmanager
     def _owned_keys(self, piece: Piece[pa.RecordBatch]) -> Iterator[None]:
         """Makes containers refuse keys of other instances within this context."""
-        bits, owned, slots = self.setting.slot_bits, None, self._resident(piece)
+        bits, owned, slots = self.setting.slot_bits, None, self._slots_here(piece)
         if self._strictness is not None and self._operator.keeps_state:
             owned = self._strictness.owned_keys(slots, self._inputs)
         elif len(slots) < 1 << bits:
@@ -307,7 +307,7 @@ class _Running(BatchLogic):
             for state in self._owning:
                 state.owned = None
 
-    def _resident(self, piece: Piece[pa.RecordBatch]) -> SlotSet:
+    def _slots_here(self, piece: Piece[pa.RecordBatch]) -> SlotSet:
         """Returns the slots of this instance: those of this epoch's pieces so far, and of the epoch before."""
         if piece.epoch != self._epoch:
             self._epoch, self._slots_before, self._slots = piece.epoch, self._slots, SlotSet.empty()

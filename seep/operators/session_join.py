@@ -115,15 +115,15 @@ class _Joining(BatchLogic):
         return _Sessions(keys, event_times(closed[_START]), event_times(closed[_END]))
 
     def _pairs(self, sessions: _Sessions) -> pa.RecordBatch:
-        (left_of, left), (right_of, right) = (self._taken(side, sessions) for side in self._sides)
-        lefts, rights = _crossed(left_of, right_of)
+        (left_of, left), (right_of, right) = (self._remove_rows_of(side, sessions) for side in self._sides)
+        lefts, rights = _pairs_by_session(left_of, right_of)
         chosen = {LEFT: left.take(pa.array(lefts)), RIGHT: right.take(pa.array(rights))}
         columns = [chosen[column.side].column(column.source) for column in self._columns]
         kind, of = self.setting.output.field(_START).type, left_of[lefts]
         bounds = [times_column(times[of], kind) for times in (sessions.starts, sessions.ends)]
         return pa.record_batch([*columns, *bounds], schema=self.setting.output)
 
-    def _taken(self, side: JoinSide, sessions: _Sessions) -> tuple[Times, pa.RecordBatch]:
+    def _remove_rows_of(self, side: JoinSide, sessions: _Sessions) -> tuple[Times, pa.RecordBatch]:
         """Removes the rows of one side in these sessions; returns the session of each row, and the rows."""
 
         def fits(which: Times, rows: pa.RecordBatch) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -148,10 +148,10 @@ def _session_windows(setting: OperatorSetting, both: Input, gap: int) -> Session
     return SessionWindows(inner, Keys(setting.operator, both), aggregates, gap, lateness=0)
 
 
-def _crossed(left_of: Times, right_of: Times) -> tuple[Times, Times]:
+def _pairs_by_session(left_of: Times, right_of: Times) -> tuple[Times, Times]:
     """Returns all pairs of a left and a right row of the same session.
 
-    >>> _crossed(np.array([5, 7]), np.array([7, 5, 7]))
+    >>> _pairs_by_session(np.array([5, 7]), np.array([7, 5, 7]))
     (array([0, 1, 1]), array([1, 0, 2]))
     """
     order = np.argsort(right_of, kind="stable")

@@ -215,7 +215,7 @@ class Compiler:
         for name in self._rates:
             if name not in sources:
                 raise UserError(
-                    f"a rate is given for {name!r}, which is no source; the sources are {', '.join(sources)}"
+                    f"a rate is given for {name!r}, which is not a source; the sources are {', '.join(sources)}"
                 )
 
 

@@ -104,7 +104,9 @@ class Query:
         """
         check_name(name)
         if not isinstance(definition, SourceDefinition):
-            raise UserError(f"source {name!r}: {definition!r} is no source; use one of seep.sources, such as memory(…)")
+            raise UserError(
+                f"source {name!r}: {definition!r} is not a source; use one of seep.sources, such as memory(…)"
+            )
         schema, time = definition.schema, definition.time
         check_columns(name, schema)
         if time is not None:

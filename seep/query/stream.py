@@ -191,7 +191,7 @@ class Stream:
         for column, aggregate in aggregates.items():
             if not isinstance(aggregate, Agg):
                 raise UserError(
-                    f"operator {name!r}: column {column!r} is to be {aggregate!r}, which is no aggregate; "
+                    f"operator {name!r}: column {column!r} is to be {aggregate!r}, which is not an aggregate; "
                     f"write {column}=seep.count(), seep.sum('…') or another one"
                 )
         if not aggregates:
@@ -273,7 +273,7 @@ class Stream:
         """Ends the stream in a sink. Other operators and sinks may read the same stream."""
         check_name(name)
         if not isinstance(definition, SinkDefinition):
-            raise UserError(f"sink {name!r}: {definition!r} is no sink; use one of seep.sinks, such as collect()")
+            raise UserError(f"sink {name!r}: {definition!r} is not a sink; use one of seep.sinks, such as collect()")
         check_options(name, options, VertexOptions)
         self.query.add(SinkVertex(name, definition, (self,), options))
 
@@ -296,7 +296,9 @@ class Windowed:
 
     def __init__(self, stream: Stream, window: Window) -> None:
         if not isinstance(window, Window):
-            raise UserError(f"{window!r} is no window; write seep.tumbling('30 s'), seep.sliding(…) or seep.session(…)")
+            raise UserError(
+                f"{window!r} is not a window; write seep.tumbling('30 s'), seep.sliding(…) or seep.session(…)"
+            )
         self._stream = stream
         self._window = window
 
@@ -349,7 +351,7 @@ def _definition_of(name: str, operator: object) -> Definition:
     if isinstance(operator, Definition):
         return operator
     if not isinstance(operator, Operator) and not callable(operator):
-        raise UserError(f"operator {name!r}: {operator!r} is no operator; give it a subclass of seep.Operator")
+        raise UserError(f"operator {name!r}: {operator!r} is not an operator; give it a subclass of seep.Operator")
     try:
         with naming(name):
             return CustomOperator(operator)

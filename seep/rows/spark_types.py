@@ -106,7 +106,9 @@ def _to_arrow(kind: spark.DataType, where: str) -> pa.DataType:
         case spark.StructType():
             return pa.struct([pa.field(f.name, _to_arrow(f.dataType, f"{where}.{f.name}")) for f in kind.fields])
     if type(kind) not in _FROM_SPARK:
-        raise UserError(f"column {where!r} is of Spark's type {_name(kind)}, which seep has not: {_instead(kind)}")
+        raise UserError(
+            f"column {where!r} is of Spark's type {_name(kind)}, which seep has not: {_advice_for_spark(kind)}"
+        )
     return _FROM_SPARK[type(kind)]
 
 
@@ -114,7 +116,7 @@ def _name(kind: spark.DataType) -> str:
     return type(kind).__name__ if isinstance(kind, spark.UserDefinedType) else kind.simpleString()
 
 
-def _instead(kind: spark.DataType) -> str:
+def _advice_for_spark(kind: spark.DataType) -> str:
     if isinstance(kind, spark.UserDefinedType):
         plain = type(kind).sqlType().simpleString()
         return f"give its content, {plain}, as columns of their own"
@@ -139,7 +141,7 @@ def _to_spark(kind: pa.DataType, where: str) -> spark.DataType:
         return spark.DecimalType(kind.precision, kind.scale)
     nested = _nested(kind, where)
     if nested is None:
-        raise UserError(f"column {where!r} is of the type {kind}, which Spark has not: {_in_place_of(kind)}")
+        raise UserError(f"column {where!r} is of the type {kind}, which Spark has not: {_advice_for_arrow(kind)}")
     return nested
 
 
@@ -154,7 +156,7 @@ def _nested(kind: pa.DataType, where: str) -> spark.DataType | None:
     return None
 
 
-def _in_place_of(kind: Any) -> str:
+def _advice_for_arrow(kind: Any) -> str:
     if arrow.is_unsigned_integer(kind):
         return f"cast it to int{min(2 * kind.bit_width, 64)} in a map(…) before"
     if arrow.is_timestamp(kind) or arrow.is_duration(kind):

@@ -42,12 +42,12 @@ class StrikeKind(StrEnum):
 
 
 _SYNTAX: Mapping[StrikeKind, tuple[re.Pattern[str], str]] = {
-    StrikeKind.SCALE: (re.compile(rf"{_OPERATOR}=(?P<to>[1-9]\d*)"), "no number of instances; write counter=3"),
+    StrikeKind.SCALE: (re.compile(rf"{_OPERATOR}=(?P<to>[1-9]\d*)"), "not a number of instances; write counter=3"),
     StrikeKind.MIGRATE: (
         re.compile(rf"{_OPERATOR}=(?P<strategy>{'|'.join(Strategy)})(->(?P<to>[1-9]\d*))?"),
-        f"no strategy ({', '.join(Strategy)}); write counter=batched, or counter=fluid->3",
+        f"not a strategy ({', '.join(Strategy)}); write counter=batched, or counter=fluid->3",
     ),
-    StrikeKind.BALANCE: (re.compile(_OPERATOR), "no operator; write balance:counter@5s"),
+    StrikeKind.BALANCE: (re.compile(_OPERATOR), "not an operator; write balance:counter@5s"),
 }
 
 #: Acts after which an operator may have other instances than at the start.
@@ -115,7 +115,7 @@ def _parse_strike(part: str) -> Strike:
     if read is None:
         raise UserError(f"chaos {part!r} does not read as a strike; {_EXAMPLE}")
     if read["act"] not in list(StrikeKind):
-        raise UserError(f"chaos {part!r}: {read['act']!r} is no act; choose from {', '.join(StrikeKind)}")
+        raise UserError(f"chaos {part!r}: {read['act']!r} is not an act; choose from {', '.join(StrikeKind)}")
     act, targets = StrikeKind(read["act"]), tuple(target.strip() for target in read["targets"].split("+"))
     for target in targets:
         pattern, words = _SYNTAX.get(act, _OF_NODES)

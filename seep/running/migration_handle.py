@@ -59,7 +59,7 @@ class MigrationHandle:
     @property
     def progress(self) -> MigrationProgress:
         """The progress; for several operators, in total."""
-        return _together(self.parts)
+        return _total(self.parts)
 
     @property
     def parts(self) -> tuple[MigrationProgress, ...]:
@@ -73,7 +73,7 @@ class MigrationHandle:
         return found
 
 
-def _together(parts: Sequence[MigrationProgress]) -> MigrationProgress:
+def _total(parts: Sequence[MigrationProgress]) -> MigrationProgress:
     if len(parts) == 1:
         return parts[0]
     return MigrationProgress(

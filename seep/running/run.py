@@ -189,7 +189,7 @@ class Run:
             ),
         )
         self._fleet = NodeFleet(self._manager, self.options, host, serve, task, self.id)
-        governor = Governor(policy, self.options.scaling, _most(self.program))
+        governor = Governor(policy, self.options.scaling, _most_instances(self.program))
         every = self.options.storage.every * self.options.checkpoint if self.options.checkpoint else None
         self._archivist = Archivist(
             self._manager, self.options.storage, catalogue_of(self.options, self.program.name), every, self.id
@@ -429,16 +429,16 @@ class Run:
 
         Raises EnvironmentFault if it takes too long, or the run is over.
         """
-        return StateView.of(operator, self._look(operator, timeout))
+        return StateView.of(operator, self._read_state(operator, timeout))
 
-    def _look(self, operator: str, timeout: float = 30.0) -> CutComplete:
+    def _read_state(self, operator: str, timeout: float = 30.0) -> CutComplete:
         if operator not in self._stateful():
             raise UserError(f"{operator!r} keeps no state; those that do: {', '.join(self._stateful()) or 'none'}")
         return answer_of(self._archivist.look(operator), timeout, f"state of {operator}", self._archivist.waits_for)
 
-    def _looked(self, operator: str) -> Mapping[str, Any]:
+    def _state_as_data(self, operator: str) -> Mapping[str, Any]:
         """Returns the state of an operator as plain data, for another process."""
-        cut = self._look(operator)
+        cut = self._read_state(operator)
         return {
             "epoch": cut.cut.epoch,
             "slot_bits": self.program.graph.operators[operator].slot_bits,
@@ -550,7 +550,7 @@ class Run:
                 self._asked.append(handle)
                 return {"migration": self._asked.total - 1}
             case {"do": "migration", "migration": number}:
-                return dict(self._asked_for(int(number)).progress.to_json())
+                return dict(self._requested_migration(int(number)).progress.to_json())
             case {"do": "savepoint"}:
                 return {"id": self.savepoint()}
             case {"do": "story"}:
@@ -558,14 +558,14 @@ class Run:
             case {"do": "operators"}:
                 return {"stateful": self._stateful()}
             case {"do": "look", "operator": operator}:
-                return self._looked(operator)
+                return self._state_as_data(operator)
             case {"do": "stop"}:
                 self._archivist.store_before_stop()
                 self._manager.halt()
                 return {}
         raise UserError(f"a run does not know what {body.get('do')!r} is")
 
-    def _asked_for(self, number: int) -> MigrationHandle:
+    def _requested_migration(self, number: int) -> MigrationHandle:
         handle = self._asked.numbered(number)
         if handle is None:
             raise UserError(f"no migration {number} was asked for from outside, or too many were since; see the events")
@@ -671,13 +671,13 @@ def _instances(program: Program) -> int:
     return sum(program.parallelism.get(operator, 1) for operator in program.graph.order)
 
 
-def _most(program: Program) -> dict[str, int]:
+def _most_instances(program: Program) -> dict[str, int]:
     """Returns the most instances that each operator can have: one per slot."""
     return {name: 1 << operator.slot_bits for name, operator in program.graph.operators.items()}
 
 
 def _check_parallelism(program: Program, operator: str, parallelism: int) -> None:
-    most = _most(program)
+    most = _most_instances(program)
     if operator not in most:
         raise UserError(f"there is no operator {operator!r}; there are {', '.join(most)}")
     if not 1 <= parallelism <= most[operator]:

@@ -88,7 +88,7 @@ class FileStore(SinkStore):
             with self._translated_errors(sink):
                 self._workspace = enter(self._home(sink), sink.number)
                 if self._workspace is not None:
-                    self._settle_earlier_runs()
+                    self._treat_earlier_output()
                     self._record_schema(sink, self._workspace)
                     self._durable = self._taken = self._last_committed(sink)
         except SinkFenced:
@@ -169,7 +169,7 @@ class FileStore(SinkStore):
             sync_directory(directory)
             directory = directory.parent
 
-    def _settle_earlier_runs(self) -> None:
+    def _treat_earlier_output(self) -> None:
         """Refuses, removes or keeps the output of earlier runs, as the user has said; before anything is written."""
         if self._target.resumed is not None:
             self._take_back(self._target.resumed)

@@ -259,11 +259,11 @@ def _pace(setting: SourceSetting, rows: RowDescription) -> ReadPace:
         return FixedEpochs(setting.max_rows)
     if setting.rate is None:
         return Adaptive(setting.epoch_seconds, setting.max_rows)
-    most = setting.max_rows if rows.shed else min(setting.max_rows, _catching_up(setting.rate, setting.epoch_seconds))
+    most = setting.max_rows if rows.shed else min(setting.max_rows, _most_rows(setting.rate, setting.epoch_seconds))
     return Paced(setting.rate, rows.partitions, most, shed=rows.shed)
 
 
-def _catching_up(rate: Rate, epoch_seconds: float) -> int:
+def _most_rows(rate: Rate, epoch_seconds: float) -> int:
     """Returns the most rows of an epoch: those due in two epochs, so that a query that is behind gets no huge epoch."""
     return max(1, math.ceil(rate.rows_per_second * max(2 * epoch_seconds, _BURST)))
 

@@ -143,7 +143,7 @@ def use_this_python(context: SparkContext) -> None:
 
 def _join(name: str, closing: contextlib.ExitStack) -> SparkContext:
     """Makes a context in the JVM of spark-submit, with its settings."""
-    with _interrupts_as_they_were():
+    with _unchanged_interrupts():
         context = SparkContext(conf=SparkConf().setIfMissing("spark.app.name", name))
     closing.callback(context.stop)
     return context
@@ -158,10 +158,10 @@ def _begin(master: str, name: str, verbose: bool, closing: contextlib.ExitStack)
     conf = _configuration(master, name, directory, verbose)
     if SparkContext._gateway is None:
         _launch_jvm(conf, verbose, closing)
-    with _interrupts_as_they_were():
+    with _unchanged_interrupts():
         context = _context_at(master, conf)
     closing.callback(context.stop)
-    if _stays_here(master):
+    if _is_on_this_machine(master):
         context.pythonExec = os.environ.get("PYSPARK_PYTHON", sys.executable)
     return context
 
@@ -170,7 +170,7 @@ def _configuration(master: str, name: str, directory: Path, verbose: bool) -> Sp
     """Returns our settings, except those set by the user's environment (spark-defaults, PYSPARK_SUBMIT_ARGS)."""
     conf = SparkConf().setMaster(master).setAppName(name)
     options = [*_FRUGAL_JVM, f"-Djava.io.tmpdir={directory}", *([] if verbose else [quiet_logging(directory)])]
-    here = _LOCAL_SETTINGS | _READY_DAEMON if _stays_here(master) else {}
+    here = _LOCAL_SETTINGS | _READY_DAEMON if _is_on_this_machine(master) else {}
     ours = {"spark.driver.extraJavaOptions": " ".join(options), "spark.local.dir": str(directory)}
     for key, value in (_SETTINGS | here | ours).items():
         conf.setIfMissing(key, value)
@@ -215,7 +215,7 @@ def _end_jvm(gateway: Any) -> None:
 
 
 @contextlib.contextmanager
-def _interrupts_as_they_were() -> Iterator[None]:
+def _unchanged_interrupts() -> Iterator[None]:
     """Restores the handler of Ctrl-C: that of pyspark would cancel all jobs, and so end all nodes."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -233,7 +233,7 @@ def _master_address(master: str) -> tuple[str, int | None]:
     return (found[1], int(found[2])) if found else ("", None)
 
 
-def _stays_here(master: str) -> bool:
+def _is_on_this_machine(master: str) -> bool:
     return master.startswith("local") or is_loopback(_master_address(master)[0] or "0.0.0.0")
 
 

@@ -67,9 +67,9 @@ def test_what_the_module_defines_travels_by_value() -> None:
         ("my_other.py:query", "there is no file my_other.py"),
         (
             "my_queries:missing",
-            "'missing' in my_queries is no query, nor a function that returns one; its queries are query",
+            "'missing' in my_queries is not a query, or a function that returns one; its queries are query",
         ),
-        ("my_queries:number", "'number' in my_queries is no query"),
+        ("my_queries:number", "'number' in my_queries is not a query"),
         ("json:loads_", "it has no queries"),
     ],
 )

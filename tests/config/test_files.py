@@ -66,7 +66,7 @@ def test_every_section_is_read(file: Path) -> None:
         ("run: {epoch: fast}", "run.epoch is 'fast': 'fast' is no length of time"),
         ("run: {parallelism: {counter: 0}}", "run.parallelism.counter is 0: Input should be greater than 0"),
         ("run: {nodes: many}", "run.nodes is 'many': Input should be a valid integer"),
-        ("run: {rate: fast}", "run.rate is 'fast': 'fast' is no rate; write rows per second"),
+        ("run: {rate: fast}", "run.rate is 'fast': 'fast' is not a rate; write rows per second"),
         ("run: {rate: 0}", "run.rate is 0: Input should be greater than 0"),
         ("run: {rate_profile: wild}", "run.rate_profile is 'wild': Input should be 'steady', 'ramp'"),
         ("vm: {memory: big}", "vm.memory is 'big': could not parse value and unit from byte string"),
@@ -108,7 +108,7 @@ def test_a_file_of_config_that_is_not_here_is_the_one_that_is_installed(
 
 def test_a_file_that_is_no_text_is_refused(file: Path) -> None:
     file.write_bytes(b"run: \xff")
-    with pytest.raises(UserError, match="is no text in UTF-8: invalid start byte at byte 5"):
+    with pytest.raises(UserError, match="is not text in UTF-8: invalid start byte at byte 5"):
         read_policy(file)
 
 

@@ -130,7 +130,7 @@ def test_errors_name_what_there_is_instead(stage: Stage) -> None:
         Stored.open(stage.location, "payments")
     with pytest.raises(UserError, match=r"there is none, or not any more; there are 1$"):
         opened(stage, 7)
-    with pytest.raises(UserError, match="checkpoint 'newest' is none: say latest, or a number"):
+    with pytest.raises(UserError, match="checkpoint 'newest' is not a checkpoint: say latest, or a number"):
         opened(stage, "newest")
     with pytest.raises(UserError, match="no state of an operator 'splitter'; it has state of counter"):
         stored.containers("splitter")

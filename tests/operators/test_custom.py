@@ -437,7 +437,7 @@ def test_what_cannot_work_is_refused_with_the_name(operator: type[Operator], inp
 
 
 def test_what_is_no_operator_is_refused() -> None:
-    with pytest.raises(UserError, match="is no operator"):
+    with pytest.raises(UserError, match="is not an operator"):
         CustomOperator(dict)  # type: ignore[arg-type]
 
 

@@ -357,7 +357,7 @@ def test_an_instance_without_slots_puts_out_nothing() -> None:
         (Sliding(10, 11), STREAM, "operator 'w': windows of 10 that slide by 11 leave rows out"),
         (Session(0), STREAM, "operator 'w': the gap of a window is 0; it must be greater than zero"),
         (Session(5, lateness=-1), STREAM, "operator 'w': the lateness of a window is -1; it cannot be negative"),
-        (Window(), STREAM, "operator 'w': .* is no window; use Tumbling, Sliding or Session"),
+        (Window(), STREAM, "operator 'w': .* is not a window; use Tumbling, Sliding or Session"),
         (
             Tumbling("1500 ms"),
             Input(pa.schema([("k", pa.string()), ("t", pa.timestamp("s"))]), ("k",), "t"),

@@ -164,7 +164,8 @@ def test_a_report_is_drawn_beside_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "words"), [(None, "there is no report"), ("{", "as it is no JSON"), ("{}", "is no report of a run")]
+    ("content", "words"),
+    [(None, "there is no report"), ("{", "because it is not JSON"), ("{}", "is not a report of a run")],
 )
 def test_what_is_no_report_is_refused(content: str | None, words: str, tmp_path: Path) -> None:
     path = tmp_path / "run.json"

@@ -98,13 +98,16 @@ def test_a_source_that_nobody_reads(query: Query, words: Stream, numbers: Stream
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda q, _: q.source("x", "/data"), "source 'x': '/data' is no source; use one of seep.sources"),
-        (lambda _, w: w.sink("x", "/data"), "sink 'x': '/data' is no sink; use one of seep.sinks"),
+        (lambda q, _: q.source("x", "/data"), "source 'x': '/data' is not a source; use one of seep.sources"),
+        (lambda _, w: w.sink("x", "/data"), "sink 'x': '/data' is not a sink; use one of seep.sinks"),
         (lambda _, w: w.apply("x", same), "operator 'x': <function same .* makes no operator"),
-        (lambda _, w: w.apply("x", dict), "operator 'x': {} is no operator; make an object of a subclass"),
-        (lambda _, w: w.apply("x", 5), "operator 'x': 5 is no operator; give it a subclass of seep.Operator"),
-        (lambda _, w: w.key_by("word").window("30 s"), "'30 s' is no window; write seep.tumbling"),
-        (lambda _, w: w.key_by("word").aggregate("x", n="count"), "column 'n' is to be 'count', which is no aggregate"),
+        (lambda _, w: w.apply("x", dict), "operator 'x': {} is not an operator; make an object of a subclass"),
+        (lambda _, w: w.apply("x", 5), "operator 'x': 5 is not an operator; give it a subclass of seep.Operator"),
+        (lambda _, w: w.key_by("word").window("30 s"), "'30 s' is not a window; write seep.tumbling"),
+        (
+            lambda _, w: w.key_by("word").aggregate("x", n="count"),
+            "column 'n' is to be 'count', which is not an aggregate",
+        ),
         (lambda _, w: w.key_by("word").aggregate("x"), "operator 'x' has nothing to work out; name columns"),
     ],
 )
@@ -448,7 +451,7 @@ def test_a_rate_that_is_none(query: Query, words: Stream, rate: Any) -> None:
 
 def test_a_rate_for_what_is_no_source(query: Query, words: Stream) -> None:
     to_sink(words)
-    with refused("a rate is given for 'out', which is no source; the sources are words"):
+    with refused("a rate is given for 'out', which is not a source; the sources are words"):
         query.compile(rate={"out": 5})
 
 

@@ -86,7 +86,7 @@ def _windowed(setting: OperatorSetting, keys: Keys, aggregates: Aggregates, wind
             return SessionWindows(setting, keys, aggregates, gap_of(window, time), lateness_of(window, time))
         case Tumbling() | Sliding():
             return Panes(setting, keys, aggregates, grid_of(window, time))
-    raise UserError(f"{window!r} is no window; use Tumbling, Sliding or Session")
+    raise UserError(f"{window!r} is not a window; use Tumbling, Sliding or Session")
 
 
 def _check_names(operator: str, names: Sequence[str]) -> None:

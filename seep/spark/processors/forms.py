@@ -81,7 +81,7 @@ def _fields(value: Any, names: list[str]) -> list[Any]:
             )
         return [value[name] for name in names]
     if not isinstance(value, tuple | list) or len(value) != len(names):
-        raise UserError(f"{value!r:.100} is no row of the columns {', '.join(names)}; give a tuple or a Row of them")
+        raise UserError(f"{value!r:.100} is not a row of the columns {', '.join(names)}; give a tuple or a Row of them")
     return list(value)
 
 

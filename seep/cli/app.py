@@ -38,7 +38,7 @@ def _say_version(asked: bool) -> None:
 @app.callback()
 def main(
     _: Annotated[
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say the version and exit.")
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     pass
@@ -106,7 +106,7 @@ def savepoint(run: _RUN) -> None:
 def migrate(
     run: _RUN,
     operator: Annotated[str, typer.Argument(metavar="OPERATOR", help="Whose slots move.", show_default=False)],
-    to: Annotated[int, typer.Option(metavar="N", min=1, help="Instances that it is to have.", show_default=False)],
+    to: Annotated[int, typer.Option(metavar="N", min=1, help="Number of instances at the end.", show_default=False)],
     strategy: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="all-at-once, fluid, batched or optimised; as the run says if not given."),
@@ -132,14 +132,16 @@ def story(
         typer.Argument(metavar="RUN|FILE.json", help="A run, by id or query, or a report.", show_default=False),
     ],
     instance: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only what concerns an instance, such as counter[1].")
+        str | None, typer.Option(metavar="NAME", help="Only events of an instance, such as counter[1].")
     ] = None,
     decision: Annotated[int | None, typer.Option(metavar="N", min=1, help="Only the decision of this number.")] = None,
     epoch: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="Only what took effect at an epoch, or last before it.")
+        int | None,
+        typer.Option(metavar="N", min=0, help="Only changes that took effect at an epoch, or the last one before it."),
     ] = None,
     messages: Annotated[
-        bool, typer.Option("--messages", help="Also what machines took and answered last, as far as it was kept.")
+        bool,
+        typer.Option("--messages", help="Also the last messages and answers of machines, as far as they were kept."),
     ] = False,
 ) -> None:
     """Tell what was decided, moved and lost in a run, with causes and results."""
@@ -170,7 +172,7 @@ def doctor(
     master: Annotated[
         str | None, typer.Option(metavar="URL", help="Spark's master; local[64] if not given.", show_default=False)
     ] = None,
-    nodes: Annotated[int, typer.Option(metavar="N", help="Nodes that there must be room for.")] = 4,
+    nodes: Annotated[int, typer.Option(metavar="N", help="Number of nodes for which there must be task slots.")] = 4,
     verbose: Verbose = False,
 ) -> None:
     """Check whether queries can run here: Java, Spark, ports, memory. Exits with 1 if a check fails."""

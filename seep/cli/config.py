@@ -15,7 +15,7 @@ from seep.reports import figures
 
 app = typer.Typer(
     name="config",
-    help="Check settings files, show them in full, and list what they can say.",
+    help="Check settings files, show them in full, and print their schema.",
     epilog="Example: seep config check config/small-vms.yaml",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -58,7 +58,7 @@ def schema(
     kind: Annotated[ConfigKind, typer.Argument(help="Of which files.")] = ConfigKind.POLICY,
     table: Annotated[bool, typer.Option("--table", help="As a table of all fields, for people.")] = False,
 ) -> None:
-    """Print what a file can say, as JSON schema, which editors take to complete and check YAML."""
+    """Print the JSON schema of a file, with which editors complete and check YAML."""
     import json
 
     from seep.config import schema
@@ -68,7 +68,7 @@ def schema(
 
 @app.command(epilog="Example: seep config show config/small-vms.yaml")
 def show(file: File) -> None:
-    """Print all that a file comes to, with the defaults filled in, as YAML."""
+    """Print all settings of a file, with defaults, as YAML."""
     with told_in_one_line(verbose=False):
         from seep.config.files import in_full, read_settings
 

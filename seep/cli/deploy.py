@@ -36,7 +36,7 @@ Config = Annotated[
     Path,
     typer.Option("--config", metavar="FILE", help="The cluster file, such as config/ec2.yaml.", show_default=False),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and what it costs; do nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and what it costs; do nothing.")]
 
 
 def _up(cloud: Cloud, config: Path, dry_run: bool, verbose: bool) -> None:
@@ -146,7 +146,7 @@ def _commands(cloud: Cloud, title: str) -> typer.Typer:
     @commands.command(epilog=example("scale --workers 4"), help=_scale.__doc__)
     def scale(
         config: Config,
-        workers: Annotated[int, typer.Option("--workers", metavar="N", min=0, help="Workers that there are to be.")],
+        workers: Annotated[int, typer.Option("--workers", metavar="N", min=0, help="Number of workers at the end.")],
         dry_run: DryRun = False,
         verbose: Verbose = False,
     ) -> None:

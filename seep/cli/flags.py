@@ -34,7 +34,7 @@ class Flags:
     ] = None
     policy: Annotated[
         Path | None,
-        _option("--policy", metavar="FILE", help="YAML file, such as those in config/; flags go before it."),
+        _option("--policy", metavar="FILE", help="YAML file, such as those in config/; flags override it."),
     ] = None
     epoch: Annotated[
         str | None, _option("--epoch", metavar="TIME", help="Time between two ticks, such as 20ms; 50ms if not given.")
@@ -45,7 +45,9 @@ class Flags:
     ] = None
     storage: Annotated[
         str | None,
-        _option("--storage", metavar="LOCATION", help="Where checkpoints outlive the run, such as s3://bucket/seep."),
+        _option(
+            "--storage", metavar="LOCATION", help="Where checkpoints are kept after the run, such as s3://bucket/seep."
+        ),
     ] = None
     restore: Annotated[
         str | None,
@@ -60,7 +62,10 @@ class Flags:
         bool, _option("--fall-back", help="If the latest checkpoint is damaged, begin from the one before.")
     ] = False
     allow_dropped_state: Annotated[
-        bool, _option("--allow-dropped-state", help="Begin without the state of operators that the query has no more.")
+        bool,
+        _option(
+            "--allow-dropped-state", help="Begin without the state of operators that the query does not have any more."
+        ),
     ] = False
     parallelism: Annotated[
         list[str], _option("--parallelism", metavar="OP=N", help="Instances of an operator; may be given repeatedly.")
@@ -77,19 +82,17 @@ class Flags:
         _option("--vm-cpu", metavar="CORES", help="CPU share of each node, such as 0.2; no limit if not given."),
     ] = None
     seconds: Annotated[
-        str | None, _option("--seconds", metavar="TIME", help="End the input after so long, such as 30 or 5min.")
+        str | None, _option("--seconds", metavar="TIME", help="End the input after this time, such as 30 or 5min.")
     ] = None
     rate: Annotated[
         str | None,
-        _option("--rate", metavar="ROWS", help="Rows per second of each source, such as 20k, or 'max': all it can."),
+        _option("--rate", metavar="ROWS", help="Rows per second of each source, such as 20k, or 'max' for no limit."),
     ] = None
     rate_profile: Annotated[
         RateProfile | None,
         _option("--rate-profile", help="How the rate changes over each minute; steady if not given."),
     ] = None
-    balance: Annotated[bool, _option("--balance", help="Move slots away from instances that have too much to do.")] = (
-        False
-    )
+    balance: Annotated[bool, _option("--balance", help="Move slots away from instances with a high load.")] = False
     chaos: Annotated[
         str | None,
         _option(

@@ -13,7 +13,7 @@ from seep.cli.failures import told_in_one_line
 
 app = typer.Typer(
     name="report",
-    help="What runs have written with --report.",
+    help="Reports that runs have written with --report.",
     epilog="Example: seep report plot run.json",
     no_args_is_help=True,
     rich_markup_mode=None,

@@ -17,11 +17,11 @@ from vmpool.settings import PoolSettings, VMSettings
 class PolicyFile(Section):
     """The file of `--policy`. All sections are optional."""
 
-    run: RunSection = Field(RunSection(), description="How the query is run; flags go before it.")
-    vm: VMSettings = Field(VMSettings(), description="What each VM is allowed.")
+    run: RunSection = Field(RunSection(), description="How the query is run; flags override it.")
+    vm: VMSettings = Field(VMSettings(), description="The limits of each VM.")
     pool: PoolSettings = Field(PoolSettings(), description="The pool of pre-warmed VMs.")
-    storage: StorageSettings = Field(StorageSettings(), description="Where checkpoints outlive the run.")
+    storage: StorageSettings = Field(StorageSettings(), description="Where checkpoints are kept after the run.")
     backup: BackupSection = Field(BackupSection(), description="How operators with state are backed up.")
     migration: MigrationSettings = Field(MigrationSettings(), description="How slots move.")
-    balance: BalanceSettings = Field(BalanceSettings(), description="Who evens out what instances have to do.")
-    scaling: ScalingSettings = Field(ScalingSettings(), description="Who decides on scaling, and how.")
+    balance: BalanceSettings = Field(BalanceSettings(), description="How the load of instances is balanced.")
+    scaling: ScalingSettings = Field(ScalingSettings(), description="How the number of instances is decided.")

@@ -54,9 +54,9 @@ class RunSection(Section):
         description="Epochs open at once, at most, from tick to commit; at least 6 more than a sink puts into a file.",
     )
     nodes: int | None = Field(None, ge=1, description="Nodes that host the instances; one per instance if not given.")
-    spare: int | None = Field(None, ge=0, description="Short for `pool.size`, which it goes before.")
-    recovery_parallelism: int = Field(1, ge=1, description="Over how many instances a failed stateful one is spread.")
-    heartbeat: Seconds = Field(0.1, description="How often a node says that it is there.")
+    spare: int | None = Field(None, ge=0, description="Short for `pool.size`, which it overrides.")
+    recovery_parallelism: int = Field(1, ge=1, description="Number of instances that replace a failed stateful one.")
+    heartbeat: Seconds = Field(0.1, description="Time between two heartbeats of a node.")
     patience: Seconds = Field(3.0, description="How long a node may be silent before it is given up.")
     start_timeout: Seconds = Field(60.0, description="How long the first nodes may take to register.")
     buffer_budget: ByteSize = Field(
@@ -84,9 +84,9 @@ class RunSection(Section):
     )
     fall_back: bool = Field(False, description="If the latest checkpoint is damaged, begin from the one before.")
     allow_dropped_state: bool = Field(
-        False, description="Begin though the checkpoint has state of operators that the query does not have."
+        False, description="Begin even if the checkpoint has state of operators that the query does not have."
     )
-    seconds: OptionalSeconds = Field(None, description="End the input after so long; none to read all of it.")
+    seconds: OptionalSeconds = Field(None, description="End the input after this time; none to read all of it.")
     parallelism: dict[str, PositiveInt] = Field(
         default_factory=dict, description="Instances of operators at the start, by name; else as the query says."
     )

@@ -423,7 +423,7 @@ def test_a_source_that_a_query_gets_later_is_gone_on_with_though_no_checkpoint_c
         made = passing(seep.from_spark(stream_of(spark, files), checkpoint=tmp_path / "numbers"))
         for name in names:
             source = seep.from_spark(stream_of(spark, files), checkpoint=tmp_path / name)
-            made.source(name, source).sink(f"{name} out", seep.sinks.collect())
+            made.source(name, source).sink(f"{name}_out", seep.sinks.collect())
         return made
 
     def is_read(run: Run, source: str) -> bool:
@@ -443,4 +443,4 @@ def test_a_source_that_a_query_gets_later_is_gone_on_with_though_no_checkpoint_c
         wait_until(lambda: is_read(run, "more"))
         run.finish()
         assert run.wait(120)
-        assert sorted(run.result("more out")["n"].to_pylist()) == list(range(FILES * ROWS))
+        assert sorted(run.result("more_out")["n"].to_pylist()) == list(range(FILES * ROWS))

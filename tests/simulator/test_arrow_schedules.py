@@ -152,7 +152,7 @@ def frames_forget_deletions() -> AbstractContextManager[Any]:
 
 
 def timers_forget_what_was_popped() -> AbstractContextManager[Any]:
-    return patch.object(Timers, "_gone", lambda _self, _slots, _since: [])
+    return patch.object(Timers, "_removed", lambda _self, _slots, _since: [])
 
 
 def values_miss_changes_in_place() -> AbstractContextManager[Any]:

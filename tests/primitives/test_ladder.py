@@ -11,7 +11,7 @@ from tests.test_import_direction import MODULES, imports_of, within
 
 #: The parts of `primitives` from the bottom up. All other modules of it are the operations, above these.
 LADDER = (
-    ("primitives.errors", "primitives.hashing", "primitives.slots", "primitives.routing"),
+    ("primitives.errors", "primitives.kernels", "primitives.hashing", "primitives.slots", "primitives.routing"),
     ("primitives.state.columnar",),
     ("primitives.state",),
     ("primitives.state.on_disk",),

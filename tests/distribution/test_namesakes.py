@@ -38,7 +38,7 @@ def python(path: list[Path], program: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=path[0], capture_output=True, text=True, check=False)
 
 
-LOOK = "from seep import namesakes; print(*namesakes.foreign(), *namesakes.sharing(), sep='; ')"
+LOOK = "from seep.spark import namesakes; print(*namesakes.foreign(), *namesakes.sharing(), sep='; ')"
 
 
 def test_an_installation_that_is_whole_and_alone_is_fine(site: Path) -> None:

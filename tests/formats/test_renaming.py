@@ -81,8 +81,8 @@ def test_chunks_of_a_container_that_was_renamed_fit_it() -> None:
     [
         (["b"], [], "state 'a' has the alias 'b', and 'b' is still in use"),
         (["old"], ["old"], "state 'a' and 'b' both have the alias 'old'"),
-        ("old", [], "the aliases of state 'a' are a list"),
-        (["a"], [], "the aliases of state 'a' are a list of other names"),
+        ("old", [], "the aliases of state 'a' must be a list"),
+        (["a"], [], "the aliases of state 'a' must be a list of other names"),
     ],
 )
 def test_containers_whose_aliases_cannot_be_are_refused(first: Any, second: Any, message: str) -> None:

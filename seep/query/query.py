@@ -20,6 +20,7 @@ from seep.query.checks import (
     clock_of,
     common_clock,
 )
+from seep.query.launcher import launch
 from seep.query.stream import Stream
 from seep.query.vertex import (
     DEAD_LETTERS_SINK,
@@ -44,7 +45,6 @@ from seep.sources.definition import SourceDefinition
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from seep.query.launcher import launch
 from seep.query.program import Program, Resume
 
 

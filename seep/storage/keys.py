@@ -42,7 +42,7 @@ class _Field(NamedTuple):
 class KeyForm:
     """What keys of one kind look like: makes them of values, and reads these from them.
 
-    >>> form = Form("{query}/runs/{generation:6}")
+    >>> form = KeyForm("{query}/runs/{generation:6}")
     >>> form.write({"query": "orders", "generation": 3}), form.read("orders/runs/000003"), form.read("orders/runs/3")
     ('orders/runs/000003', {'query': 'orders', 'generation': 3}, None)
     >>> form.prefix(query="orders")

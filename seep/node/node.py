@@ -265,7 +265,7 @@ class NodeProcess:
         except BaseException as reason:
             self.failed(None, 0, reason)
 
-    # -- a Surface: what hosted machines ask for ----------------------------------------------------------------------
+    # -- NodeServices: what hosted machines ask for ------------------------------------------------------------------
 
     def perform(self, effect: Effect) -> None:
         match effect:

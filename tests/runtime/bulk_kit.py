@@ -22,14 +22,13 @@ from primitives.mapped import MappedFiles
 from primitives.slots import SlotSet
 from primitives.state.chunk import Chunk
 from seep.channels.bulk import CREDIT
-from seep.channels.bulk_arrivals import BulkArrivals
 from seep.channels.peers import Peers
 from seep.channels.port import Address, Port
 from seep.channels.security import Security
 from seep.protocol.bulk import flow_of
-from seep.protocol.courier import LetterFrame
 from seep.protocol.messages import Committed, Retrieved, StoreBackup
 from seep.protocol.view import Incarnation
+from tests.runtime.peers_kit import PeersReceiver
 
 #: As nodes have them.
 SWITCH_INTERVAL, SHELVED = 0.0005, 32 << 20
@@ -45,7 +44,7 @@ class Heard(NamedTuple):
     at: float
 
 
-class Talker:
+class Talker(PeersReceiver):
     """A process with a port and peers, which keeps what it is told."""
 
     def __init__(
@@ -72,25 +71,6 @@ class Talker:
         self.port.close()
 
     # -- a Receiver, and a Process
-
-    def on_letters_open(self, peer: str, session: int) -> None:  # noqa: ARG002
-        self.peers.opened(peer)
-
-    def on_frame(self, peer: str, frame: LetterFrame) -> None:
-        self.peers.arrived(peer, frame)
-
-    def on_letters_closed(self, peer: str, session: int, reason: str) -> None: ...
-
-    def on_message(self, message: Any, nbytes: int) -> None: ...
-
-    def on_stream_open(self, peer: str, sender: Any, receiver: Any, again: bool) -> None: ...
-
-    def on_stream_closed(self, peer: str, sender: Any, receiver: Any, clean: bool) -> None: ...
-
-    def on_bulk_open(self, peer: str) -> BulkArrivals:
-        return self.peers.bulk_opened(peer)
-
-    def on_call(self, peer: str, method: str, body: Any) -> Any: ...
 
     def on_fault(self, peer: str, text: str) -> None:  # noqa: ARG002
         self.faults.append(text)

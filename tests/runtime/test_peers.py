@@ -13,22 +13,20 @@ from primitives.checkpoint import Checkpoint
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
 from primitives.state.chunk import Chunk
-from seep.channels.bulk_arrivals import BulkArrivals
 from seep.channels.peers import Peers
 from seep.channels.port import Address, Port
 from seep.channels.security import Security
 from seep.channels.sockets import cut_connections
-from seep.protocol.courier import LetterFrame
 from seep.protocol.messages import StoreBackup, Tick
 from seep.protocol.view import Incarnation
 from seep.record.reports import BulkTransfer
-from tests.runtime.peers_kit import wait_until
+from tests.runtime.peers_kit import PeersReceiver, wait_until
 
 SOURCE = Incarnation(InstanceId("numbers", 0), 0)
 LETTERS = 20_000
 
 
-class Process:
+class Process(PeersReceiver):
     """Has a port and peers, and keeps what it is told."""
 
     def __init__(self, name: str, security: Security) -> None:
@@ -38,25 +36,6 @@ class Process:
         self.restored = 0
         self.port = Port("127.0.0.1", security, self)
         self.peers = Peers(name, security, self)
-
-    def on_letters_open(self, peer: str, session: int) -> None:  # noqa: ARG002
-        self.peers.opened(peer)
-
-    def on_frame(self, peer: str, frame: LetterFrame) -> None:
-        self.peers.arrived(peer, frame)
-
-    def on_letters_closed(self, peer: str, session: int, reason: str) -> None: ...
-
-    def on_message(self, message: Any, nbytes: int) -> None: ...
-
-    def on_stream_open(self, peer: str, sender: Any, receiver: Any, again: bool) -> None: ...
-
-    def on_stream_closed(self, peer: str, sender: Any, receiver: Any, clean: bool) -> None: ...
-
-    def on_bulk_open(self, peer: str) -> BulkArrivals:
-        return self.peers.bulk_opened(peer)
-
-    def on_call(self, peer: str, method: str, body: Any) -> Any: ...
 
     def on_fault(self, peer: str, text: str) -> None: ...
 

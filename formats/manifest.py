@@ -157,15 +157,6 @@ class ContainerState(ManifestSection):
     blobs: tuple[BlobRef, ...]  #: in the order in which they take effect
 
 
-class Extra(ManifestSection):
-    """Bytes that one instance keeps and that belong to no slot; only the operator knows their meaning."""
-
-    slot: NonNegativeInt  #: who gets this one of the instance's slots gets it
-    key: str
-    size: NonNegativeInt
-    crc: NonNegativeInt
-
-
 class ManifestPart(ManifestSection):
     """The record of what one instance has written for a checkpoint."""
 
@@ -176,7 +167,6 @@ class ManifestPart(ManifestSection):
     slots: Slots  #: those that it owned after the epoch
     slot_bits: SlotBits
     containers: dict[str, ContainerState] = Field(default_factory=dict)
-    extra: Extra | None = None
 
 
 class Component(ManifestSection):
@@ -186,7 +176,7 @@ class Component(ManifestSection):
     parallelism: PositiveInt
     slot_bits: SlotBits
     containers: dict[str, ContainerState] = Field(default_factory=dict)
-    extras: tuple[Extra, ...] = ()
+    extras: tuple[JsonValue, ...] = Field(default=(), exclude=True)  #: in earlier manifests; read, not used
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -201,7 +191,7 @@ class Component(ManifestSection):
     @property
     def blobs(self) -> frozenset[str]:
         """Keys of all that it refers to."""
-        return frozenset([*(blob.key for blob in self.every_blob()), *(extra.key for extra in self.extras)])
+        return frozenset(blob.key for blob in self.every_blob())
 
     def every_blob(self) -> Iterator[BlobRef]:
         """Those of all containers."""
@@ -211,13 +201,6 @@ class Component(ManifestSection):
     def needed(self, slots: SlotSet) -> dict[str, list[BlobReading]]:
         """For each container, what to read for the state of `slots`; see `readings`."""
         return {name: readings(container.blobs, slots) for name, container in self.containers.items()}
-
-    def extras_of(self, slots: SlotSet) -> list[Extra]:
-        """What the owner of `slots` takes over of what belongs to no slot; several come to be merged.
-
-        Law: each goes to exactly one new instance; and each to another if slots are assigned as they were.
-        """
-        return [extra for extra in self.extras if extra.slot in slots]
 
     def needs_full(self, slots: SlotSet, max_deltas: int) -> bool:
         """Whether the owner of `slots` had better write all of its state next time, and not what changed."""
@@ -246,7 +229,6 @@ def component_of(parts: Sequence[ManifestPart], previous: Component | None = Non
         parallelism=len(parts),
         slot_bits=first.slot_bits,
         containers={name: _together(name, parts, earlier) for name in names},
-        extras=tuple(part.extra for part in parts if part.extra is not None),
     )
 
 
@@ -313,9 +295,7 @@ class Manifest(ManifestSection):
     @property
     def files(self) -> dict[str, int]:
         """Bytes of all blobs that it refers to, by key."""
-        components = self.components.values()
-        blobs = {blob.key: blob.index.size for each in components for blob in each.every_blob()}
-        return blobs | {extra.key: extra.size for each in components for extra in each.extras}
+        return {blob.key: blob.index.size for each in self.components.values() for blob in each.every_blob()}
 
     def to_json(self) -> bytes:
         """For `read_manifest`."""

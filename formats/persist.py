@@ -6,14 +6,13 @@ the sources read on from there. So β is left out. What is written counts once a
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from formats.avro_file import Compression, Damaged, Piece
+from formats.avro_file import Compression, Piece
 from formats.blob import avro_name, read_blob, write_blob
-from formats.manifest import BlobReading, BlobRef, Component, ContainerState, Extra, ManifestPart, component_of
+from formats.manifest import BlobReading, BlobRef, Component, ContainerState, ManifestPart, component_of
 from primitives.checkpoint import Checkpoint
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet, split_evenly
@@ -36,14 +35,13 @@ def persist_state(
     *,
     slot_bits: int,
     slots: SlotSet | None = None,
-    extra: bytes | None = None,
     piece: int = PIECE,
 ) -> ManifestPart:
     """Writes a blob for each chunk of rows; returns what a manifest says of them (see `component_of`).
 
     The checkpoint may be a delta. `slots` are those that its owner has after the epoch: a checkpoint may cover others,
-    which it has handed over. `extra` is what belongs to no slot. Chunks of files are written in full, as rows of some
-    slots after the other, so that they need not fit into memory: about `piece` bytes at a time.
+    which it has handed over. Chunks of files are written in full, as rows of some slots after the other, so that they
+    need not fit into memory: about `piece` bytes at a time.
     """
     owner, mine = checkpoint.owner, checkpoint.slots if slots is None else slots
     containers: dict[str, ContainerState] = {}
@@ -60,7 +58,6 @@ def persist_state(
         slots=mine,
         slot_bits=slot_bits,
         containers=containers,
-        extra=None if extra is None else _write_extra(owner, mine, extra, put),
     )
 
 
@@ -70,11 +67,6 @@ def retrieve_state(component: Component, slots: SlotSet, get: GetRange) -> tuple
     What is missing or damaged raises EnvironmentFault with its key.
     """
     return tuple(_read(reading, get) for readings in component.needed(slots).values() for reading in readings)
-
-
-def retrieve_extras(component: Component, slots: SlotSet, get: Callable[[str], Piece]) -> tuple[bytes, ...]:
-    """The extras that the owner of `slots` takes over: those of several instances, if there are fewer now."""
-    return tuple(_read_extra(extra, get) for extra in component.extras_of(slots))
 
 
 def _in_rows(checkpoint: Checkpoint, mine: SlotSet, piece: int) -> Iterator[Chunk]:
@@ -107,18 +99,6 @@ def _read(reading: BlobReading, get: GetRange) -> Chunk:
     return read_blob(reading.blob.index, reading.slots, pieces, key)
 
 
-def _write_extra(owner: InstanceId, slots: SlotSet, data: bytes, put: Put) -> Extra:
-    key = put(f"{owner.index}-extra", [data])
-    return Extra(slot=min(slots), key=key, size=len(data), crc=zlib.crc32(data))
-
-
-def _read_extra(extra: Extra, get: Callable[[str], Piece]) -> bytes:
-    data = bytes(get(extra.key))
-    if (len(data), zlib.crc32(data)) != (extra.size, extra.crc):
-        raise Damaged(f"{extra.key} is damaged: it is not the {extra.size} bytes that were written")
-    return data
-
-
 #: Stored bytes that are worked on at a time, if slots are about equally full.
 _GROUP = 64 << 20
 
@@ -139,7 +119,7 @@ def compact_state(
         persist_state(checkpoint, put, codec, slot_bits=component.slot_bits)
         for checkpoint in _checkpoints(operator, component, get, group_bytes)
     ]
-    return component_of(parts).model_copy(update={"parallelism": component.parallelism, "extras": component.extras})
+    return component_of(parts).model_copy(update={"parallelism": component.parallelism})
 
 
 def stored_bytes(component: Component) -> int:

@@ -117,12 +117,14 @@ class OwnState(Tracked[None]):
         )
 
     def restore(self, chunks: Iterable[Chunk]) -> None:
-        """See `State.restore`."""
+        """See `State.restore`; the operator is given all slots at once."""
+        state: dict[int, Any] = {}
         for chunk in chunks:
             check_fits(chunk, self, self.version, _KEYS, self._schema)
             self.drop(chunk.replaced)
-            values = self._codec.values(chunk.rows.column("value"))
-            self._operator.set_processing_state(dict(zip(chunk.slots_of_rows().tolist(), values, strict=True)))
+            state = {slot: value for slot, value in state.items() if slot not in chunk.replaced}
+            state |= zip(chunk.slots_of_rows().tolist(), self._codec.values(chunk.rows.column("value")), strict=True)
+        self._operator.set_processing_state(state)
 
     def drop(self, slots: SlotSet) -> None:
         """See `State.drop`."""

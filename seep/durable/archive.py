@@ -8,7 +8,7 @@ from typing import Any
 
 from formats.evolution import Evolution
 from formats.manifest import Manifest, manifests_of
-from formats.persist import persist_state, retrieve_extras, retrieve_state
+from formats.persist import persist_state, retrieve_state
 from primitives.checkpoint import Checkpoint
 from primitives.errors import InternalError, SeepError
 from primitives.slots import SlotSet
@@ -73,7 +73,7 @@ class Archive:
         )
         try:
             put = self._putter(part.owner, cut.id)
-            written = persist_state(checkpoint, put, self._settings.codec, slot_bits=slot_bits, extra=part.extra)
+            written = persist_state(checkpoint, put, self._settings.codec, slot_bits=slot_bits)
         except Exception as reason:  # whoever waits for it is told, or would wait for good
             words = str(reason) if isinstance(reason, SeepError) else f"internal error: {reason!r}"
             return PersistFailed(part.owner, cut.id, words)
@@ -93,8 +93,7 @@ class Archive:
         component = self._beginning.components.get(operator)
         if component is None:
             return Recalled(())
-        extras = retrieve_extras(component, slots, self._store.get)
-        return Recalled(evolution.adapted(retrieve_state(component, slots, self._store.get), declared, slots), extras)
+        return Recalled(evolution.adapted(retrieve_state(component, slots, self._store.get), declared, slots))
 
     @cached_property
     def _store(self) -> BlobStore:

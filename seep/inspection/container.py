@@ -32,7 +32,7 @@ class StoredContainer:
         self.operator, self.name = operator, name
         state = component.containers[name]
         self.like = empty_chunk(state.avro_schema)  #: a chunk of it without rows
-        self._component = component.model_copy(update={"containers": {name: state}, "extras": ()})
+        self._component = component.model_copy(update={"containers": {name: state}})
         self._get = get
 
     @property

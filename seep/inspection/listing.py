@@ -47,4 +47,4 @@ def nbytes(manifest: Manifest) -> int:
     components = manifest.components.values()
     blobs = (blob for each in components for container in each.containers.values() for blob in container.blobs)
     sizes = {blob.key: blob.index.size for blob in blobs}
-    return sum(sizes.values()) + sum(extra.size for component in components for extra in component.extras)
+    return sum(sizes.values())

@@ -17,8 +17,6 @@ class StoredCut:
     beginning: Beginning
     #: operator -> what was written, in the order in which it has to be restored
     parts: Mapping[str, tuple[tuple[SlotSet, tuple[Any, ...]], ...]]
-    #: operator -> what belongs to no slot, by one of the slots of whoever wrote it
-    extras: Mapping[str, Mapping[int, bytes]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -38,14 +36,11 @@ class CutStorage:
             return
         earlier = self.saved.parts if any(part.base is not None for part in cut.parts.values()) else {}
         parts: dict[str, tuple[tuple[SlotSet, tuple[Any, ...]], ...]] = {}
-        extras: dict[str, dict[int, bytes]] = {}
         for instance, part in cut.parts.items():
             before = parts.get(instance.operator, earlier.get(instance.operator, ()))
             written = self._parts[part.reference]
             parts[instance.operator] = (*before, (part.slots, written.chunks))
-            if written.extra is not None:
-                extras.setdefault(instance.operator, {})[min(part.slots)] = written.extra
-        self.saved = StoredCut(Beginning(cut.cut.epoch, cut.positions), parts, extras)
+        self.saved = StoredCut(Beginning(cut.cut.epoch, cut.positions), parts)
 
     def beginning(self, generation: int) -> Beginning:
         """Where a life of the query begins that goes on from the last complete cut; epoch 0 if there is none."""
@@ -57,5 +52,4 @@ class CutStorage:
         for written, chunks in self.saved.parts.get(operator, ()):
             if common := written & slots:
                 found += [chunk.select(common) for chunk in chunks]
-        extras = self.saved.extras.get(operator, {})
-        return Recalled(tuple(found), tuple(extra for slot, extra in extras.items() if slot in slots))
+        return Recalled(tuple(found))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -73,14 +73,6 @@ class SlotMeter:
     def changed(self, since: int) -> int:
         """See `Logic.changed`."""
         return self.logic.changed(since)
-
-    def extra(self) -> bytes | None:
-        """See `Logic.extra`."""
-        return self.logic.extra()
-
-    def take_over(self, extras: Sequence[bytes]) -> None:
-        """See `Logic.take_over`."""
-        self.logic.take_over(extras)
 
     def process(self, piece: Piece[pa.RecordBatch]) -> Mapping[Edge, pa.RecordBatch]:
         """See `Logic.process`."""

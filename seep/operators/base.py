@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import pyarrow as pa
 
@@ -46,13 +46,6 @@ class BatchLogic:
     def changed(self, since: int) -> int:
         """See `Logic.changed`."""
         return self.state.changed(since)
-
-    def extra(self) -> bytes | None:
-        """See `Logic.extra`."""
-        return None
-
-    def take_over(self, extras: Sequence[bytes]) -> None:
-        """See `Logic.take_over`."""
 
     def close(self) -> None:
         """Closes the containers, and deletes their files on disk."""

@@ -218,8 +218,8 @@ def _open(operator: Operator, context: Context) -> _State:
         _check_container(state, context)
     check_aliases("state", context.aliases, [state.name for state in mine])
     mine += _own_state(operator, context)
-    if not operator.keeps_state:
-        return _State(mine, None)
+    if isinstance(operator, StatelessOperator):
+        return _State([*mine, *_extra_state(operator, context)], None)
     notifications = context.timers("notifications", operator.notify_type)
     return _State([*mine, notifications], notifications)
 
@@ -232,6 +232,39 @@ def _own_state(operator: Any, context: Context) -> list[State]:
     if methods != list(_OWN):
         raise UserError(f"it has {', '.join(methods)}; to keep its state itself it needs all of {', '.join(_OWN)}")
     return [OwnState("own", operator, slot_bits=context.slot_bits, version=context.version)]
+
+
+class _Extra:
+    """The extra data of a stateless operator as processing state: an instance has it in the lowest of its slots."""
+
+    def __init__(self, operator: StatelessOperator, name: str) -> None:
+        self._operator, self._name = operator, name
+
+    def get_processing_state(self, slots: SlotSet) -> Mapping[int, bytes]:
+        extra = self._called(self._operator.get_extra) if slots else None
+        if extra is not None and not isinstance(extra, bytes):
+            raise UserError(f"operator '{self._name}': its get_extra() returned {extra!r}; return bytes")
+        return {} if extra is None else {min(slots): extra}
+
+    def set_processing_state(self, state: Mapping[int, bytes]) -> None:
+        if state:
+            self._called(partial(self._operator.set_extra, list(state.values())))
+
+    def drop_processing_state(self, slots: SlotSet) -> None:
+        """Nothing has to go: no output needs it."""
+
+    def _called(self, function: Callable[[], Any]) -> Any:
+        try:
+            return function()
+        except Exception as error:
+            raise UserError(f"operator '{self._name}', its extra data: {describe(error)}") from error
+
+
+def _extra_state(operator: StatelessOperator, context: Context) -> list[State]:
+    """Returns the container of the operator's extra data, if it keeps any."""
+    if not _keeps_extra(operator):
+        return []
+    return [OwnState("extra", _Extra(operator, context.operator), slot_bits=context.slot_bits, value=pa.binary())]
 
 
 def _check_container(state: State, context: Context) -> None:
@@ -313,24 +346,6 @@ class _Running(BatchLogic):
             self._epoch, self._slots_before, self._slots = piece.epoch, self._slots, SlotSet.empty()
         self._slots |= piece.slots
         return self._slots_before | self._slots
-
-    def extra(self) -> bytes | None:
-        """See `Logic.extra`."""
-        return self._call_extra(self._operator.get_extra) if isinstance(self._operator, StatelessOperator) else None
-
-    def take_over(self, extras: Sequence[bytes]) -> None:
-        """See `Logic.take_over`."""
-        if isinstance(self._operator, StatelessOperator):
-            self._call_extra(partial(self._operator.set_extra, extras))
-
-    def _call_extra(self, function: Callable[[], bytes | None]) -> bytes | None:
-        try:
-            extra = function()
-        except Exception as error:
-            raise UserError(f"operator '{self.setting.operator}', its extra data: {describe(error)}") from error
-        if extra is not None and not isinstance(extra, bytes):
-            raise UserError(f"operator '{self.setting.operator}': its get_extra() returned {extra!r}; return bytes")
-        return extra
 
     def _process(self, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch | None:
         if self._operator.keeps_state or len(self._inputs) > 1:

@@ -52,7 +52,6 @@ class Persist(NamedTuple):
     slots: SlotSet
     base: int | None
     chunks: tuple[Any, ...]
-    extra: bytes | None = None  #: what belongs to no slot
 
 
 class Recall(NamedTuple):
@@ -63,10 +62,9 @@ class Recall(NamedTuple):
 
 
 class Recalled(NamedTuple):
-    """To the instance: chunks to restore in order, and what earlier owners of its slots kept that belongs to none."""
+    """The answer to the instance: chunks to restore in order."""
 
     chunks: tuple[Any, ...]
-    extras: tuple[bytes, ...] = ()
 
 
 class CutComplete(NamedTuple):

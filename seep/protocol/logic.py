@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from primitives.checkpoint import ProcessingState
@@ -44,14 +44,6 @@ class Logic(Protocol[Batch]):
 
     def changed(self, since: int) -> int:
         """How many entries of the state changed since a marked epoch."""
-        ...
-
-    def extra(self) -> bytes | None:
-        """What a stateless operator stores with a cut, for instances that begin from the cut."""
-        ...
-
-    def take_over(self, extras: Sequence[bytes]) -> None:
-        """Takes what earlier owners of its slots have stored with the cut that it begins from."""
         ...
 
 

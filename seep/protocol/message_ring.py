@@ -25,7 +25,7 @@ _BRIEF: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     StoreBackup: lambda m: ("StoreBackup", m.checkpoint.owner, m.checkpoint.epoch, m.checkpoint.base, m.chain),
     Retrieved: lambda m: ("Retrieved", m.asker, m.owner, m.checkpoint and m.checkpoint.epoch, m.stands),
     View: lambda m: ("View", m.version),
-    Recalled: lambda m: ("Recalled", len(m.chunks), len(m.extras)),
+    Recalled: lambda m: ("Recalled", len(m.chunks)),
     ViewChanged: lambda m: ("ViewChanged", m.view.version, m.starts),
     Persist: lambda m: ("Persist", m.owner, m.cut, m.base),
     Commit: lambda m: ("Commit", m.sink, m.epoch, m.watermark, m.flush),

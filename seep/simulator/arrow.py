@@ -6,7 +6,7 @@ run uses those, so each Arrow schedule also compares the containers with plain d
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 from typing import TypeAlias
@@ -65,12 +65,6 @@ class ArrowOperator:
 
     def batch(self, piece: Piece[Batch]) -> Batch:
         raise NotImplementedError
-
-    def extra(self) -> bytes | None:
-        return None
-
-    def take_over(self, extras: Sequence[bytes]) -> None:
-        pass
 
     def changed(self, since: int) -> int:
         return self.state.changed(since)

@@ -64,26 +64,17 @@ class Keyed:
     def changed(self, since: int) -> int:
         return self.state.changed(since)
 
-    def extra(self) -> bytes | None:
-        return None
-
-    def take_over(self, extras: Sequence[bytes]) -> None:
-        pass
-
 
 class RowMap(Keyed):
-    """Stateless: drops every fifth value, and moves rows to other keys; what it has extra is one for each instance."""
-
-    taken: tuple[bytes, ...] = ()
-
-    def extra(self) -> bytes:
-        return b"+".join(sorted(self.taken)) or b"new"
-
-    def take_over(self, extras: Sequence[bytes]) -> None:
-        self.taken = tuple(extras)
+    """Stateless: drops every fifth value, and moves rows to other keys; its state is a cache that no output needs."""
 
     def rows(self, piece: Piece[Rows]) -> Sequence[Row]:
-        return [((key * 5 + value) % 11, value * 3 + 1, time) for key, value, time in rows_of(piece) if value % 5]
+        return [(self._moved(key * 5 + value), value * 3 + 1, time) for key, value, time in rows_of(piece) if value % 5]
+
+    def _moved(self, number: int) -> int:
+        if self.state.get(number) is None:
+            self.state.put(number, number % 11)
+        return int(self.state.get(number))
 
 
 class Route(Keyed):

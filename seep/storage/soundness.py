@@ -10,7 +10,7 @@ from functools import partial
 from typing import BinaryIO
 
 from formats.avro_file import Damaged
-from formats.manifest import BlobRef, Extra, Manifest
+from formats.manifest import BlobRef, Manifest
 from seep.storage.store import BlobStore, NotThere
 
 #: So many files are looked at together, as a store that is far away takes its time for each.
@@ -26,10 +26,9 @@ def check_files(manifest: Manifest, store: BlobStore) -> None:
 
 def check_content(manifest: Manifest, store: BlobStore) -> None:
     """Damaged, with its name, if a file is missing or holds anything else than was written. Reads all there is."""
-    files: dict[str, BlobRef | Extra] = {}
+    files: dict[str, BlobRef] = {}
     for component in manifest.components.values():
         files |= {blob.key: blob for blob in component.every_blob()}
-        files |= {extra.key: extra for extra in component.extras}
     _all(manifest, (partial(_check_pieces, store, key, list(_pieces(file))) for key, file in files.items()))
 
 
@@ -49,13 +48,10 @@ def _check_size(store: BlobStore, key: str, size: int) -> None:
         raise Damaged(f"{store.name}/{key} has {there} bytes, and {size} were written")
 
 
-def _pieces(file: BlobRef | Extra) -> Iterator[tuple[int, int]]:
+def _pieces(file: BlobRef) -> Iterator[tuple[int, int]]:
     """Length and checksum of each part of a file."""
-    if isinstance(file, Extra):
-        yield file.size, file.crc
-    else:
-        yield file.index.header, file.index.header_crc
-        yield from ((block.length, block.crc) for block in file.index.blocks)
+    yield file.index.header, file.index.header_crc
+    yield from ((block.length, block.crc) for block in file.index.blocks)
 
 
 def _check_pieces(store: BlobStore, key: str, pieces: Iterable[tuple[int, int]]) -> None:

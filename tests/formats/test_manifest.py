@@ -17,7 +17,6 @@ from formats.manifest import (
     BlobRef,
     Component,
     ContainerState,
-    Extra,
     Manifest,
     ManifestPart,
     chain_of,
@@ -276,44 +275,6 @@ def test_a_blob_replaces_nothing_that_it_does_not_speak_for() -> None:
         ref("x", LOW, FULL, 1)
 
 
-# --- what belongs to no slot ------------------------------------------------------------------------------------------
-
-
-BITS = 5
-
-
-def shares(count: int) -> list[SlotSet]:
-    return split_evenly(SlotSet.full(BITS), count)
-
-
-def extras(count: int) -> Component:
-    kept = [Extra(slot=min(slots), key=f"extra {each}", size=1, crc=0) for each, slots in enumerate(shares(count))]
-    parts = [
-        part(each, slots, containers={}, extra=extra, slot_bits=BITS)
-        for each, (slots, extra) in enumerate(zip(shares(count), kept, strict=True))
-    ]
-    return component_of(parts)
-
-
-@given(st.integers(1, 20), st.integers(1, 20))
-def test_each_extra_goes_to_one_new_instance(before: int, after: int) -> None:
-    component = extras(before)
-    taken = [extra.key for slots in shares(after) for extra in component.extras_of(slots)]
-    assert taken == [f"extra {each}" for each in range(before)]
-
-
-def test_extras_stay_where_they_are_if_there_are_as_many_instances_as_before() -> None:
-    assert [extra.key for extra in extras(5).extras_of(shares(5)[3])] == ["extra 3"]
-
-
-def test_extras_come_together_when_there_are_fewer_instances() -> None:
-    assert [extra.key for extra in extras(4).extras_of(shares(2)[1])] == ["extra 2", "extra 3"]
-
-
-def test_extras_are_among_the_blobs() -> None:
-    assert extras(2).blobs == {"extra 0", "extra 1"}
-
-
 # --- manifests --------------------------------------------------------------------------------------------------------
 
 
@@ -329,6 +290,16 @@ def test_a_manifest_comes_back_from_json(start: Any, history: Any) -> None:
     written = manifest(component, sources={"in": {"0": {"offset": 5}}}, savepoint=True)
     assert read_manifest(written.to_json(), "here") == written
     assert written.blobs == component.blobs
+
+
+def test_a_manifest_of_before_extra_data_was_a_container_is_read_without_it() -> None:
+    """No output needs what stateless operators had stored."""
+    written = manifest(component_of([part(0, FULL)]))
+    earlier = json.loads(written.to_json())
+    earlier["components"]["counter"]["extras"] = [{"slot": 0, "key": "orders/12/counter/0-extra", "size": 1, "crc": 0}]
+    again = read_manifest(json.dumps(earlier).encode(), "here")
+    assert again.to_json() == written.to_json()
+    assert again.files == written.files
 
 
 CHANGES: list[tuple[list[Any], Any, str]] = [

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from formats.avro_file import Compression, Piece
 from formats.manifest import Component, ManifestPart, component_of
-from formats.persist import compact_state, persist_state, retrieve_extras, retrieve_state
+from formats.persist import compact_state, persist_state, retrieve_state
 from primitives.checkpoint import Checkpoint, chain_checkpoints, checkpoint_state
 from primitives.errors import EnvironmentFault
 from primitives.graph import InstanceId
@@ -197,31 +197,3 @@ def test_a_missing_blob_is_named(storage: Storage) -> None:
     del storage.blobs["orders/12/counter/0-last__20_page-1"]
     with pytest.raises(EnvironmentFault, match="there is no orders/12/counter/0-last__20_page-1"):
         retrieve_state(component, ALL, storage.get)
-
-
-# --- what belongs to no slot ------------------------------------------------------------------------------------------
-
-
-def with_extras(storage: Storage, *extras: bytes) -> Component:
-    bare = Checkpoint(InstanceId("sample", 0), 1, 1, 5, None, SlotSet.empty(), (), (), 5)
-    return component_of(
-        [
-            persist_state(
-                replace(bare, owner=InstanceId("sample", at), slots=slots), storage.put, slot_bits=4, extra=extra
-            )
-            for at, (extra, slots) in enumerate(zip(extras, split_evenly(SlotSet.full(4), len(extras)), strict=True))
-        ]
-    )
-
-
-def test_what_belongs_to_no_slot_comes_together_on_fewer_instances(storage: Storage) -> None:
-    component = with_extras(storage, b"one", b"two", b"three")
-    fewer = split_evenly(SlotSet.full(4), 2)
-    assert [retrieve_extras(component, slots, storage.get) for slots in fewer] == [(b"one", b"two"), (b"three",)]
-
-
-def test_damage_of_what_belongs_to_no_slot_is_found(storage: Storage) -> None:
-    component = with_extras(storage, b"one")
-    storage.blobs["orders/12/counter/0-extra"] = b"two"
-    with pytest.raises(EnvironmentFault, match="0-extra is damaged"):
-        retrieve_extras(component, SlotSet.full(4), storage.get)

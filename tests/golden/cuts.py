@@ -8,7 +8,7 @@ from typing import Any
 from formats.avro_file import Compression
 from formats.evolution import Evolution
 from formats.manifest import Manifest, ManifestPart, component_of, manifests_of
-from formats.persist import persist_state, retrieve_extras, retrieve_state
+from formats.persist import persist_state, retrieve_state
 from primitives.checkpoint import Checkpoint
 from primitives.slots import SlotSet
 from seep.kernel.cut_storage import CutStorage
@@ -55,7 +55,7 @@ class StoredCuts(CutStorage):
             return key
 
         bits = self._program.graph.operators[owner.operator].slot_bits
-        written = persist_state(checkpoint, put, self._codec, slot_bits=bits, extra=part.extra)
+        written = persist_state(checkpoint, put, self._codec, slot_bits=bits)
         return cuts.CutPart(part.slots, part.base, written.model_dump_json())
 
     def _under_way(self) -> Attempt[Manifest]:
@@ -113,8 +113,7 @@ class StoredState:
         if component is None:
             return Recalled(())
         declared, evolution = self._declaration(operator)
-        found = evolution.adapted(retrieve_state(component, slots, self._store.get), declared, slots)
-        return Recalled(found, retrieve_extras(component, slots, self._store.get))
+        return Recalled(evolution.adapted(retrieve_state(component, slots, self._store.get), declared, slots))
 
     def _declaration(self, operator: str) -> tuple[tuple[Any, ...], Evolution]:
         """Chunks without rows, and how stored ones become such; made once, as it opens files of containers on disk."""

@@ -147,8 +147,7 @@ def _contents_of(program: Program, operator: str, recalled: Recalled) -> dict[st
     with closing(logic):
         if recalled.chunks:
             logic.state.restore(recalled.chunks)
-        found = {name: sorted(lines_of(state)) for name, state in containers_of(logic).items()}
-    return found | ({"(extra)": [repr(extra) for extra in recalled.extras]} if recalled.extras else {})
+        return {name: sorted(lines_of(state)) for name, state in containers_of(logic).items()}
 
 
 def containers_of(logic: Any) -> dict[str, State]:

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from primitives.errors import UserError
 from primitives.graph import Kind
 from primitives.hashing import hash_keys
-from primitives.slots import SlotSet, slots_of
+from primitives.slots import SlotSet, slots_of, split_evenly
 from primitives.state.values import Values
 from seep.operators.context import Context, Inputs
 from seep.operators.custom import CustomOperator, Operator, StatelessOperator
 from seep.operators.definition import Input
 from seep.operators.errors import UserCodeFailed
-from tests.operators.instances import NAME, Instances, Row, bag
+from tests.operators.instances import NAME, Instances, Row, bag, setting_of
 
 INPUT = Input(pa.schema([("k", pa.string()), ("t", pa.int64()), ("n", pa.int64())]), ("k",), "t")
 
@@ -333,6 +333,60 @@ def test_rows_at_fault_of_a_stateless_operator_are_found() -> None:
     with pytest.raises(UserCodeFailed) as failure:
         Instances(CustomOperator(Invert), [UNKEYED]).epoch([row("a", 1, 3), row("b", 1, 0)])
     assert failure.value.rows == [row("b", 1, 0)]
+
+
+class Numbered(Invert):
+    """Its extra data are the numbers of the instances that it goes on from."""
+
+    def __init__(self, *numbers: int) -> None:
+        self.numbers = numbers
+
+    def get_extra(self) -> bytes | None:
+        return bytes(self.numbers) if self.numbers else None
+
+    def set_extra(self, extras: Sequence[bytes]) -> None:
+        assert not self.numbers, "it is called once"
+        self.numbers = tuple(b"".join(extras))
+
+
+def gone_on(before: int, after: int) -> list[tuple[int, ...]]:
+    """Has so many instances go on from the checkpoint of others; returns the numbers that each has taken over."""
+    shares = [split_evenly(SlotSet.full(5), count) for count in (before, after)]
+    stored = [chunk for i, slots in enumerate(shares[0]) for chunk in logic_of(Numbered(i)).state.snapshot(slots)]
+    numbers = []
+    for slots in shares[1]:
+        logic = logic_of(made := Numbered())
+        logic.state.restore([chunk.select(slots) for chunk in stored])
+        again = [value for chunk in logic.state.snapshot(slots) for value in chunk.rows["value"].to_pylist()]
+        numbers.append(tuple(b"".join(again)))
+        assert not made.numbers, "each instance has an operator of its own"
+    return numbers
+
+
+def logic_of(operator: Operator) -> Any:
+    definition = CustomOperator(operator)
+    return definition.logic(setting_of(definition, [UNKEYED], slot_bits=5))
+
+
+@given(st.integers(1, 20), st.integers(1, 20))
+@settings(max_examples=30)
+def test_extra_data_goes_to_one_new_instance_each(before: int, after: int) -> None:
+    assert [number for numbers in gone_on(before, after) for number in numbers] == list(range(before))
+
+
+def test_extra_data_stays_where_it_is_or_comes_together_when_there_are_fewer_instances() -> None:
+    assert gone_on(3, 3) == [(0,), (1,), (2,)]
+    assert gone_on(4, 2) == [(0, 1), (2, 3)]
+    assert gone_on(1, 3) == [(0,), (), ()], "new instances have none"
+
+
+def test_extra_data_that_is_no_bytes_is_refused_with_the_name_of_the_operator() -> None:
+    class Wordy(Numbered):
+        def get_extra(self) -> Any:
+            return "words"
+
+    with pytest.raises(UserError, match=r"operator 'operator': its get_extra\(\) returned 'words'; return bytes"):
+        logic_of(Wordy()).state.snapshot(SlotSet.full(5))
 
 
 def test_a_stateless_operator_has_no_state_or_notifications() -> None:

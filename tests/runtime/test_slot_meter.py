@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,12 +43,6 @@ class Nothing:
     def process(self, piece: Piece[pa.RecordBatch]) -> Mapping[Edge, pa.RecordBatch]:
         self.pieces.append(piece)
         return {}
-
-    def extra(self) -> bytes | None:
-        return None
-
-    def take_over(self, extras: Sequence[bytes]) -> None:
-        pass
 
     def changed(self, since: int) -> int:
         return since

@@ -23,19 +23,22 @@ SLOT_BITS = 3
 
 
 def put_checkpoint(store: MemoryStore) -> Manifest:
-    """One with a blob of state, and something that belongs to no slot."""
+    """One with a blob for each of two containers."""
     names = Values("names", {"id": pa.int64()}, slot_bits=SLOT_BITS)
     for id in range(500):
         names[id] = f"name {id}"
+    ages = Values("ages", {"id": pa.int64()}, slot_bits=SLOT_BITS)
+    ages[7] = 30
     full = SlotSet.full(SLOT_BITS)
-    taken = Checkpoint(InstanceId("users", 0), 0, 0, 7, None, full, (names.snapshot(full),), (), trimmed=7)
+    state = names.snapshot(full), ages.snapshot(full)
+    taken = Checkpoint(InstanceId("users", 0), 0, 0, 7, None, full, state, (), trimmed=7)
 
     def put(name: str, parts: object) -> str:
         key = f"orders/000000000001/users/{name}"
         store.put(key, parts)  # type: ignore[arg-type]
         return key
 
-    part = persist_state(taken, put, slot_bits=SLOT_BITS, extra=b"odds and ends")
+    part = persist_state(taken, put, slot_bits=SLOT_BITS)
     return Manifest(query="orders", id=1, epoch=7, created=0.0, components={"users": component_of([part])})
 
 

@@ -19,7 +19,8 @@ Batch = TypeVar("Batch")
 class StatelessInstance(Instance[Batch]):
     """Safe up to what all its receivers are safe up to.
 
-    Its logic may have something extra, of use but not needed: a cut takes it along, and who begins from that gets it.
+    Its logic may have state that its output does not need, such as a cache: a cut includes it, and an instance that
+    begins from the cut restores it.
     """
 
     def __init__(self, me: Incarnation, given: Surroundings[Batch], logic: Logic[Batch]) -> None:
@@ -39,8 +40,8 @@ class StatelessInstance(Instance[Batch]):
 
     def _on_recalled(self, message: Recalled) -> None:
         if self.phase is InstancePhase.RESTORING:
-            if message.extras:
-                self._logic.take_over(message.extras)
+            if message.chunks:
+                self._logic.state.restore(message.chunks)
             self._begin(self._origin.epoch)
 
     def _compute(self, piece: Piece[Batch]) -> Mapping[Edge, Batch]:
@@ -60,10 +61,10 @@ class StatelessInstance(Instance[Batch]):
             self._advance()
 
     def _persist_if_cut(self, before: int) -> None:
-        """What is extra, if the epoch of a cut is one of those processed or skipped since `before`."""
+        """Writes its state, if the epoch of a cut is one of those processed or skipped since `before`."""
         cut, topology, me = self.view.cut, self.view.topology, self.me.instance
         if cut is None or not before < cut.epoch <= self.processed or cut.only not in (None, me.operator):
             return
         slots = topology.slots(me, cut.epoch)
         if topology.graph.operators[me.operator].keeps_extra and slots:
-            self._effects.append(Persist(self.me, cut, slots, None, (), self._logic.extra()))
+            self._effects.append(Persist(self.me, cut, slots, None, tuple(self._logic.state.snapshot(slots))))

@@ -74,9 +74,11 @@ class PolicyRounds:
             self._asked, self._is_late = facts.at, False
             work = partial(self.governor.decide, history)
             name = f"policy {self._policy}"
-            self._asks = self.orders.request(lambda number: Consult(number, "policy", name, work), self._on_decided)
+            self._asks = self.orders.request(
+                lambda number: Consult(number, "policy", name, work), partial(self._on_decided, history)
+            )
 
-    def _on_decided(self, facts: Facts, answer: Any) -> None:
+    def _on_decided(self, history: History, facts: Facts, answer: Any) -> None:
         """Opens what the policy has decided. A late answer is dropped: the next round asks again."""
         self._notice_late(facts)
         is_late, self._asks, self._is_late = self._is_late, None, False
@@ -85,7 +87,7 @@ class PolicyRounds:
         elif not is_late:
             decisions: list[Decision] = answer
             for decision in decisions:
-                self.scalings.open(facts, decision)
+                self.scalings.open(facts, decision, seen=history.parallelism(decision.operator))
 
     @property
     def _policy(self) -> str:

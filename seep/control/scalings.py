@@ -76,7 +76,7 @@ class Scaling:
     decision: Decision
     opened: float
     before: int  #: instances
-    by_hand: bool = False
+    seen: int | None = None  #: instances that the policy saw when it decided; None if it was asked for by hand
     migration: Migration | None = None
     plan: int | None = None  #: of a split
     asks: int | None = None  #: the command for a split whose answer it waits for
@@ -95,6 +95,10 @@ class Scaling:
     @property
     def operator(self) -> str:
         return self.decision.operator
+
+    @property
+    def by_hand(self) -> bool:
+        return self.seen is None
 
     @property
     def is_begun(self) -> bool:
@@ -120,28 +124,34 @@ class Scalings:
     vm_needs: VMNeeds
     _open: dict[str, Scaling] = field(default_factory=dict)
     _changes: Ring[Change] = field(default_factory=lambda: Ring[Change](_KEPT))  #: that are over
+    #: changes whose decision was given up while a plan was under way, until that is complete
+    _left: list[Change] = field(default_factory=list)
 
     @property
     def changes(self) -> Iterator[Change]:
         """The newest changes that are done, and all that are begun."""
         yield from self._changes
+        yield from self._left
         yield from (each.change for each in self._open.values() if each.change is not None)
 
     @property
     def under_way(self) -> tuple[Scaling, ...]:
         return tuple(self._open.values())
 
-    def open(self, facts: Facts, decision: Decision, by_hand: bool = False) -> None:
-        """Opens a decision, in place of one that is not begun. No policy replaces what was asked for by hand."""
-        before = facts.query.instances(decision.operator)
-        new = Scaling(decision, facts.at, before, by_hand)
+    def open(self, facts: Facts, decision: Decision, seen: int | None = None) -> None:
+        """Opens a decision, in place of one that is not begun. No policy replaces what was asked for by hand.
+
+        `seen` is how many instances a policy saw when it decided; None if somebody asks by hand.
+        """
+        before, by_hand = facts.query.instances(decision.operator), seen is None
+        new = Scaling(decision, facts.at, before, seen)
         there = self._open.setdefault(decision.operator, new)
         former = there.decision
         if there is new:
             return
         is_replaced = not there.is_begun and by_hand >= there.by_hand
         if is_replaced:
-            there.decision, there.by_hand, there.before = decision, by_hand, before
+            there.decision, there.seen, there.before = decision, seen, before
         if former.parallelism == decision.parallelism:
             return
         if is_replaced:
@@ -155,6 +165,7 @@ class Scalings:
 
     def step(self, facts: Facts) -> None:
         """Carries on all open decisions. One that raises is ended; the others go on."""
+        self._end_what_is_left(facts)
         for scaling in self.under_way:
             try:
                 self._carry_on(facts, scaling)
@@ -208,7 +219,7 @@ class Scalings:
             scaling.operator,
             StepByStep(self.steps),
             facts.at,
-            goal=lambda query: _parts(query, scaling.decision),  # the decision may be another one by then
+            goal=lambda query: _parts(query, scaling),  # the decision may be another one by then
             settings=self.steps,
             why=scaling.decision.why,
             is_told=False,
@@ -225,7 +236,7 @@ class Scalings:
         if scaling.change is not None:
             self._note_over(facts, scaling, migration.after)
         elif migration.state is MigrationState.DONE:
-            self._end(facts, scaling, NothingToScale, f"it has {scaling.before} instances")
+            self._end_with_nothing(facts, scaling)
         else:
             is_refused = migration.state is MigrationState.REFUSED
             self._end(facts, scaling, ScalingRefused if is_refused else ScalingCalledOff, migration.why)
@@ -255,11 +266,11 @@ class Scalings:
     def _split(self, facts: Facts, scaling: Scaling) -> None:
         """Asks for a split. It needs one more node than there are new instances: the origin begins anew, too."""
         query, operator = facts.query, scaling.operator
-        parts = _parts(query, scaling.decision)
+        parts = _parts(query, scaling)
         scaling.before = query.instances(operator)
         needed = sum(index >= query.fresh[operator] for index in parts) + 1
         if not parts:
-            self._end(facts, scaling, NothingToScale, f"it has {scaling.before} instances")
+            self._end_with_nothing(facts, scaling)
         elif self.vm_needs.is_there(facts, operator, needed, scaling.decision.why):
             origin, shares = _from_one_origin(query, operator, parts)
             scaling.asks = self.orders.request(
@@ -326,6 +337,16 @@ class Scalings:
         scaling.change = None
         return ended
 
+    def _end_what_is_left(self, facts: Facts) -> None:
+        """Ends changes whose decision was given up, and whose slots have moved by now all the same."""
+        left, self._left = self._left, []
+        for change in left:
+            if facts.query.is_planned(change.operator):
+                self._left.append(change)
+            else:
+                after = facts.query.instances(change.operator)
+                self._changes.append(replace(change, after=after, done=facts.at))
+
     def _tell_done(self, facts: Facts, scaling: Scaling, change: Change) -> None:
         assert change.done is not None
         event = ScaledOut if change.after > scaling.before else ScaledIn
@@ -343,10 +364,15 @@ class Scalings:
 
     def _end(self, facts: Facts, scaling: Scaling, event: type[OperatorEvent], why: str) -> None:
         """Ends a decision that was not carried out; slots that have moved stay where they are."""
-        if scaling.change is not None:
+        if scaling.change is not None and facts.query.is_planned(scaling.operator):
+            self._left.append(scaling.change)
+        elif scaling.change is not None:
             self._end_change(facts, scaling, facts.query.instances(scaling.operator))
         self._close(scaling)
         self.orders.tell(event(operator=scaling.operator, why=why))
+
+    def _end_with_nothing(self, facts: Facts, scaling: Scaling) -> None:
+        self._end(facts, scaling, NothingToScale, f"it has {facts.query.instances(scaling.operator)} instances")
 
     def _close(self, scaling: Scaling) -> None:
         if scaling.asks is not None:
@@ -366,9 +392,16 @@ class Scalings:
                 raise InternalError(f"the decision on {operator} is carried out by handover and from a backup")
 
 
-def _parts(query: QueryFacts, decision: Decision) -> Parts:
-    """The slots that each gaining instance gets."""
-    assignment = query.latest(decision.operator)
+def _parts(query: QueryFacts, scaling: Scaling) -> Parts:
+    """The slots that each gaining instance gets.
+
+    None if the operator has been scaled otherwise since the policy decided, a recovery in parts for instance, and so
+    far that what was to scale out would scale in, or the reverse.
+    """
+    decision = scaling.decision
+    assignment, wanted = query.latest(decision.operator), decision.parallelism
+    if scaling.seen is not None and (wanted - scaling.seen) * (wanted - len(assignment.parts)) < 0:
+        return {}
     hot = [instance.index for instance in decision.hot if instance.index in assignment.parts]
     return rescaled(assignment, int(decision.parallelism), query.fresh[decision.operator], hot)
 

@@ -97,7 +97,7 @@ class Steward:
 
     def scale(self, facts: Facts, operator: str, parallelism: int) -> None:
         """Opens a decision as a policy does; policies that decide otherwise wait until it is done."""
-        self._scalings.open(facts, Decision(operator, parallelism, "asked for"), by_hand=True)
+        self._scalings.open(facts, Decision(operator, parallelism, "asked for"))
 
     def migrate(self, facts: Facts, migrations: Sequence[Migration]) -> tuple[int, ...]:
         """Opens migrations that begin together; returns their numbers. UserError if a target is not possible."""

@@ -544,7 +544,7 @@ class ManagerProcess(ManagerAccess):
 
     def _clear_storage(self) -> None:
         """Removes the backups of this run, which no other run can use."""
-        if STORAGE in {holder for group in self.manager.replication.groups.values() for holder in group}:
+        if self.manager.replication.has_used_storage:
             holder = self._stored or StorageHolder(self.options.storage, self.program.name, self._run, self)
             holder.close()
             holder.clear()

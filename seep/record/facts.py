@@ -87,6 +87,10 @@ class QueryFacts:
         """The epoch at which a move of the operator can be effective if it is announced now."""
         return max(self.ticked + 1 + self.lead, self.topology.history[operator][-1].first + 1)
 
+    def is_planned(self, operator: str) -> bool:
+        """Whether a plan that gives slots of the operator to others is under way."""
+        return any(plan.operator == operator for plan in (*self.moves.values(), *self.splits.values()))
+
     def was_born(self, instance: InstanceId) -> bool:
         """Whether there is or was such an instance."""
         return instance in self.placement or instance.index < self.fresh[instance.operator]

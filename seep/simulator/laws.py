@@ -60,8 +60,8 @@ class Laws:
         self._told: list[Event] = []
         #: kind, subject and time of what is open -> when it last got on, the epoch committed then, and how it stood
         self._touched: dict[tuple[str, str, float], tuple[float, int, object]] = {}
-        #: operator -> by which policies have scaled it since all is calm
-        self._directions: dict[str, set[type[Event]]] = {}
+        #: operators that policies have scaled in since all is calm
+        self._scaled_in: set[str] = set()
         #: from then on nothing befalls the query any more; if its load is steady, too
         self._calm = self._steady = float("inf")
 
@@ -160,12 +160,15 @@ class Laws:
                 raise LawBroken(f"open for ever: {each}; it has not got on for {epochs} epochs")
 
     def _check_steadiness(self, is_open: Iterable[OpenDecision], told: list[Event]) -> None:
-        """Under a steady load, a policy must not undo what it did."""
+        """Under a steady load, a policy must not scale in and then out again.
+
+        It may scale out, as one instance has hot slots, and then in, as the others have little to do.
+        """
         fresh = {d.subject for d in (*self._open, *is_open) if d.kind == "scaling" and d.since > self._steady}
         hand = {d.subject for d in (*self._open, *is_open) if d.by_hand}
         for event in told:
             if isinstance(event, ScalingOut | ScalingIn) and event.operator in fresh - hand:
-                directions = self._directions.setdefault(event.operator, set())
-                directions.add(type(event))
-                if len(directions) > 1:
-                    raise LawBroken(f"{event.operator} is scaled out and in on a steady load: {event}")
+                if isinstance(event, ScalingIn):
+                    self._scaled_in.add(event.operator)
+                elif event.operator in self._scaled_in:
+                    raise LawBroken(f"{event.operator} is scaled in and out again on a steady load: {event}")

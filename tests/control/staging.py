@@ -72,9 +72,10 @@ class Shell(StewardShell):
 
     # -- asked for ----------------------------------------------------------------------------------------------------
 
-    def decide(self, decision: Decision, by_hand: bool = False) -> None:
-        """As if a policy had decided it, or somebody asked for it."""
-        self.steward._scalings.open(self.facts(), decision, by_hand)
+    def decide(self, decision: Decision, by_hand: bool = False, seen: int | None = None) -> None:
+        """As if a policy had decided it, which saw so many instances, or somebody asked for it."""
+        there = self.facts().query.instances(decision.operator)
+        self.steward._scalings.open(self.facts(), decision, None if by_hand else there if seen is None else seen)
 
     def scale(self, parallelism: int) -> None:
         self.steward.scale(self.facts(), "sum", parallelism)

@@ -20,6 +20,11 @@ def in_storage(shell: Shell) -> None:
     shell.change(lambda manager: (None, manager.replicate({SUM: (STORAGE,)})))
 
 
+def in_three(shell: Shell) -> None:
+    shell.moved({1: HALF}, SUM, SUM1)
+    shell.moved({2: SlotSet([3])}, SUM, SUM1, SUM2)
+
+
 def test_slots_are_handed_over_where_backups_are_in_storage() -> None:
     shell = Shell()
     in_storage(shell)
@@ -106,6 +111,37 @@ def test_a_decision_that_changes_nothing_ends_too() -> None:
     shell.rounds(0.2)
     assert shell.told() == ["nothing to scale"]
     assert not shell.is_open
+
+
+def test_a_decision_to_scale_out_never_scales_in() -> None:
+    """A recovery in parts may have made more instances than the policy wanted, since it looked."""
+    shell = Shell(scaling=ScalingSettings(mechanism=Mechanism.HANDOVER), lead=0)
+    in_three(shell)
+    shell.decide(Decision("sum", 2, "sum[0]: 85 % of its CPU share"), seen=1)
+    shell.rounds(0.2)
+    assert shell.told() == ["nothing to scale"]
+    assert shell.events.of("nothing to scale")[0].detail == "it has 3 instances"
+
+
+def test_somebody_who_asks_by_hand_gets_as_many_instances_as_asked_for() -> None:
+    shell = Shell(scaling=ScalingSettings(mechanism=Mechanism.HANDOVER), lead=0)
+    in_three(shell)
+    shell.decide(Decision("sum", 2, "asked for"), by_hand=True)
+    shell.rounds(0.2)
+    assert shell.told() == ["scaling in"]
+
+
+def test_slots_that_are_still_on_their_way_when_a_decision_is_given_up_are_a_change_for_policies() -> None:
+    """Else a policy takes what was measured before they have moved for the effect of the change."""
+    shell = Shell(scaling=ScalingSettings(mechanism=Mechanism.HANDOVER, timeout=30.0))
+    shell.decide(OUT)
+    shell.rounds(31)
+    assert shell.told() == ["scaling out", "scaling given up"]
+    assert shell.steward.history(shell.facts()).is_changing("sum")
+    shell.settle()
+    shell.rounds(20)
+    assert not shell.steward.history(shell.facts()).is_changing("sum")
+    assert shell.steward.history(shell.facts()).changes[-1].after == 2
 
 
 def test_a_later_decision_replaces_one_that_waits_and_both_are_told() -> None:

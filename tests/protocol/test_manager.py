@@ -494,6 +494,21 @@ def test_when_owner_and_holder_are_lost_all_nodes_are_asked_for_an_unrecorded_co
     assert of_kind(effects, StateLost) == []
 
 
+def test_the_storage_is_asked_too_if_any_group_ever_had_it() -> None:
+    """A copy from then may be there although nobody has recorded it, and the group is another one by now."""
+    desk = Desk(spare=[SPARE, "another"])
+    desk.manager.replicate({SUM: (STORAGE,)})
+    desk.manager.replicate({SUM: (KEEPER,)})
+    desk.back_up(SUM, 4)
+    desk.manager.node_lost(KEEPER)
+    effects = desk.manager.node_lost(HOME[SUM])
+    assert set(addressees(effects, FindBackup)) == {STORAGE, *desk.manager.nodes}
+    for node in desk.manager.nodes:
+        assert of_kind(desk.hear(node, BackupFound(life(SUM), None, (-1, -1))), StateLost) == []
+    found = desk.manager.receive(STORAGE, BackupFound(life(SUM), 4, (0, 9)))
+    assert started(found) == StartInstance(life(SUM, 1), FromBackup(STORAGE), 0)
+
+
 def test_an_unrecorded_copy_on_a_live_node_saves_the_state() -> None:
     desk, _ = lost_with_its_holder()
     effects = desk.hear(SPARE, BackupFound(life(SUM), 5, (0, 9)))

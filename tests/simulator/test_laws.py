@@ -83,14 +83,16 @@ def test_what_is_told_has_happened() -> None:
         look(these, 1.0)
 
 
-def test_on_a_steady_load_nothing_is_scaled_out_and_in() -> None:
+def test_on_a_steady_load_nothing_is_scaled_in_and_out_again() -> None:
     these, fresh = laws(), decision(since=3.0)
     these.faults_are_over(2.0, is_steady=True)
-    these.hear(ScalingOut(operator="sum", before=1, after=2, why=""))
+    these.hear(ScalingOut(operator="sum", before=2, after=3, why="one has hot slots"))
     look(these, 3.0, fresh)
-    these.hear(ScalingIn(operator="sum", before=2, after=1, why=""))
-    with pytest.raises(LawBroken, match="sum is scaled out and in on a steady load"):
-        look(these, 4.0, fresh)
+    these.hear(ScalingIn(operator="sum", before=3, after=2, why="the others have little to do"))
+    look(these, 4.0, fresh)
+    these.hear(ScalingOut(operator="sum", before=2, after=3, why=""))
+    with pytest.raises(LawBroken, match="sum is scaled in and out again on a steady load"):
+        look(these, 5.0, fresh)
 
 
 def test_when_the_run_is_over_nothing_is_open() -> None:

@@ -312,11 +312,12 @@ CUTS = Plan(
     limits=Limits(rows=24, steps=100_000),
     only=(What.PERSIST, What.RESTART, What.CHECKPOINT, What.MOVE),
 )
+#: Moves that are prepared ahead, with checkpoints between what is restored ahead and the handover.
 MOVES = Plan(
-    most_faults=25,
+    most_faults=40,
     over_steps=2500,
     limits=Limits(rows=40, steps=100_000),
-    only=(What.PREPARED_MOVE, What.KILL_CONCERNED, What.MIGRATE),
+    only=(What.PREPARED_MOVE, What.KILL_CONCERNED, What.MIGRATE, What.CHECKPOINT),
 )
 CALM = Plan(most_faults=2, over_steps=300, limits=Limits(rows=30, steps=100_000), only=(What.CHECKPOINT, What.SCALE))
 REFUSALS = Plan(
@@ -328,7 +329,7 @@ REFUSALS = Plan(
 BROKEN_IN_LONG_RUNS: dict[Callable[[], AbstractContextManager[Any]], tuple[Plan, int]] = {
     complete_a_cut_before_the_sinks_have_committed_it: (CUTS, 400),
     forget_what_changed_since_the_last_cut: (CUTS, 200),
-    forget_that_what_was_restored_ahead_is_new: (MOVES, 300),
+    forget_that_what_was_restored_ahead_is_new: (MOVES, 120),
     wait_for_ever_for_what_was_refused_once: (REFUSALS, 60),
     merge_whoever_has_little_to_do_whatever_it_leads_to: (CALM, 60),
 }

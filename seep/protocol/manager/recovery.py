@@ -107,7 +107,7 @@ class Recovery:
         """No recorded copy is left; a live node may still have one whose record did not get through, if any has one."""
         state = self._state
         asked = set(state.roster.nodes) if instance.operator not in state.settings.unkept else set[str]()
-        if STORAGE in self._registry.replication.groups.get(instance, ()):
+        if self._registry.replication.has_used_storage:
             asked.add(STORAGE)
         self.searches[instance] = asked
         for holder in sorted(asked):

@@ -55,6 +55,8 @@ class Replication:
     def __init__(self) -> None:
         #: by whoever places replicas; an owner that is not there chooses by itself
         self.groups: dict[InstanceId, tuple[str, ...]] = {}
+        #: whether any group ever had the storage in it, which may then have backups that nobody has recorded
+        self.has_used_storage = False
         self._chains: dict[InstanceId, _Chain] = {}
         self._void: dict[InstanceId, Order] = {}
 
@@ -99,6 +101,7 @@ class Replication:
     def regroup(self, groups: Mapping[InstanceId, tuple[str, ...]]) -> bool:
         """Sets the groups of all owners; says whether that changes anything."""
         before, self.groups = self.groups, {owner: group for owner, group in groups.items() if group}
+        self.has_used_storage |= any(STORAGE in group for group in self.groups.values())
         return before != self.groups
 
     def exclude(self, owner: InstanceId, nodes: Collection[str]) -> None:

@@ -1,1 +1,1 @@
-"""Durable state of a running query: its parts of checkpoints, and its backups, in a storage."""
+"""Storage that a running query writes to: its parts of checkpoints in storage, and its backups."""

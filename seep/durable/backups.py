@@ -1,7 +1,7 @@
-"""Backups in storage: the holder `STORAGE`, of which a node, or the manager, does the work by itself.
+"""Backups in storage, for the holder `STORAGE`; each node, and the manager, does the work of this holder itself.
 
-A backup is a chain of values, a checkpoint in full and deltas; their keys tell all that must be known of them. A
-successor marks where it began, so that what its predecessor, dead or not, writes after that is never read.
+A backup is a chain of values: a full checkpoint and the deltas on it. The keys alone tell which values belong to the
+chain. A successor stores a mark of where it began, so that nothing its predecessor writes after that is ever read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from seep.threads.worker import Worker
 
 @dataclass(slots=True)
 class StoredBackups(BackupStore):
-    """The backups of one run of a query; several processes may use it, each on one thread."""
+    """The backups of one run of a query. Several processes may use it, each from one thread."""
 
     store: BlobStore
     query: str
@@ -38,7 +38,7 @@ class StoredBackups(BackupStore):
     max_deltas: int = 8
 
     def links(self, owner: InstanceId) -> Sequence[BackupKey]:
-        """The newest checkpoint in full that counts, and the deltas on it."""
+        """Returns the keys of the newest valid full checkpoint and of the deltas on it."""
         chain: list[BackupKey] = []
         for key in _counting(self._keys(owner)):
             if key.base is None:
@@ -51,7 +51,7 @@ class StoredBackups(BackupStore):
         return [self._read(str(link)) for link in self.links(owner)]
 
     def replace(self, checkpoint: Checkpoint) -> None:
-        """A successor may begin at this moment: then it needs what was there before, and this is never read."""
+        """Stores a full checkpoint, and removes older values unless a successor has begun: it may need them."""
         self._put(checkpoint)
         keys = self._keys(checkpoint.owner)
         if _fence_in(keys) <= checkpoint.incarnation:
@@ -67,9 +67,9 @@ class StoredBackups(BackupStore):
         self.store.delete(map(str, self._keys(owner)))
 
     def fence(self, owner: InstanceId, incarnation: int) -> None:
-        """Marks from which checkpoint this incarnation begins; it may begin from one only.
+        """Stores the mark of the checkpoint from which this incarnation begins; only the first mark counts.
 
-        What there is is looked at after earlier ones have been kept from removing it.
+        The chain is read only after the fence is stored, because from then on earlier incarnations remove nothing.
         """
         keys, place = self._keys(owner), (self.query, self.run, owner.operator, owner.index, incarnation)
         if any(isinstance(key, SuccessionKey) and key.number >= incarnation for key in keys):
@@ -83,14 +83,14 @@ class StoredBackups(BackupStore):
         return _fence_in(self._keys(owner))
 
     def lift_fences(self, live: Set[InstanceId]) -> None:
-        """Marks go with the run."""
+        """Does nothing: the marks are removed with the run's backups."""
 
     @property
     def owners(self) -> Collection[InstanceId]:
         return {InstanceId(key.operator, key.index) for key in self._keys() if isinstance(key, BackupKey)}
 
     def clear(self) -> None:
-        """The run is over: nobody needs its backups any more."""
+        """Removes all backups of the run, after it has ended."""
         self.store.delete(self.store.list(backups_prefix(self.query, self.run)))
 
     def _keys(self, owner: InstanceId | None = None) -> list[OfBackup]:
@@ -110,7 +110,7 @@ class StoredBackups(BackupStore):
 
 
 def _counting(keys: list[OfBackup]) -> list[BackupKey]:
-    """In order, without those that an incarnation wrote after its successor had begun."""
+    """Returns the backup keys in order, without those that an incarnation wrote after its successor had begun."""
     found = sorted((key for key in keys if isinstance(key, BackupKey)), key=lambda key: key.order)
     for mark in (key for key in keys if isinstance(key, SuccessionKey)):
         found = [key for key in found if key.number >= mark.number or key.order <= mark.last]
@@ -118,27 +118,27 @@ def _counting(keys: list[OfBackup]) -> list[BackupKey]:
 
 
 def _fence_in(keys: list[OfBackup]) -> int:
-    """The latest incarnation that has begun, or is about to."""
+    """Returns the latest incarnation that has begun or is about to."""
     return max((key.number for key in keys if isinstance(key, (FenceKey, SuccessionKey))), default=0)
 
 
 def _is_before(key: OfBackup, order: tuple[int, int]) -> bool:
-    """Whether it is of no use beside a full checkpoint of that order."""
+    """Whether a full checkpoint of that order makes this value obsolete."""
     return key.order < order if isinstance(key, BackupKey) else key.number < order[0]
 
 
 class StorageUser(Protocol):
-    """A process with backups in storage."""
+    """The process that has backups in storage; it receives the holder's answers."""
 
     def on_answer(self, to: str, body: Any) -> None:
-        """What the holder says to this process, or to the manager."""
+        """Called with each message of the holder to this process or to the manager."""
         ...
 
     def on_storage_failed(self, reason: BaseException) -> None: ...
 
 
 class StorageHolder:
-    """The holder for one process of a run, on a thread of its own: nobody waits for the storage who need not."""
+    """The holder of backups in storage for one process, on its own thread. The caller does not wait for storage."""
 
     def __init__(self, settings: StorageSettings, query: str, run: str, user: StorageUser) -> None:
         store = store_of(settings)
@@ -149,15 +149,15 @@ class StorageHolder:
         self._worker = Worker("seep storage", user.on_storage_failed)
 
     def ask(self, asker: str, letter: HolderLetter) -> None:
-        """Answers come to `on_answer`."""
+        """Queues a letter for the holder; answers come to `on_answer`."""
         self._worker.put(partial(self._answer, asker, letter))
 
     def clear(self) -> None:
-        """The run is over: nobody needs its backups any more."""
+        """Removes all backups of the run, after it has ended."""
         self._backups.clear()
 
     def close(self) -> None:
-        """What is under way is finished first."""
+        """Finishes queued work, then stops the thread."""
         self._worker.close()
 
     def _answer(self, asker: str, letter: HolderLetter) -> None:

@@ -1,4 +1,4 @@
-"""Values as files of one of Arrow's file systems: Google Cloud Storage, HDFS."""
+"""Stores values as files of one of Arrow's file systems: Google Cloud Storage, HDFS."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from seep.storage.keys import checked_key, checked_range, directory_of
 from seep.storage.store import AlreadyThere, Capabilities, NotThere
 from seep.storage.streams import stream_of, views
 
-#: Where files are until they are whole; no key leads there, as no part of one begins with a dot.
+#: The folder of unfinished files. No key leads there, as no part of a key begins with a dot.
 _PARTIAL = ".partial"
-#: File systems whose directories are only parts of names.
+#: File systems that have no real directories, only names with slashes.
 _FLAT = ("gcs", "s3", "abfs")
 
 
 class ArrowStore:
-    """Implements `seep.storage.store.BlobStore`; may be used by several threads.
+    """A `BlobStore` on an Arrow file system; several threads may use it.
 
-    A value is written elsewhere and then moved. These file systems do not decide between two that write something
-    `new` at the same time: both look first. So there is no capability `exclusive`.
+    A value is written to another place and then moved. These file systems do not decide between two writers of the same
+    `new` key at the same time, because each writer only looks first. So the capability `exclusive` is missing.
     """
 
     capabilities = Capabilities(exclusive=False)
@@ -47,7 +47,7 @@ class ArrowStore:
                 self._make_directory(target)
                 self._files.move(partial, target)
             except BaseException:
-                with suppress(OSError):  # it may not have come so far
+                with suppress(OSError):  # the temporary file may not exist yet
                     self._files.delete_file(partial)
                 raise
         return size
@@ -91,7 +91,7 @@ class ArrowStore:
         raise InternalError(f"{self.name} cannot append {len(data)} bytes to {key}: it has no capability `append`")
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Does nothing: no connection is held open."""
 
     def _path(self, key: str) -> str:
         return f"{self._root}/{checked_key(key)}"

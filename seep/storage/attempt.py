@@ -1,8 +1,9 @@
-"""Making checkpoints: a run claims an id, writes blobs under it, and commits a manifest, unless it was fenced.
+"""Makes checkpoints: a run claims an id, writes blobs under it, and commits a manifest, unless it was fenced.
 
-Two runs of one query never both add checkpoints. A run first claims the next *generation*, and then seals what
-earlier ones have begun: a seal takes the place of a manifest, and the store lets only one of the two be there. A run
-that claims an id looks for a newer generation afterwards. So either its claim is seen and sealed, or it sees.
+Two runs of one query never both add checkpoints. A run first claims the next *generation*, and then seals the open
+checkpoints of earlier runs. A seal is stored under the manifest's key, and the store accepts only the first of the two.
+After each claim of an id, a run looks for a newer generation. So either the newer run sees the claim and seals it, or
+the older run sees the newer generation and stops.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ from seep.storage.store import AlreadyThere, NotThere
 
 
 class Fenced(EnvironmentFault):
-    """A later run of the query has taken over, so this one can add no checkpoints any more."""
+    """A later run of the query has taken over, so this run can add no more checkpoints."""
 
 
 class Writer(Generic[M]):
-    """A run of a query, as long as no later one has taken over."""
+    """Makes the checkpoints of one run of a query, until a later run takes over."""
 
     def __init__(self, records: Records, reader: Reader[M], run: str, note: Any = None) -> None:
         self.run = run
         self.generation = records.enter(run, note)
         self._records, self._reader = records, reader
-        #: Ids that this run may have claimed, and works on no more; not yet sealed.
+        #: Ids that this run may have claimed and no longer works on, and that are not sealed yet.
         self._given_up: set[int] = set()
         self._last = 0
         self._seal_earlier_runs()
 
     def begin(self, builds_on: Iterable[int] = ()) -> Attempt[M]:
-        """Claims the next id. Its manifest may refer to blobs of the checkpoints that it `builds_on`, which stay.
+        """Claims the next id. The manifest may refer to blobs of the checkpoints in `builds_on`, which are then kept.
 
-        Fenced; NotStanding if one of those is gone.
+        Raises Fenced if a later run has taken over, and NotStanding if one of those checkpoints is gone.
         """
         claim = Claim(self.run, self.generation, tuple(builds_on))
         self._seal_given_up()
@@ -52,10 +53,10 @@ class Writer(Generic[M]):
         return attempt
 
     def _claim_next(self, claim: Claim) -> int:
-        """Ids are never given twice: the highest one stays in a claim, or in the record of the newest run."""
+        """Claims the next id after the highest one ever used, which a claim or the newest run's record shows."""
         while True:
             id = 1 + (self._last or self._records.last())
-            self._last = 0  # whatever happens, the next one is looked up, not guessed
+            self._last = 0  # after a failure, the next id is looked up and not guessed
             self._given_up.add(id)
             claimed = self._records.claim(id, claim)
             self._given_up.remove(id)
@@ -78,7 +79,7 @@ class Writer(Generic[M]):
                 self._records.seal(id, reason)
 
     def _is_earlier(self, id: int) -> bool:
-        """A claim that cannot be read is nobody's."""
+        """Whether an earlier run claimed this checkpoint; also true if the claim cannot be read."""
         try:
             return self._records.claim_of(id).generation < self.generation
         except (NotThere, Damaged):
@@ -93,7 +94,7 @@ class Writer(Generic[M]):
 
 
 class Attempt(Generic[M]):
-    """A checkpoint that is under way. As a context, it is given up at the end unless it was committed."""
+    """A checkpoint that is being made. Used as a context, it is abandoned at the end unless it was committed."""
 
     def __init__(self, records: Records, reader: Reader[M], id: int, given_up: set[int]) -> None:
         self.id = id
@@ -103,57 +104,60 @@ class Attempt(Generic[M]):
         self._allowed: frozenset[str] = frozenset()
 
     def key(self, operator: str, name: str) -> str:
-        """Where a blob of it is to be; whoever writes it there need not know the catalogue."""
+        """Returns the key for a blob of this checkpoint, for a writer that does not use the catalogue."""
         return str(BlobKey(self._records.query, self.id, operator, name))
 
     def put_blob(self, operator: str, name: str, parts: Iterable[bytes | memoryview]) -> str:
-        """Stores a blob; its key, for the manifest."""
+        """Stores a blob and returns its key, for the manifest."""
         key = self.key(operator, name)
         self._records.store.put(key, parts)
         return key
 
     def commit(self, manifest: bytes) -> M:
-        """From now on the checkpoint is complete. Fenced; after a fault of the store it may be called again."""
+        """Stores the manifest, which completes the checkpoint.
+
+        Raises Fenced. May be repeated after a fault of the store.
+        """
         info = self._reader.describe(manifest, f"the manifest for checkpoint {self.id}")
         self._check(info)
         try:
             self._records.commit(self.id, manifest)
         except (AlreadyThere, NotThere):
             raise self._fenced() from None
-        if not self._records.parts(self.id).claim:  # sealed and cleaned away, long ago
+        if not self._records.parts(self.id).claim:  # sealed and removed before
             self._records.remove_manifests([self.id])
             raise self._fenced()
         self._committed = True
         return info
 
     def abandon(self, reason: str = "it was given up") -> None:
-        """Gives it up, unless a commit went through after all. What it leaves, `clean` removes."""
+        """Abandons the checkpoint, unless a commit has succeeded after all. `clean` removes what was written."""
         self._given_up.add(self.id)
-        with suppress(SeepError):  # the next `begin` tries again, or the next run does
+        with suppress(SeepError):  # the next `begin`, or the next run, tries again
             self._records.seal(self.id, reason)
             self._given_up.discard(self.id)
 
     def allow(self, *blobs: Collection[str]) -> None:
-        """Blobs of others that its manifest may refer to."""
+        """Adds blobs of other checkpoints that the manifest may refer to."""
         self._allowed = self._allowed.union(*blobs)
 
     def _check(self, info: M) -> None:
-        """A complete checkpoint never refers to what is not there."""
+        """Checks that everything that the manifest refers to exists."""
         if info.id != self.id:
             raise InternalError(f"the manifest for checkpoint {self.id} is that of checkpoint {info.id}")
         missing = set(info.blobs).difference(self._allowed, self._records.blobs(self.id))
         if missing:
             if self._is_over():
-                raise self._fenced()  # and whoever cleans may have removed blobs
+                raise self._fenced()  # a cleaning run may have removed blobs
             raise EnvironmentFault(
                 f"checkpoint {self.id} of {self._records.query} cannot become complete: {self._records.store.name} has "
                 f"no {min(missing)}, or it is of a checkpoint that this one does not build on"
             )
 
     def _is_over(self) -> bool:
-        """Whether it is sealed, or was, and is cleaned away: then its claim goes before its seal.
+        """Whether the checkpoint is sealed, or was sealed and then removed; its claim is removed before its seal.
 
-        Asked of each by itself, as a listing may have any part of what is removed meanwhile.
+        Manifest and claim are read one by one, because a listing made during a removal may show any part of it.
         """
         try:
             self._records.manifest(self.id)

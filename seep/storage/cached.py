@@ -1,4 +1,4 @@
-"""A tier in memory over another back end: what was read lately need not be fetched again."""
+"""A cache in memory over another store: values that were read lately are not fetched again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seep.storage.streams import stream_of
 
 
 class Range(NamedTuple):
-    """What a `get` asked for; without length, all that comes after the start."""
+    """The range that a `get` asked for. Without a length, it extends to the end of the value."""
 
     key: str
     start: int
@@ -21,10 +21,10 @@ class Range(NamedTuple):
 
 
 class CachedStore:
-    """Implements `seep.storage.store.BlobStore`; may be used by several threads.
+    """A `BlobStore` that caches another one; several threads may use it.
 
-    Keeps at most `budget` bytes, those least recently read going first, and only of keys that are `cacheable`: what
-    other processes change is not seen, so these must be keys whose value never changes.
+    Keeps at most `budget` bytes and evicts the least recently read values first. Only keys that are `cacheable` are
+    kept. Changes by other processes are not seen, so these must be keys whose value never changes.
 
     >>> from seep.storage.memory import MemoryStore
     >>> store = CachedStore(MemoryStore("demo"), budget=1000)
@@ -37,10 +37,10 @@ class CachedStore:
     def __init__(self, inner: BlobStore, budget: int, cacheable: Callable[[str], bool] = lambda _: True) -> None:
         self.hits = self.misses = 0
         self._inner, self._budget, self._cacheable = inner, budget, cacheable
-        #: What is kept, the least recently read first.
+        #: Cached values, the least recently read first.
         self._kept: OrderedDict[Range, memoryview] = OrderedDict()
         self._nbytes = 0
-        #: Reads under way that no change of their key has overtaken.
+        #: Reads in progress whose key has not changed since they began.
         self._reads: dict[object, str] = {}
         self._lock = threading.Lock()
 
@@ -54,7 +54,7 @@ class CachedStore:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that are kept; never more than the budget."""
+        """Cached bytes; never more than the budget."""
         return self._nbytes
 
     def put(self, key: str, parts: Iterable[bytes | memoryview], *, new: bool = False) -> int:
@@ -133,7 +133,7 @@ class CachedStore:
 
     @contextmanager
     def _changing(self, keys: Collection[str]) -> Iterator[None]:
-        """Forgets values when they have changed, or may have; reads that began before are not kept."""
+        """Drops cached values of keys that change, or may have changed; reads that began before are not cached."""
         try:
             yield
         finally:

@@ -1,4 +1,4 @@
-"""The checkpoints of a query that are in a store: to add some, to find and read them, to remove them."""
+"""The catalogue of a query's checkpoints in a store: adds, finds, reads and removes them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from seep.storage.reading import M, Reader
 from seep.storage.records import Records
 from seep.storage.store import BlobStore
 
-#: Seconds that a reader may take before it has to say that it goes on.
+#: Seconds after which a reader must renew its pin.
 LEASE = 3600.0
 
 
 class Catalogue(Generic[M]):
-    """Of one query in one store. Any number of these, on any machines, may be at work at once.
+    """The checkpoints of one query in one store. Any number of catalogues, on any machines, may work at once.
 
-    `describe` turns the bytes of a manifest and a name for messages into what the catalogue needs to know, and what
-    else its users want: `formats.manifest.read_manifest`.
+    `describe` gets the bytes of a manifest and a name for messages. It returns what the catalogue, and its users, need
+    to know of the manifest: `formats.manifest.read_manifest`.
 
     >>> from collections import namedtuple
     >>> from seep.storage.memory import MemoryStore
@@ -46,25 +46,29 @@ class Catalogue(Generic[M]):
         self._clock = clock
 
     def enter(self, run: str, note: Any = None) -> Writer[M]:
-        """A run begins. From now on no run before it can add a checkpoint. Later ones can read its `note`: JSON."""
+        """Begins a run.
+
+        From now on no earlier run can add a checkpoint. Later runs can read its `note`, which is JSON.
+        """
         return Writer(self._records, self._reader, run, note)
 
     def last_note(self) -> Any:
-        """What the last run that had anything to note has noted when it began; None if nobody has."""
+        """Returns the latest note that a run left when it began, or None."""
         return self._records.last_note()
 
     def complete(self) -> list[M]:
-        """What the manifests of all complete checkpoints say, the newest first; without damaged ones."""
+        """Returns the manifests of all complete checkpoints, the newest first, without the damaged ones."""
         return self._reader.survey().standing()
 
     def damaged(self) -> dict[int, str]:
-        """Checkpoints whose manifest is not as it was written, and in what way."""
+        """Returns the checkpoints whose manifest is damaged, and how."""
         return self._reader.survey().damaged
 
     def latest(self, *, fall_back: bool = False) -> M | None:
-        """The newest complete checkpoint; if its manifest is damaged, Damaged, or with `fall_back` the one before.
+        """Returns the newest complete checkpoint, or None.
 
-        That tells nothing of its blobs.
+        If its manifest is damaged, raises Damaged; with `fall_back`, returns the one before it instead. The blobs are
+        not checked.
         """
         survey = self._reader.survey()
         newest = next(iter(survey.standing()), None)
@@ -75,28 +79,28 @@ class Catalogue(Generic[M]):
         return newest
 
     def standing(self, id: int) -> M:
-        """What the manifest of a complete checkpoint says; Damaged, NotStanding."""
+        """Returns the manifest of a complete checkpoint. Raises Damaged or NotStanding."""
         return self._reader.standing(id)
 
     def read_manifest(self, id: int) -> bytes:
-        """The manifest of a complete checkpoint, as it was written; Damaged, NotStanding."""
+        """Returns the bytes of a complete checkpoint's manifest. Raises Damaged or NotStanding."""
         self._reader.standing(id)
         manifest = self._records.manifest(id)
         assert isinstance(manifest, bytes), "what is complete stays so, or is gone"
         return manifest
 
     def pin(self, id: int, reader: str, lease: float = LEASE) -> Pin[M]:
-        """Keeps a complete checkpoint while it is read (NotStanding, Damaged); `reader` is for messages."""
+        """Protects a complete checkpoint from removal while `reader` reads it. Raises NotStanding or Damaged."""
         return Pin(self._records, self._reader, id, reader, lease, self._clock)
 
     def pin_for_run(self, id: int, run: str, lease: float) -> Pin[M]:
-        """As `pin`, for the newest run or one that is about to begin: only until another run begins."""
+        """Does as `pin`, for the newest run or one that is about to begin; the pin ends when another run begins."""
         return Pin(self._records, self._reader, id, run, lease, self._clock, self._records.generation())
 
     def clean(self, keep: int) -> Cleaned:
-        """Leaves the newest `keep` complete checkpoints, all savepoints and whatever is in use, and nothing else.
+        """Removes everything but the newest `keep` complete checkpoints, all savepoints, and checkpoints in use.
 
-        Removals whose process has died are brought to their end.
+        Also finishes removals whose process has died.
         """
         if keep < 1:
             raise UserError(f"keep is {keep}; at least one checkpoint is kept, or else dispose of all")
@@ -105,7 +109,10 @@ class Catalogue(Generic[M]):
         return self._disposal.remove([*ordinary[keep:], *survey.half_removed()])
 
     def dispose(self, ids: Iterable[int]) -> Cleaned:
-        """Removes these checkpoints or savepoints, complete or damaged; InUse if one is in use, or all would go."""
+        """Removes these checkpoints or savepoints, complete or damaged.
+
+        Raises InUse if one of them is in use, or if no complete one would be left.
+        """
         wanted = set(ids)
         survey = self._reader.survey()
         unknown = wanted.difference(survey.complete, survey.damaged)
@@ -115,15 +122,18 @@ class Catalogue(Generic[M]):
         return self._disposal.remove(wanted, or_none=True)
 
     def dispose_older_than(self, id: int) -> Cleaned:
-        """Removes the checkpoints with lower ids; savepoints, what is in use, and the last one there is stay."""
+        """Removes the checkpoints with lower ids.
+
+        Savepoints, checkpoints in use, and the last complete one are kept.
+        """
         ordinary = [info.id for info in self.complete() if not info.savepoint]
         return self._disposal.remove([each for each in ordinary[1:] if each < id])
 
     def dispose_all(self) -> Cleaned:
-        """Removes everything, savepoints, backups and what was pushed too, and ends the run that may be under way.
+        """Removes everything of the query, with savepoints, backups and pushed rows, and ends a run in progress.
 
-        InUse if a checkpoint is read. Only the record stays that this was done: by it, a run that was under way
-        finds that it was taken over, and no number of a checkpoint is given twice.
+        Raises InUse if a checkpoint is being read. Only a record of this removal is kept: by it, a run in progress
+        finds that it was taken over, and no id is used twice.
         """
         self.enter("dispose_all")
         survey = self._reader.survey()

@@ -1,11 +1,13 @@
-"""Removing checkpoints: what may go, and in which order, so that whoever crashes or comes between loses nothing.
+"""Removes checkpoints in an order in which a crash, or another process at the same time, loses nothing.
 
 1. The removal of a checkpoint is announced. From then on nobody can pin it or begin to build on it.
-2. If somebody did before, or no other complete one would be left, this is taken back.
-3. Its manifest goes, and with that it is gone.
-4. Blobs go to which no manifest refers any more, but for those of attempts that are under way.
-5. The rest goes: the claim, then a seal, and announcements last. Without a claim nothing counts that comes late. The
-   highest claim of all stays, so that no id is given twice, unless the record of the newest run says as much.
+2. If somebody did so before, or no other complete one would be left, the announcement is taken back.
+3. The manifest is removed; from then on the checkpoint does not exist.
+4. Blobs are removed to which no manifest refers, except blobs of attempts in progress.
+5. The rest is removed: first the claim, then a seal, and announcements last. Without a claim, nothing that is written
+   late counts.
+
+The highest claim is kept, so that no id is used twice, unless the record of the newest run has that id.
 """
 
 from __future__ import annotations
@@ -24,29 +26,30 @@ from seep.storage.store import NotThere
 
 
 class InUse(UserError):
-    """A checkpoint that was to go is read, or built upon, or the last one."""
+    """A checkpoint cannot be removed: it is being read, is built upon, or is the last complete one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """What a removal came to."""
+    """The result of a removal."""
 
-    disposed: tuple[int, ...]  #: checkpoints that are gone
-    blobs: int  #: how many of them are gone
-    held: dict[int, str]  #: checkpoints that were to go and stay, and why
-    damaged: dict[int, str]  #: those whose manifest cannot be read: they stay, and so do all older blobs
+    disposed: tuple[int, ...]  #: removed checkpoints
+    blobs: int  #: number of removed blobs
+    held: dict[int, str]  #: checkpoints that could not be removed, and why
+    damaged: dict[int, str]  #: checkpoints whose manifest cannot be read; they and all older blobs are kept
 
 
 class Disposal(Generic[M]):
-    """Removal of one query's checkpoints."""
+    """Removes checkpoints of one query."""
 
     def __init__(self, records: Records, reader: Reader[M], clock: Callable[[], float]) -> None:
         self._records, self._reader, self._clock = records, reader, clock
 
     def remove(self, ids: Collection[int], *, last: bool = False, or_none: bool = False) -> Cleaned:
-        """Removes these, and all that nothing refers to.
+        """Removes these checkpoints, and every blob that no manifest refers to.
 
-        Those in use stay; with `or_none`, then all of them do (InUse). With `last`, no complete one needs to be left.
+        Checkpoints in use are kept. With `or_none`, nothing is removed if one is in use (InUse). With `last`, the last
+        complete one may be removed too.
         """
         held = self._held(ids, last)
         wanted = [] if held and or_none else sorted(set(ids).difference(held))
@@ -63,7 +66,7 @@ class Disposal(Generic[M]):
         return Cleaned(disposed, blobs, held, damaged)
 
     def _announce(self, ids: Iterable[int]) -> dict[int, str]:
-        """Under a name of its own for each removal, so that one which gives way does not speak for another."""
+        """Announces removals under a new name each time, so that taking one back does not take back another's."""
         token = uuid.uuid4().hex
         return {id: self._records.announce_removal(id, token) for id in ids}
 
@@ -71,8 +74,10 @@ class Disposal(Generic[M]):
         self._records.store.delete(announcements)
 
     def _held(self, ids: Collection[int], last: bool) -> dict[int, str]:
-        """Which of these have to stay, and why: asked before the announcement, for it not to be made in vain, and
-        after it, when whatever was begun before it can be seen.
+        """Returns which of these must be kept, and why.
+
+        Called before the announcement, to avoid one in vain, and after it, when everything that began before it is
+        visible.
         """
         if not ids:
             return {}
@@ -84,10 +89,10 @@ class Disposal(Generic[M]):
         return {id: reason for id, reason in reasons.items() if reason}
 
     def _bases(self, found: Contents) -> dict[int, str]:
-        """Checkpoints on which one builds that is under way."""
+        """Returns the checkpoints on which a checkpoint in progress builds."""
         bases = dict[int, str]()
         for id in [id for id, keys in found.checkpoints.items() if keys.open]:
-            with suppress(NotThere):  # it is over, and was cleaned away just now
+            with suppress(NotThere):  # it has ended and was removed just now
                 builds_on = self._records.claim_of(id).builds_on
                 bases |= dict.fromkeys(builds_on, f"checkpoint {id}, which is under way, builds on it")
         return bases
@@ -98,7 +103,7 @@ class Disposal(Generic[M]):
         return next((f"{lease.reader} reads it" for lease in leases if lease.counts(now, newest)), "")
 
     def _sweep(self) -> tuple[int, dict[int, str]]:
-        """Removes what nothing refers to; how many blobs, and which manifests could not be read."""
+        """Removes what nothing refers to. Returns the number of blobs, and the manifests that could not be read."""
         survey = self._reader.survey()
         referred = {blob for info in survey.complete.values() for blob in info.blobs}
         garbage = {id: self._garbage(survey, id, referred) for id in survey.before.checkpoints}
@@ -109,13 +114,16 @@ class Disposal(Generic[M]):
         return sum(map(len, garbage.values())), survey.damaged
 
     def _garbage(self, survey: Survey[M], id: int, referred: Collection[str]) -> list[str]:
-        """Blobs of a checkpoint that nobody needs. What a damaged manifest says nobody knows, so older ones stay."""
+        """Returns a checkpoint's unused blobs; none below a damaged manifest, which might refer to them."""
         if survey.after.checkpoint(id).open or id <= max(survey.damaged, default=0):
             return []
         return [blob for blob in survey.before.checkpoint(id).blobs if blob not in referred]
 
     def _is_over(self, survey: Survey[M], id: int, garbage: int, written: int) -> bool:
-        """Whether all there was of a checkpoint may go; that ids up to `written` were given is told elsewhere."""
+        """Whether all parts of a checkpoint may be removed.
+
+        Another record proves that ids up to `written` were used.
+        """
         return not (
             survey.after.checkpoint(id).open
             or id in survey.complete
@@ -132,7 +140,7 @@ class Disposal(Generic[M]):
         delete(key for keys in gone for key in (*keys.pins, *keys.removals))
 
     def _remove_signs_of_the_past(self, survey: Survey[M]) -> None:
-        """Runs before the last one, what they have left that no later one needs, and leases that have run out."""
+        """Removes records of earlier runs, what those runs left and no later run needs, and expired leases."""
         found = survey.before
         runs = [str(RunKey(self._records.query, each)) for each in sorted(found.generations)[:-1]]
         left = self._backups_of_others(found) + self._pushed_to_nobody(survey)
@@ -144,16 +152,17 @@ class Disposal(Generic[M]):
         return [key for key, lease in leases if not lease.counts(now, newest)]
 
     def _backups_of_others(self, found: Contents) -> list[str]:
-        """Backups are for the run that keeps them, and no run but the newest can still be one that counts."""
+        """Returns the backups of all runs but the newest: only the run that wrote them uses them."""
         if not found.backups or not found.generations:
             return []
         newest = self._records.run_of(max(found.generations))
         return [key for run, keys in found.backups.items() if newest and run != newest for key in keys]
 
     def _pushed_to_nobody(self, survey: Survey[M]) -> list[str]:
-        """What Spark has pushed to sources that no checkpoint has: a run stores that it has one before it is pushed to.
+        """Returns rows that Spark pushed to sources that no checkpoint has.
 
-        What a damaged manifest says nobody knows.
+        A run stores a checkpoint with the source before Spark pushes to it, so such rows belong to no run. If a
+        manifest is damaged, its sources are not known, and nothing is returned.
         """
         if survey.damaged:
             return []

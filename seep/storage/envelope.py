@@ -1,4 +1,4 @@
-"""How the catalogue's own small files are written: a line that says what it is and how long, and its checksum."""
+"""The format of the catalogue's own small files: a first line with kind, length and checksum, then the content."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def wrap(kind: str, content: bytes) -> bytes:
 
 
 def unwrap(data: bytes | memoryview, name: str) -> tuple[str, bytes]:
-    """Kind and content; Damaged if one bit of it is not as it was.
+    """Returns kind and content; raises Damaged if a single bit has changed.
 
     >>> unwrap(wrap("seal", b"why"), "orders/000000000012.manifest")
     ('seal', b'why')

@@ -1,4 +1,4 @@
-"""What a key may look like, so that every back end can keep it and none can be led out of its own place."""
+"""The syntax of keys: every back end can keep them, and none leads out of the back end's own place."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 from primitives.errors import InternalError, UserError
 
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=+-]*")
-_LONGEST_PART = 200  #: with what a file system may need besides, within the 255 bytes of a name
-_LONGEST = 900  #: with a prefix, within the 1,024 bytes of S3
-#: A field of a form: its name, the least digits of a number, and the word for no number.
+_LONGEST_PART = 200  #: so that a file system can add a suffix within its limit of 255 bytes
+_LONGEST = 900  #: so that a prefix can be added within the 1,024 bytes of S3
+#: A field of a form: its name, the minimum of digits of a number, and the word that stands for no number.
 _FIELD = re.compile(r"\{(?P<name>\w+)(?::(?P<digits>\d+))?(?:\|(?P<none>\w+))?\}")
 
 
 class _Field(NamedTuple):
-    """A part of a key that differs from key to key: text without slashes, or a number."""
+    """A variable part of a key: text without slashes, or a number."""
 
     name: str
     digits: int | None
@@ -40,7 +40,7 @@ class _Field(NamedTuple):
 
 
 class KeyForm:
-    """What keys of one kind look like: makes them of values, and reads these from them.
+    """The form of one kind of key; converts values to keys and back.
 
     >>> form = KeyForm("{query}/runs/{generation:6}")
     >>> form.write({"query": "orders", "generation": 3}), form.read("orders/runs/000003"), form.read("orders/runs/3")
@@ -62,7 +62,7 @@ class KeyForm:
         return "".join(part if isinstance(part, str) else part.write(values[part.name]) for part in self._parts)
 
     def prefix(self, **values: Any) -> str:
-        """With what all keys begin that have these values, up to the first one that is not given."""
+        """Returns the common prefix of all keys with these values, up to the first value that is not given."""
         begun = ""
         for part in self._parts:
             if isinstance(part, _Field) and part.name not in values:
@@ -71,7 +71,7 @@ class KeyForm:
         return begun
 
     def read(self, key: str) -> dict[str, Any] | None:
-        """The values; None if it is a key of another kind."""
+        """Returns the values in a key, or None if the key has another form."""
         found = self._pattern.fullmatch(key)
         if found is None:
             return None
@@ -84,7 +84,7 @@ class KeyForm:
 
 
 def checked_key(key: str) -> str:
-    """The key, if it is one.
+    """Returns the key if it is valid; raises UserError otherwise.
 
     >>> checked_key("orders/000000000012/counter/0-totals")
     'orders/000000000012/counter/0-totals'
@@ -105,7 +105,7 @@ letters, digits and _ . = + -, begin with a letter, a digit or _, and have at mo
 
 
 def directory_of(prefix: str) -> str | None:
-    """What all keys that begin so have before their last slash in common; None if no key begins so.
+    """Returns the directory that contains all keys with this prefix, or None if no key can have it.
 
     >>> directory_of("orders/0000"), directory_of("orders"), directory_of("/etc/")
     ('orders', '', None)
@@ -115,6 +115,6 @@ def directory_of(prefix: str) -> str | None:
 
 
 def checked_range(start: int, length: int | None) -> None:
-    """Refuses a range that no value has, before back ends take it for different things."""
+    """Checks a range before back ends interpret an invalid one in different ways."""
     if start < 0 or (length is not None and length < 0):
         raise InternalError(f"a range of a value begins at {start} and has {length} bytes; neither may be negative")

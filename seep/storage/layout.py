@@ -30,14 +30,14 @@ from seep.storage.keys import KeyForm, checked_key
 
 @dataclass(frozen=True, slots=True)
 class StoredKey:
-    """What all kinds of keys have in common."""
+    """The base of all kinds of keys."""
 
     query: str
 
     form: ClassVar[KeyForm]
 
     def __str__(self) -> str:
-        """The text of the key; InternalError if it would be read as another key."""
+        """Returns the text of the key; raises InternalError if that would be read as another key."""
         text = checked_key(self.form.write(_values(self)))
         if self.form.read(text) != _values(self):
             raise InternalError(f"{self!r} cannot be a key of a store: {text!r} is read as another one")
@@ -75,7 +75,7 @@ class ManifestKey(OfCheckpoint):
 
 @dataclass(frozen=True, slots=True)
 class PinKey(OfCheckpoint):
-    """There may be any number of them."""
+    """A reader's protection of a checkpoint from removal. A checkpoint may have any number of them."""
 
     token: str
 
@@ -84,7 +84,7 @@ class PinKey(OfCheckpoint):
 
 @dataclass(frozen=True, slots=True)
 class RemovalKey(OfCheckpoint):
-    """There may be any number of them."""
+    """The announcement of a checkpoint's removal. A checkpoint may have any number of them."""
 
     token: str
 
@@ -111,7 +111,7 @@ class OfBackup(StoredKey):
     run: str
     operator: str
     index: int
-    number: int  #: of the incarnation
+    number: int  #: the incarnation's number
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +134,14 @@ class BackupKey(OfBackup):
 
 @dataclass(frozen=True, slots=True)
 class FenceKey(OfBackup):
-    """An incarnation is about to look from which backup it begins: earlier ones remove none any more."""
+    """The fence of an incarnation that is about to read its backup: earlier ones remove no backups any more."""
 
     form = KeyForm("{query}/backups/{run}/{operator}/{index:1}/{number:6}-fenced")
 
 
 @dataclass(frozen=True, slots=True)
 class SuccessionKey(OfBackup):
-    """An incarnation began from a backup, or from none: what earlier ones have stored after that does not count."""
+    """The mark of the backup, if any, from which an incarnation began: later backups of earlier ones do not count."""
 
     after: int | None
     serial: int | None
@@ -155,13 +155,13 @@ class SuccessionKey(OfBackup):
 
     @property
     def last(self) -> tuple[int, int]:
-        """The highest order of an earlier incarnation that counts."""
+        """Returns the highest order of an earlier incarnation's backup that counts."""
         return (-1, -1) if self.after is None or self.serial is None else (self.after, self.serial)
 
 
 @dataclass(frozen=True, slots=True)
 class OfPushed(StoredKey):
-    """The base of all keys of what Spark has pushed to a source."""
+    """The base of all keys of rows that Spark has pushed to a source."""
 
     source: str
 
@@ -204,7 +204,7 @@ KINDS: tuple[type[StoredKey], ...] = (
 
 
 def key_of(text: str) -> StoredKey | None:
-    """What a key says; None if it is none of seep's."""
+    """Returns the key that a text stands for, or None if it is not one of seep's."""
     for kind in KINDS:
         if (values := kind.form.read(text)) is not None:
             return kind(**values)
@@ -212,7 +212,7 @@ def key_of(text: str) -> StoredKey | None:
 
 
 def is_blob(key: str) -> bool:
-    """Whether a key is one of a blob, so that its value never changes.
+    """Whether a key is of a blob, whose value never changes.
 
     >>> is_blob("orders/000000000012/counter/0-totals"), is_blob("orders/000000000012.manifest")
     (True, False)
@@ -224,7 +224,7 @@ def _values(key: StoredKey) -> dict[str, Any]:
     return {each.name: getattr(key, each.name) for each in fields(key)}
 
 
-# --- prefixes: with what the keys of some things begin, and no others -------------------------------------------------
+# --- prefixes of all keys of one thing, and of no others --------------------------------------------------------------
 
 
 def query_prefix(query: str) -> str:
@@ -232,7 +232,7 @@ def query_prefix(query: str) -> str:
 
 
 def parts_prefix(query: str, id: int) -> str:
-    """Of all parts of a checkpoint but its blobs."""
+    """Returns the prefix of all parts of a checkpoint except its blobs."""
     return f"{query}/{id:012d}."
 
 
@@ -245,7 +245,7 @@ def blobs_prefix(query: str, id: int) -> str:
 
 
 def backups_prefix(query: str, run: str, owner: InstanceId | None = None) -> str:
-    """Of all backups of a run, or of those of one instance.
+    """Returns the prefix of all backups of a run, or of one instance of it.
 
     >>> backups_prefix("orders", "5b1c"), backups_prefix("orders", "5b1c", InstanceId("counter", 0))
     ('orders/backups/5b1c/', 'orders/backups/5b1c/counter/0/')
@@ -255,12 +255,12 @@ def backups_prefix(query: str, run: str, owner: InstanceId | None = None) -> str
 
 
 def pushed_prefix(query: str, source: str) -> str:
-    """Of all that Spark has pushed to a source."""
+    """Returns the prefix of everything that Spark has pushed to a source."""
     return PieceKey.form.prefix(query=query, source=source)
 
 
 def pieces_prefix(query: str, source: str, stream: str, id: int) -> str:
-    """Of all pieces of a batch, those of attempts that do not count too."""
+    """Returns the prefix of all pieces of a batch, including those of failed attempts."""
     return PieceKey.form.prefix(query=query, source=source, stream=stream, id=id)
 
 
@@ -269,7 +269,7 @@ def pieces_prefix(query: str, source: str, stream: str, id: int) -> str:
 
 @dataclass(slots=True)
 class CheckpointKeys:
-    """The keys of what there is of one checkpoint."""
+    """The keys of one checkpoint that exist."""
 
     claim: str = ""
     manifest: str = ""
@@ -279,17 +279,17 @@ class CheckpointKeys:
 
     @property
     def open(self) -> bool:
-        """Somebody may still make it complete."""
+        """Whether the checkpoint may still be completed."""
         return bool(self.claim) and not self.manifest and not self.removals
 
     @property
     def settled(self) -> bool:
-        """It is complete, or sealed, as its manifest tells. What has no claim counts for nothing: it came too late."""
+        """Whether the checkpoint is complete or sealed. A manifest without a claim came too late and does not count."""
         return bool(self.claim) and bool(self.manifest)
 
     @property
     def standing(self) -> bool:
-        """It is settled, and nobody is about to remove it."""
+        """Whether the checkpoint is settled and no removal of it is announced."""
         return self.settled and not self.removals
 
     def add(self, key: OfCheckpoint, text: str) -> None:
@@ -308,7 +308,7 @@ class CheckpointKeys:
 
 @dataclass(slots=True)
 class Contents:
-    """The keys of what there is of a query."""
+    """The keys of one query that exist."""
 
     generations: list[int] = field(default_factory=list)
     checkpoints: dict[int, CheckpointKeys] = field(default_factory=dict)
@@ -316,7 +316,7 @@ class Contents:
     pushed: dict[str, list[str]] = field(default_factory=dict)  #: batches and pieces, by source
 
     def checkpoint(self, id: int) -> CheckpointKeys:
-        """Those of a checkpoint; none if there is nothing of it."""
+        """Returns the keys of a checkpoint; an empty record if it has none."""
         return self.checkpoints.get(id) or CheckpointKeys()
 
     def add(self, key: StoredKey, text: str) -> None:
@@ -332,7 +332,7 @@ class Contents:
 
 
 def contents(keys: Iterable[str]) -> Mapping[str, Contents]:
-    """What keys say, by query; those that are none of seep's are left out.
+    """Sorts keys by query; leaves out keys that are not seep's.
 
     >>> found = contents(["orders/000000000012.claim", "orders/000000000012/counter/0-totals"])["orders"]
     >>> found.checkpoint(12).open, found.checkpoint(12).blobs

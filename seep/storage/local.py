@@ -1,4 +1,4 @@
-"""Values as files of a directory: on a disk of this machine, or one that all machines see."""
+"""Stores values as files of a directory, on a disk of this machine or on one that all machines share."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from seep.storage.keys import checked_key, checked_range, directory_of
 from seep.storage.store import AlreadyThere, Capabilities, NotThere
 from seep.storage.streams import views
 
-#: Where files are until they are whole; no key leads there, as no part of one begins with a dot.
+#: The folder of unfinished files. No key leads there, as no part of a key begins with a dot.
 _PARTIAL = ".partial"
-#: A partial file that nobody has written to for so many seconds was left by a writer that is no more.
+#: Seconds without a write after which a partial file counts as left by a dead writer.
 _ABANDONED = 24 * 3600.0
-#: A directory that was just made can be removed as empty by a `delete` at the same time; not so often in a row.
+#: Attempts to create a directory that concurrent calls of `delete` remove as empty.
 _TRIES = 100
 
 _ADVICE = {
@@ -38,16 +38,16 @@ _ADVICE = {
     errno.ENOTDIR: "a part of this path is a file: no key may go on where another one ends",
     errno.EISDIR: "there is a directory of this name: no key may end where another one goes on",
 }
-#: Gives a written file its name: (source, target).
+#: Function that gives a written file its name: (source, target).
 Naming = Callable[[Path, Path], None]
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 
 class LocalStore:
-    """Implements `seep.storage.store.BlobStore`; may be used by several threads and processes.
+    """A `BlobStore` on a directory; several threads and processes may use it.
 
-    A value is written to a file elsewhere, flushed to the disk, and only then given its name, so it survives a crash
-    of the machine once `put` has returned.
+    A value is written to a temporary file, flushed to the disk, and only then given its name, so it survives a crash of
+    the machine once `put` has returned.
     """
 
     capabilities = Capabilities(append=True)
@@ -88,7 +88,7 @@ class LocalStore:
         return (key for key in found if key.startswith(prefix))
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Returns when the disk knows, so values deleted by a later call are never gone before these."""
+        """Deletes values and flushes that to the disk, so these are never deleted after the values of a later call."""
         parents = set()
         for target in map(self._path, keys):
             with self._in_words("deleted", target), suppress(*_ABSENT):
@@ -105,13 +105,13 @@ class LocalStore:
             self._publish(target, target, lambda path, _: _append(path, data))
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Does nothing: no file is held open."""
 
     def _path(self, key: str) -> Path:
         return self._root / checked_key(key)
 
     def _partial(self) -> Path:
-        """A new name for a file to be; what dead writers left is removed, once."""
+        """Returns a new path for an unfinished file; the first call removes files of dead writers."""
         directory = self._root / _PARTIAL
         if not self._root.exists():
             self._root.mkdir(parents=True, exist_ok=True)
@@ -123,21 +123,21 @@ class LocalStore:
         return directory / uuid.uuid4().hex
 
     def _publish(self, source: Path, target: Path, name: Naming) -> None:
-        """Gives a written file its name, and makes sure that the disk has every name on the way to it."""
+        """Gives a written file its name, and flushes all directories on the path to it."""
         for left in reversed(range(_TRIES)):
             try:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 name(source, target)
                 return self._sync(target.parent)
-            except (FileNotFoundError, FileExistsError):  # gone, or gone while `mkdir` asked what is there
+            except (FileNotFoundError, FileExistsError):  # the directory was removed meanwhile
                 if not left:
                     raise
         return None
 
     def _sync(self, directory: Path) -> None:
-        """Flushes the names in a directory and in those above it."""
+        """Flushes the entries of a directory and of those above it."""
         for each in (directory, *directory.parents):
-            with suppress(FileNotFoundError):  # removed, as it was empty
+            with suppress(FileNotFoundError):  # the directory was removed because it was empty
                 _sync_directory(each)
             if each == self._root:
                 return
@@ -146,11 +146,14 @@ class LocalStore:
         for each in itertools.takewhile(lambda path: path != self._root, (directory, *directory.parents)):
             try:
                 each.rmdir()
-            except OSError:  # not empty, or removed by somebody else
+            except OSError:  # not empty, or removed by another process
                 return
 
     def _below(self, above: str) -> Iterator[str]:
-        """Keys in a directory, in order: `a-b` before `a/b`, as a directory counts with the slash that comes after."""
+        """Returns the keys in a directory in order.
+
+        A directory sorts with a slash after it: `a-b` comes before `a/b`.
+        """
         directory, names = self._root / above, list[str]()
         with self._in_words("listed", directory), suppress(*_ABSENT), os.scandir(directory) as entries:
             names = sorted(each.name + "/" * each.is_dir() for each in entries if not each.name.startswith("."))
@@ -159,7 +162,7 @@ class LocalStore:
 
     @contextmanager
     def _reading(self, key: str) -> Iterator[tuple[int, int]]:
-        """The open file of a value, and its size."""
+        """Opens the file of a value; gives its descriptor and its size."""
         target = self._path(key)
         with self._in_words("read", target):
             try:
@@ -184,7 +187,7 @@ class LocalStore:
 
 
 def _write(path: Path, parts: Iterable[bytes | memoryview]) -> int:
-    """A new file, flushed to the disk; its size."""
+    """Writes a new file and flushes it to the disk; returns its size."""
     size = 0
     with open(path, "xb") as stream:
         for view in views(parts):
@@ -209,7 +212,7 @@ def _name_as_new(source: Path, target: Path) -> None:
 
 
 def _read(file: int, start: int, length: int) -> memoryview:
-    """By copy and not mapped, for an error of the disk to be an error and not the end of the process."""
+    """Reads by copy. With a mapped file, an error of the disk would end the process instead of raising an exception."""
     found = np.empty(length, np.uint8).data
     at = 0
     while at < length and (count := os.preadv(file, [found[at:]], start + at)):
@@ -226,7 +229,7 @@ def _sync_directory(path: Path) -> None:
 
 
 def _sweep(directory: Path) -> None:
-    """Removes what writers have left that died before they were done."""
+    """Removes unfinished files of dead writers."""
     long_ago = time.time() - _ABANDONED
     for path in directory.iterdir():
         with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""A back end by where it is, as a setting or a command names it."""
+"""Opens the store at a location, as settings or a command name it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _LOCK = threading.Lock()
 
 
 def open_store(location: str, *, cache: int = 0, s3: S3Settings | None = None) -> BlobStore:
-    """The store at a location; with `cache`, over it so many bytes of memory for blobs.
+    """Opens the store at a location; `cache` is the number of bytes of a cache in memory for blobs.
 
-    Nothing is made or asked there yet. A store's `name` is a location again, and means the same in other processes
-    (but for memory), whatever their working directory.
+    Nothing is created or requested yet. A store's `name` is a location too, and means the same in other processes,
+    whatever their working directory; only memory stores are local to a process.
 
     >>> open_store("memory://tests").name, open_store("/data/checkpoints/").name
     ('memory://tests', 'file:///data/checkpoints')
@@ -41,7 +41,7 @@ def open_store(location: str, *, cache: int = 0, s3: S3Settings | None = None) -
 
 
 def store_of(settings: StorageSettings) -> BlobStore | None:
-    """The store that settings name; None if they name none."""
+    """Opens the store that settings name; None if they name none."""
     if settings.location is None:
         return None
     return open_store(settings.location, cache=settings.cache, s3=settings.s3)

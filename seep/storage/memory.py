@@ -1,4 +1,4 @@
-"""Values in this process: for tests, and for queries whose savepoints need not outlive them."""
+"""Stores values in this process: for tests, and for queries whose savepoints need not outlive the process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seep.storage.streams import stream_of
 
 
 class MemoryStore:
-    """Implements `seep.storage.store.BlobStore`; may be used by several threads.
+    """A `BlobStore` in memory; several threads may use it.
 
     >>> store = MemoryStore("demo")
     >>> store.put("orders/1", [b"a ", b"value"])
@@ -30,7 +30,7 @@ class MemoryStore:
 
     def put(self, key: str, parts: Iterable[bytes | memoryview], *, new: bool = False) -> int:
         checked_key(key)
-        value = b"".join(parts)  # before the lock: the parts may come slowly, or not all
+        value = b"".join(parts)  # outside of the lock, as the parts may come slowly or fail
         with self._lock:
             if new and key in self._values:
                 raise AlreadyThere(f"{self.name} has something under {key} already")
@@ -64,7 +64,7 @@ class MemoryStore:
             self._values[key] = self._values.get(key, b"") + data
 
     def close(self) -> None:
-        """Keeps what is there, for those who open a store of this name again."""
+        """Does nothing: the values stay for later stores of the same name."""
 
     def _value(self, key: str) -> bytes:
         try:

@@ -1,7 +1,7 @@
-"""Reading in peace: a checkpoint that somebody has pinned is not removed.
+"""Pins, which protect a checkpoint from removal while it is read.
 
-Whoever pins writes that down, and then looks whether somebody is about to remove the checkpoint; whoever removes
-announces it, and then looks for pins. So at least one of the two sees the other, and gives way.
+A reader stores a pin and then looks for an announced removal; a remover announces the removal and then looks for pins.
+So at least one of the two sees the other, and gives way.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from seep.storage.records import Lease, Records
 
 
 class Pin(Generic[M]):
-    """Keeps a checkpoint until it is released, or its lease has run out; as a context, until the end of that."""
+    """Keeps a checkpoint until the pin is released or its lease has expired.
+
+    As a context, it is released at the end.
+    """
 
     def __init__(
         self,
@@ -35,10 +38,13 @@ class Pin(Generic[M]):
         self._reader, self._lease, self._clock, self._generation = reader, lease, clock, generation
         self._token = uuid.uuid4().hex
         self._key = ""
-        self.info: M = self.renew()  #: what its manifest says
+        self.info: M = self.renew()  #: the content of its manifest
 
     def renew(self) -> M:
-        """The lease begins anew; NotStanding if that was too late, or there was nothing to read from the beginning."""
+        """Renews the lease.
+
+        Raises NotStanding if the lease expired too early, or the checkpoint was not there at all.
+        """
         lease = Lease(self._reader, self._clock() + self._lease, self._generation)
         self._key = self._records.pin(self.id, self._token, lease)
         try:
@@ -48,7 +54,7 @@ class Pin(Generic[M]):
             raise
 
     def release(self) -> None:
-        """Lets the checkpoint go."""
+        """Releases the checkpoint."""
         self._records.store.delete([self._key])
 
     def __enter__(self) -> Self:
@@ -60,5 +66,5 @@ class Pin(Generic[M]):
         self._let_go()
 
     def _let_go(self) -> None:
-        with suppress(SeepError):  # the lease runs out by itself
+        with suppress(SeepError):  # the lease expires anyway
             self.release()

@@ -1,4 +1,4 @@
-"""Which checkpoints of a query are complete, and what their manifests say, while others add and remove some."""
+"""Reads which checkpoints of a query are complete, and their manifests, while others add and remove checkpoints."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ _TRIES = 20
 
 
 class ManifestInfo(Protocol):
-    """What the catalogue needs to know of what a manifest says."""
+    """The properties of a manifest that the catalogue needs."""
 
     @property
     def id(self) -> int: ...
 
     @property
     def savepoint(self) -> bool:
-        """Whether it stays until somebody disposes of it by its id."""
+        """Whether the checkpoint is kept until it is disposed of by its id."""
         ...
 
     @property
     def blobs(self) -> Collection[str]:
-        """Keys of all blobs that it refers to, those of earlier checkpoints included."""
+        """Keys of all blobs that the checkpoint refers to, including blobs of earlier checkpoints."""
         ...
 
     @property
     def pushed(self) -> Collection[str]:
-        """Sources that Spark pushes to."""
+        """Names of the sources that Spark pushes to."""
         ...
 
 
@@ -46,33 +46,33 @@ class NotStanding(EnvironmentFault):
 
 @dataclass(frozen=True, slots=True)
 class Survey(Generic[M]):
-    """What there is of a query, looked at twice."""
+    """Everything that exists of a query, listed twice."""
 
     before: Contents
     after: Contents
-    complete: dict[int, M]  #: the newest first; those that are being removed included
-    damaged: dict[int, str]  #: those whose manifest is not as it was written
+    complete: dict[int, M]  #: the newest first, including those that are being removed
+    damaged: dict[int, str]  #: checkpoints whose manifest is damaged, and how
 
     def standing(self) -> list[M]:
-        """The complete ones that nobody is about to remove, the newest first."""
+        """Returns the complete checkpoints for which no removal is announced, the newest first."""
         return [info for id, info in self.complete.items() if self.after.checkpoint(id).standing]
 
     def half_removed(self) -> list[int]:
-        """Those that somebody is about to remove, or was when he died."""
+        """Returns the checkpoints whose removal is announced but not finished; the remover may have died."""
         return [id for id in (*self.complete, *self.damaged) if not self.after.checkpoint(id).standing]
 
 
 class Reader(Generic[M]):
-    """Reads manifests, each once: an id is never given twice, and a manifest never changes."""
+    """Reads each manifest once: an id is never used twice, and a manifest never changes."""
 
     def __init__(self, records: Records, describe: Callable[[bytes, str], M]) -> None:
         self.describe = describe
         self._records = records
-        #: What is known of checkpoints that were complete (and may be gone) or sealed.
+        #: Known results: of checkpoints that were complete (and may be removed by now) or sealed.
         self._known: dict[int, M | Seal] = {}
 
     def standing(self, id: int) -> M:
-        """What the manifest of a checkpoint says that is complete and not being removed; NotStanding, Damaged."""
+        """Returns the manifest of a complete checkpoint that is not being removed. Raises NotStanding or Damaged."""
         there = self._records.parts(id)
         if not there.standing:
             raise self._not_standing(id, "it is not complete" if there.open else "there is none, or not any more")
@@ -85,10 +85,11 @@ class Reader(Generic[M]):
         return info
 
     def survey(self) -> Survey[M]:
-        """All that is there.
+        """Lists everything that exists.
 
-        A listing may miss both what has gone and what has come for it meanwhile. So there are two: what was gone in
-        the first had its successor before the second. And if a manifest is gone when it is read, all begins again.
+        One listing may miss both a key that was removed and the key that replaced it meanwhile. So there are two
+        listings: whatever was removed before the first was replaced before the second. If a manifest is removed before
+        it is read, the survey starts again.
         """
         for _ in range(_TRIES):
             before, after = self._records.contents(), self._records.contents()

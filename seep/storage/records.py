@@ -1,4 +1,4 @@
-"""What the catalogue writes down about runs, attempts, readers and manifests, and reads back."""
+"""The catalogue's records of runs, attempts, readers and manifests: writes and reads them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from seep.storage.envelope import unwrap, wrap
 from seep.storage.layout import CheckpointKeys, ClaimKey, Contents, ManifestKey, PinKey, RemovalKey, RunKey, StoredKey
 from seep.storage.store import AlreadyThere, BlobStore, NotThere
 
-#: A run that is followed by another one in the moment in which it is looked at; not so often in a row.
+#: Attempts to read a run's record while later runs keep replacing it.
 _TRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Whose a checkpoint is."""
+    """The owner of a checkpoint in progress."""
 
     run: str
     generation: int
@@ -29,11 +29,11 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Who reads a checkpoint, and until when (seconds since 1970)."""
+    """The reader of a checkpoint, and the end of its lease in seconds since 1970."""
 
     reader: str
     until: float
-    generation: int | None = None  #: of the newest run, if the reader is one: it counts until another one begins
+    generation: int | None = None  #: of the newest run, if that reads: ends when another begins
 
     def counts(self, now: float, newest: int) -> bool:
         return self.until > now and (self.generation is None or self.generation >= newest)
@@ -41,35 +41,35 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """Why a checkpoint will never be complete."""
+    """The reason why a checkpoint will never be complete."""
 
     reason: str
 
 
 class Records:
-    """Those of one query in one store."""
+    """The records of one query in one store."""
 
     def __init__(self, store: BlobStore, query: str) -> None:
         self.store, self.query = store, query
 
     def contents(self) -> Contents:
-        """What there is. What was there all the time is in it; of what came or went meanwhile, this or that."""
+        """Lists everything that exists. Keys that were added or removed meanwhile may be in it or not."""
         return self._contents(layout.query_prefix(self.query))
 
     def parts(self, id: int) -> CheckpointKeys:
-        """What there is of one checkpoint, but for its blobs."""
+        """Returns the keys of one checkpoint that exist, except its blobs."""
         return self._contents(layout.parts_prefix(self.query, id)).checkpoint(id)
 
     def blobs(self, id: int) -> list[str]:
-        """Keys of the blobs of one checkpoint."""
+        """Returns the keys of the blobs of one checkpoint."""
         return self._contents(layout.blobs_prefix(self.query, id)).checkpoint(id).blobs
 
     def generation(self) -> int:
-        """That of the newest run; 0 if there was none."""
+        """Returns the generation of the newest run; 0 if there was none."""
         return max(self._contents(layout.runs_prefix(self.query)).generations, default=0)
 
     def enter(self, run: str, note: Any = None) -> int:
-        """The next generation, and it is this run's, which leaves a note for those after it."""
+        """Claims the next generation for this run and returns it; stores the run's note for later runs."""
         content = {"run": run, "note": note, "last": self.last()}
         generation = self.generation() + 1
         while not self._new(RunKey(self.query, generation), "run", content):
@@ -77,20 +77,20 @@ class Records:
         return generation
 
     def run_of(self, generation: int) -> str:
-        """What a run calls itself; empty if nobody knows any more."""
+        """Returns the name of the run with this generation, or "" if its record is gone."""
         with suppress(NotThere, Damaged):
             return str(self._read(RunKey(self.query, generation), "run")["run"])
         return ""
 
     def last(self) -> int:
-        """The highest number that was given to a checkpoint; what there is of that may be gone."""
+        """Returns the highest id that was ever used for a checkpoint, which may have been removed."""
         claimed = max(self.contents().checkpoints, default=0)
         return max(claimed, self.last_of_newest_run())
 
     def last_of_newest_run(self) -> int:
-        """The highest number that had been given when the newest run began; 0 if nobody knows.
+        """Returns the highest id that had been used when the newest run began; 0 if that is not known.
 
-        A run whose record is gone was followed by another one.
+        If a run's record is gone, another run came after it.
         """
         for _ in range(_TRIES):
             with suppress(NotThere):
@@ -103,7 +103,7 @@ class Records:
         return 0
 
     def last_note(self) -> Any:
-        """That of the newest run which has left one that can be read; None if there is none."""
+        """Returns the note of the newest run that left a readable one; None if there is none."""
         for generation in sorted(self._contents(layout.runs_prefix(self.query)).generations, reverse=True):
             with suppress(NotThere, Damaged):
                 if (note := self._read(RunKey(self.query, generation), "run").get("note")) is not None:
@@ -111,7 +111,7 @@ class Records:
         return None
 
     def claim(self, id: int, claim: Claim) -> bool:
-        """Whether the checkpoint is now this claim's, and was nobody's."""
+        """Claims a checkpoint's id; returns False if another claim has it."""
         return self._new(ClaimKey(self.query, id), "claim", asdict(claim))
 
     def claim_of(self, id: int) -> Claim:
@@ -119,11 +119,14 @@ class Records:
         return Claim(found["run"], found["generation"], tuple(found["builds_on"]))
 
     def seal(self, id: int, reason: str) -> None:
-        """From now on the checkpoint cannot become complete; if it is, it stays so."""
+        """Seals a checkpoint: it can no longer become complete. A complete checkpoint stays complete."""
         self._new(ManifestKey(self.query, id), "seal", asdict(Seal(reason)))
 
     def commit(self, id: int, manifest: bytes) -> None:
-        """Makes this the manifest of the checkpoint. Twice is once; AlreadyThere if there is another, or a seal."""
+        """Stores the manifest of a checkpoint; storing it twice is fine.
+
+        Raises AlreadyThere if the checkpoint has another manifest, or a seal.
+        """
         try:
             self.store.put(str(ManifestKey(self.query, id)), [wrap("manifest", manifest)], new=True)
         except AlreadyThere:
@@ -131,7 +134,7 @@ class Records:
                 raise
 
     def manifest(self, id: int) -> bytes | Seal:
-        """What a checkpoint has as its manifest; NotThere, Damaged."""
+        """Returns the manifest of a checkpoint, or its seal. Raises NotThere or Damaged."""
         key = ManifestKey(self.query, id)
         kind, content = self._unwrapped(key)
         match kind:
@@ -142,13 +145,13 @@ class Records:
         raise Damaged(f"{self.where(key)} is damaged: it is a {kind}, and no manifest")
 
     def pin(self, id: int, token: str, lease: Lease) -> str:
-        """Writes down who reads a checkpoint, or that it takes longer; the key of that."""
+        """Stores a reader's pin of a checkpoint, or its renewed lease; returns the key."""
         key = str(PinKey(self.query, id, token))
         self.store.put(key, [_wrapped("pin", asdict(lease))])
         return key
 
     def leases(self, keys: CheckpointKeys) -> Iterator[tuple[str, Lease]]:
-        """Those of a checkpoint, with their keys. A damaged one is of a reader who never leaves."""
+        """Returns the keys and leases of a checkpoint's pins. A damaged lease never expires."""
         for key in keys.pins:
             try:
                 found = self._read(key, "pin")
@@ -159,7 +162,7 @@ class Records:
                 yield key, Lease(str(reason), float("inf"))
 
     def announce_removal(self, id: int, token: str) -> str:
-        """Says that a checkpoint is about to be removed; the key of that."""
+        """Stores the announcement that a checkpoint is about to be removed; returns its key."""
         key = str(RemovalKey(self.query, id, token))
         self.store.put(key, [_wrapped("removal", {})])
         return key
@@ -168,7 +171,7 @@ class Records:
         self.store.delete([str(ManifestKey(self.query, id)) for id in ids])
 
     def where(self, key: StoredKey | str) -> str:
-        """For messages."""
+        """Returns store and key for messages."""
         return f"{self.store.name}/{key}"
 
     def _contents(self, prefix: str) -> Contents:

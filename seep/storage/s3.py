@@ -1,4 +1,4 @@
-"""Values as objects of an S3 bucket, or of any server that speaks its language."""
+"""Stores values as objects of an S3 bucket, or of any server with the same protocol."""
 
 from __future__ import annotations
 
@@ -22,32 +22,31 @@ from seep.storage.streams import pieces, stream_of
 from vmpool.aws.errors import code_of
 
 _ABSENT = ("NoSuchKey", "404")
-#: The answer to `If-None-Match: *` when there is something; the second: somebody else is writing at this moment.
+#: Answers to `If-None-Match: *`: the key has an object; another write of the key is in progress.
 _TAKEN, _CONTESTED = ("PreconditionFailed", "412"), ("ConditionalRequestConflict", "409")
-#: Which write an object comes from, for one whose answer was lost to be known again.
+#: Metadata with the id of the write, by which a write is recognised whose answer was lost.
 _WRITER = "seep-writer"
-#: What S3 wants to know of parts when it is to make an object of them.
+#: Fields of a part that S3 needs to assemble an object.
 _Sent = Sequence[Mapping[str, Any]]
 _TRIES = 4
 _MOST_PARTS = 10_000
-#: S3's limit of one request.
+#: The limit of S3 for one request.
 _DELETED_AT_ONCE = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    """One `put`."""
+    """One call of `put`."""
 
     key: str
     id: str
-    new: bool  #: and the server is to decide that
+    new: bool  #: whether the server must refuse an existing key
 
 
 class S3Store:
-    """Implements `seep.storage.store.BlobStore`; may be used by several threads.
+    """A `BlobStore` on S3; several threads may use it.
 
-    Calls that fail are repeated by the library. Large values go up in parts, several at a time, and nothing of one
-    that fails stays.
+    The library repeats failed calls. Large values are sent in parts, several at a time; if one fails, no part is kept.
     """
 
     def __init__(self, bucket: str, prefix: str = "", settings: S3Settings | None = None) -> None:
@@ -57,7 +56,7 @@ class S3Store:
         self.name = f"s3://{bucket}/{self._prefix}".rstrip("/")
         self._client = _connected(self._settings, self.name)
         self._encryption = _encryption(self._settings)
-        #: Whether it is known that the server refuses to overwrite; Amazon's does.
+        #: Whether the server is known to refuse overwriting; Amazon's is.
         self._refuses = self._settings.endpoint_url is None
         self._probing = threading.Lock()
 
@@ -79,7 +78,7 @@ class S3Store:
     def get(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
         checked_range(start, length)
         if length == 0:
-            self.size(key)  # a range of S3 has at least one byte
+            self.size(key)  # S3 has no ranges of zero bytes
             return memoryview(b"")
         whole = start == 0 and length is None
         range_ = {} if whole else {"Range": f"bytes={start}-{'' if length is None else start + length - 1}"}
@@ -118,7 +117,7 @@ class S3Store:
         self._client.close()
 
     def _put_whole(self, write: _Write, value: bytes) -> int:
-        """An object by one request; repeated as long as others' writes come in between and then fail."""
+        """Writes an object by one request; repeats it while concurrent writes of the key come and then fail."""
         for _ in range(_TRIES):
             if self._call("put_object", "written", write.key, _TAKEN + _CONTESTED, Body=value, **self._terms(write)):
                 self._probe(write, value)
@@ -134,13 +133,13 @@ class S3Store:
             size, sent = self._send(write.key, upload, parts)
             self._complete(write, upload, sent)
         except BaseException:
-            with suppress(SeepError):  # what cannot be taken back now, a life-cycle rule of the bucket can
+            with suppress(SeepError):  # if this fails too, a life-cycle rule of the bucket can remove the parts
                 self._call("abort_multipart_upload", "taken back", write.key, ("NoSuchUpload",), **upload)
             raise
         return size
 
     def _send(self, key: str, upload: dict[str, Any], parts: Iterator[bytes]) -> tuple[int, _Sent]:
-        """Sends some parts at a time, and makes no more of them than are on their way; their size and their names."""
+        """Sends a bounded number of parts at a time, and prepares no further ones; returns their size and ids."""
         size, sent, under_way = 0, deque[dict[str, Any]](), deque[Future[dict[str, Any]]]()
         with ThreadPoolExecutor(self._settings.uploads, "seep upload") as senders:
             for number, part in enumerate(parts, 1):
@@ -161,7 +160,7 @@ class S3Store:
         return {"ETag": answer["ETag"], "PartNumber": number}
 
     def _complete(self, write: _Write, upload: dict[str, Any], sent: _Sent) -> None:
-        """Makes an object of the parts. Repeated by the library, it may find that it has been done already."""
+        """Assembles an object from the parts. A call that the library repeats may find the object already assembled."""
         refusals = (*_TAKEN, *_CONTESTED, "NoSuchUpload") if write.new else ()
         condition = {"IfNoneMatch": "*"} if write.new else {}
         asked = {"MultipartUpload": {"Parts": [*sent]}, **upload, **condition}
@@ -170,7 +169,7 @@ class S3Store:
             raise EnvironmentFault(f"{self.name}/{write.key} cannot be written: others try to do the same; try again")
 
     def _is_ours(self, write: _Write) -> bool:
-        """After a refusal: True if our own write was done and its answer lost, False if there is nothing at all."""
+        """After a refusal, whether the object is our own write, whose answer was lost; False if there is no object."""
         try:
             writer = self._head(write.key)["Metadata"].get(_WRITER)
         except NotThere:
@@ -180,7 +179,7 @@ class S3Store:
         return True
 
     def _probe(self, write: _Write, value: bytes) -> None:
-        """Does the first conditional write once more: a server that takes it would take anybody's."""
+        """Repeats the first conditional write: a server that accepts it again would accept anyone's."""
         with self._probing:
             if not write.new or self._refuses:
                 return
@@ -207,11 +206,11 @@ class S3Store:
         return self._there(key, self._call("head_object", "read", checked_key(key), _ABSENT))
 
     def _fetch(self, key: str, range_: dict[str, str]) -> bytes:
-        """The library repeats the call, but not the reading of what it brings."""
+        """Reads a range. The library repeats the call, but not the transfer of the content."""
         for left in reversed(range(_TRIES)):
             answer = self._call("get_object", "read", checked_key(key), (*_ABSENT, "InvalidRange", "416"), **range_)
             if not answer and range_ and self._head(key):
-                return b""  # it begins beyond the end
+                return b""  # the range begins beyond the end
             try:
                 return bytes(self._there(key, answer)["Body"].read())
             except _failures() as reason:
@@ -225,7 +224,7 @@ class S3Store:
         return answer
 
     def _call(self, action: str, done: str, key: str, refusals: tuple[str, ...] = (), **asked: Any) -> Any:
-        """The answer; None for the codes in `refusals`."""
+        """Calls the library and returns the answer; returns None for the error codes in `refusals`."""
         named = {} if action == "delete_objects" else {"Key": self._prefix + key}
         try:
             return getattr(self._client, action)(Bucket=self._bucket, **named, **asked)
@@ -248,7 +247,7 @@ def _connected(settings: S3Settings, about: str) -> Any:
 
 
 def _manners(settings: S3Settings) -> dict[str, Any]:
-    """Retries, time-outs, and a connection for every part; other servers may not know Amazon's newer checksums."""
+    """Settings for retries, time-outs and connections; other servers may not know Amazon's newer checksums."""
     checksums = "when_supported" if settings.endpoint_url is None else "when_required"
     return {
         "retries": {"mode": "standard", "max_attempts": 6},

@@ -1,4 +1,4 @@
-"""What S3 refuses, in words: what was to be done with what, what it said, and what to do about it."""
+"""Messages for S3's errors: which action failed on which object, what S3 answered, and what to do about it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ALLOW = (
 _LATER = "the service is busy; try again"
 _UNREACHABLE = "the service cannot be reached; look at the network, storage.s3.region and storage.s3.endpoint_url"
 
-#: Code -> what to write instead, where the settings are wrong.
+#: Error code -> message, for wrong settings.
 _MISTAKEN = {
     "NoSuchBucket": "make the bucket, or set storage.location to one that is there",
     "InvalidBucketName": "set storage.location to a bucket that is there",
@@ -55,7 +55,7 @@ _ADVICE = (
 
 
 def in_words(reason: Exception, done: str, about: str) -> SeepError:
-    """The error to raise for one of the library's.
+    """Returns the error to raise for one of the library's.
 
     >>> print(in_words(TimeoutError("no answer"), "read", "s3://bucket/orders/1"))
     s3://bucket/orders/1 cannot be read (TimeoutError: no answer); the service cannot be reached; look at the network, \
@@ -69,7 +69,7 @@ storage.s3.region and storage.s3.endpoint_url
 
 
 def _otherwise(reason: Exception) -> str:
-    """For codes that nobody has foreseen: an answer, or none at all."""
+    """Returns the message for any other error: an answer, or no answer at all."""
     return "see the service's documentation of this code" if hasattr(reason, "response") else _UNREACHABLE
 
 

@@ -1,4 +1,4 @@
-"""Settings of durable storage: where checkpoints go, how many of them stay, and how they are written."""
+"""Settings of durable storage: where checkpoints are stored, how many are kept, and how they are written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from formats.settings import Seconds, Section
 
 
 class Encryption(StrEnum):
-    """With which key S3 encrypts what it keeps."""
+    """The key with which S3 encrypts objects."""
 
     BUCKET = "bucket"  #: as the bucket is set up
     S3 = "s3"  #: keys that S3 manages (AES256)
@@ -19,7 +19,7 @@ class Encryption(StrEnum):
 
 
 class S3Settings(Section):
-    """How S3, or a server that speaks its language, is used."""
+    """Settings for S3, or for a server with the same protocol."""
 
     region: str | None = Field(None, description="The region of the bucket; as AWS_REGION if not given.")
     profile: str | None = Field(None, description="Profile in ~/.aws with the credentials; the default ones if none.")
@@ -48,7 +48,7 @@ class S3Settings(Section):
 
 
 class StorageSettings(Section):
-    """Checkpoints that outlive the query's nodes and its driver."""
+    """Settings of the storage of checkpoints, which outlive the query's nodes and its driver."""
 
     location: str | None = Field(
         None,

@@ -1,4 +1,4 @@
-"""Soundness: whether the files of a checkpoint are there, and hold what was written."""
+"""Checks that the files of a checkpoint exist and have the content that was written."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from formats.avro_file import Damaged
 from formats.manifest import BlobRef, Manifest
 from seep.storage.store import BlobStore, NotThere
 
-#: So many files are looked at together, as a store that is far away takes its time for each.
+#: Files that are checked at the same time, as a remote store takes its time for each.
 _AT_ONCE = 16
 
 Check = Callable[[], None]
 
 
 def check_files(manifest: Manifest, store: BlobStore) -> None:
-    """Damaged, with its name, if a file is missing or not as long as it was. Costs a look at each file."""
+    """Raises Damaged, naming the file, if one is missing or has another length. Costs one request a file."""
     _all(manifest, (partial(_check_size, store, key, size) for key, size in manifest.files.items()))
 
 
 def check_content(manifest: Manifest, store: BlobStore) -> None:
-    """Damaged, with its name, if a file is missing or holds anything else than was written. Reads all there is."""
+    """Raises Damaged, naming the file, if one is missing or has other content. Reads all files."""
     files: dict[str, BlobRef] = {}
     for component in manifest.components.values():
         files |= {blob.key: blob for blob in component.every_blob()}
@@ -49,7 +49,7 @@ def _check_size(store: BlobStore, key: str, size: int) -> None:
 
 
 def _pieces(file: BlobRef) -> Iterator[tuple[int, int]]:
-    """Length and checksum of each part of a file."""
+    """Returns length and checksum of each part of a file."""
     yield file.index.header, file.index.header_crc
     yield from ((block.length, block.crc) for block in file.index.blocks)
 

@@ -1,4 +1,4 @@
-"""The interface to whoever keeps bytes: keys and values, and nothing of queries, instances or topologies."""
+"""The interface of stores: keys and values, with no knowledge of queries, instances or topologies."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from primitives.errors import EnvironmentFault
 
 
 class NotThere(EnvironmentFault):
-    """There is nothing under a key; the message names store and key."""
+    """The key has no value; the message names store and key."""
 
 
 class AlreadyThere(EnvironmentFault):
-    """Somebody else was faster: there is something under a key that was to be new."""
+    """A key that was to be new already has a value: another writer was faster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a back end can do beyond the minimum."""
+    """The capabilities of a back end beyond the minimum."""
 
     ranged: bool = True  #: `get` of a range reads only (about) that much
     exclusive: bool = True  #: `put` with `new=True` is decided by the back end, so concurrent writers are fenced
@@ -27,42 +27,45 @@ class Capabilities:
 
 
 class BlobStore(Protocol):
-    """A back end. Keys are paths such as `orders/00000012/counter/0-frame`; a value is visible whole or not at all."""
+    """A back end. Keys are paths such as `orders/00000012/counter/0-frame`; readers see a whole value or none."""
 
     @property
     def name(self) -> str:
-        """For messages, such as `file:///data/checkpoints`."""
+        """The store's location, for messages, such as `file:///data/checkpoints`."""
         ...
 
     @property
     def capabilities(self) -> Capabilities: ...
 
     def put(self, key: str, parts: Iterable[bytes | memoryview], *, new: bool = False) -> int:
-        """Stores a value, given in parts, atomically; returns its size. With `new`, AlreadyThere if the key has one."""
+        """Stores a value, given in parts, atomically; returns its size.
+
+        With `new`, raises AlreadyThere if the key has a value.
+        """
         ...
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> memoryview:
-        """The value, or a range of it; NotThere. A range beyond the end is cut."""
+        """Returns the value, or a range of it, which is cut at the value's end. Raises NotThere."""
         ...
 
     def open(self, key: str) -> BinaryIO:
-        """The value as a stream, for those that are larger than memory; NotThere."""
+        """Returns the value as a stream, for values that do not fit into memory. Raises NotThere."""
         ...
 
     def size(self, key: str) -> int:
-        """Bytes of a value; NotThere."""
+        """Returns the size of a value in bytes. Raises NotThere."""
         ...
 
     def list(self, prefix: str = "") -> Iterator[str]:
-        """All keys that begin so, in order."""
+        """Returns all keys with this prefix, in order."""
         ...
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Removes values; keys without one are ignored."""
+        """Removes values; keys without a value are ignored."""
         ...
 
     def append(self, key: str, data: bytes) -> None:
-        """Adds to a value, or begins it; only with the capability `append`."""
+        """Appends to a value, or creates it; only with the capability `append`."""
         ...
 
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Bytes in pieces: what back ends share to take values in parts and to give them as streams."""
+"""Conversions between values, parts and streams that all back ends share."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import io
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
-#: Bytes that a stream asks its store for at a time, so that a small read does not cost a request.
+#: Bytes that a stream requests from its store at a time, so that a small read does not cost a request.
 READ_AHEAD = 8 * 2**20
 
 
 def views(parts: Iterable[bytes | memoryview]) -> Iterator[memoryview]:
-    """Each part as plain bytes, uncopied, whatever its elements are; empty ones are left out."""
+    """Returns each part as plain bytes, without a copy, whatever its element type is; leaves out empty parts."""
     for part in parts:
         view = memoryview(part).cast("B")
         if view.nbytes:
@@ -19,7 +19,7 @@ def views(parts: Iterable[bytes | memoryview]) -> Iterator[memoryview]:
 
 
 def pieces(parts: Iterable[bytes | memoryview], size: int) -> Iterator[bytes]:
-    """The same bytes in pieces of one size, the last one shorter; each is copied together once.
+    """Returns the same bytes in pieces of equal size, the last one shorter; each piece is copied once.
 
     >>> list(pieces([b"abc", b"", b"defgh"], 3))
     [b'abc', b'def', b'gh']
@@ -38,7 +38,7 @@ def pieces(parts: Iterable[bytes | memoryview], size: int) -> Iterator[bytes]:
 
 
 def stream_of(get: Callable[[int, int], memoryview], size: int) -> BinaryIO:
-    """A value of so many bytes as a stream that fetches ranges of it as they are read.
+    """Returns a stream over a value of `size` bytes, which fetches ranges of it as they are read.
 
     >>> stream = stream_of(lambda start, length: memoryview(b"a value")[start : start + length], 7)
     >>> stream.seek(2), stream.read(3), stream.read()
@@ -48,7 +48,7 @@ def stream_of(get: Callable[[int, int], memoryview], size: int) -> BinaryIO:
 
 
 class _Ranges(io.RawIOBase):
-    """Reading turned into calls of `get(start, length)`."""
+    """A raw stream whose reads are calls of `get(start, length)`."""
 
     def __init__(self, get: Callable[[int, int], memoryview], size: int) -> None:
         self._get, self._size, self._at = get, size, 0

@@ -1,1 +1,1 @@
-"""Linear Road: generator, operators, query, validator, L-rating."""
+"""Linear Road: traffic generator, operators, query, validator, and the L-rating."""

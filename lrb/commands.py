@@ -22,13 +22,13 @@ from lrb.validation.validator import OutputComparison, validate
 from seep.cli import failures
 from seep.reports import figures
 
-#: Lines of each kind that are shown of what is wrong.
+#: Wrong lines of each kind that are shown.
 _SHOWN = 5
 _ROWS = 1 << 17
 
 
 def generate_traffic(settings: TrafficSettings, out: Path, history: Path | None, *, quiet: bool) -> None:
-    """Writes traffic, and the tolls that its vehicles paid in the past if they are wanted."""
+    """Writes traffic, and a history of earlier tolls of its vehicles if one is wanted."""
     begin, tuples, vehicles = perf_counter(), 0, 0
     with written(out, INPUT) as write:
         for batch in gathered(_shown(traffic(settings), settings, quiet=quiet), _ROWS):
@@ -44,7 +44,7 @@ def generate_traffic(settings: TrafficSettings, out: Path, history: Path | None,
 
 
 def _shown(batches: Iterable[pa.RecordBatch], settings: TrafficSettings, *, quiet: bool) -> Iterator[pa.RecordBatch]:
-    """The batches, with a bar that shows how many of the tuples are made."""
+    """Returns the batches, and shows a progress bar of the tuples made so far."""
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
         task = progress.add_task("traffic", total=settings.xways * settings.tuples_per_second().sum())
@@ -54,7 +54,7 @@ def _shown(batches: Iterable[pa.RecordBatch], settings: TrafficSettings, *, quie
 
 
 def validate_outputs(input: Path, out: Path, history: Path | None, *, lateness: int, live: bool) -> None:
-    """Says what is right and what is wrong; exits with 1 if anything is."""
+    """Prints which outputs are right and which are wrong; exits with 1 if any is wrong."""
     dead_letters = DeadLetters()
     with _told("working out what is right"):
         findings = validate(input, out, history, lateness=lateness, live=live, dead_letters=dead_letters)
@@ -77,7 +77,7 @@ def _told(what: str) -> Iterator[None]:
 
 
 def lines_of(finding: OutputComparison) -> Iterator[str]:
-    """A finding in words: one line if all is right, else some examples too."""
+    """Returns the printed lines of a finding: one line if all is right, else also some examples."""
     counts = f"{finding.output.name}: {finding.found:,} found, {finding.expected:,} expected"
     yield f"{counts}, longest response {finding.longest} s: {'right' if finding.is_right else 'WRONG'}"
     if finding.malformed:

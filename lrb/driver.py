@@ -1,4 +1,4 @@
-"""The driver: runs the query on a file or on live traffic, and writes its four outputs."""
+"""Runs the query on a file or on live traffic, and writes its four outputs."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ from seep.query.query import Query
 from seep.reports import figures
 from seep.reports.summary import summary_lines
 
-#: In the folder of a run beside its four outputs: what the sink has written, and tuples that are not well.
+#: Names in a run's folder, beside its outputs: the sink's files, and the malformed tuples.
 _ANSWERS, _DEAD_LETTERS = "answers", "dead-letters.csv"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveTraffic:
-    """How traffic comes that is made as the run goes on."""
+    """Settings of traffic that is played during the run."""
 
     xways: int
-    speed: float  #: seconds of traffic in one of the clock
-    minutes: int  #: of traffic
+    speed: float  #: seconds of traffic per second of the clock
+    minutes: int  #: length of the traffic
     seed: int
     check: bool = False  #: whether all answers are compared with the reference
 
 
 def run_file(input: Path, out: Path, history: Path | None, lateness: int, flags: Flags) -> None:
-    """Runs the query on all tuples of a file; `--restore` goes on in the folder of an earlier run."""
+    """Runs the query on all tuples of a file; `--restore` continues in the folder of an earlier run."""
     view = _view(flags)
     _make(out)
     with tempfile.TemporaryDirectory(dir=out, prefix=".input-") as folder:
@@ -68,18 +68,18 @@ def run_file(input: Path, out: Path, history: Path | None, lateness: int, flags:
 
 
 def query_of_file(prepared: Path, out: Path, history: Path | None = None, lateness: int = 0) -> Query:
-    """The query on a file that `prepare` has made; its sink writes below `out`."""
+    """Returns the query on a file that `prepare` has made; its sink writes below `out`."""
     sink = sinks.parquet(out / _ANSWERS, overwrite=True)
     return linear_road(feeder(prepared, lateness), sink, _absolute(history))
 
 
 def answers_of(out: Path) -> pa.Table:
-    """The answers that the sink has written below `out`."""
+    """Returns the answers that the sink has written below `out`."""
     return sinks.read(out / _ANSWERS)
 
 
 def run_live(live: LiveTraffic, out: Path | None, history: Path | None, flags: Flags) -> None:
-    """Runs the query on traffic by the clock, and says how long answers took; writes them if there is a folder to."""
+    """Runs the query on live traffic and prints the response times; writes the answers if an output folder is given."""
     if flags.rate is not None:
         raise UserError("--rate: live traffic has its own pace, which is that of its seconds; give --speed instead")
     view = _view(flags)
@@ -101,7 +101,7 @@ def run_live(live: LiveTraffic, out: Path | None, history: Path | None, flags: F
 def _check(
     rows: pa.Table, recording: Recording, live: LiveTraffic, history: Path | None, view: ConsoleView, *, is_whole: bool
 ) -> None:
-    """Says whether all answers are right; exits with 1 if they are not."""
+    """Prints whether all answers are right; exits with 1 if they are not."""
     if not is_whole:
         view.say("stopped before the end of its input: the answers are not complete, and not checked")
         return
@@ -114,7 +114,7 @@ def _check(
 
 
 def response_lines(responses: Responses) -> Iterator[str]:
-    """The times of all answers, for people."""
+    """Returns a printed table of all response times."""
     found = responses.figures()
     times = (found.p50, found.p95, found.p99, found.max)
     named = zip(("p50", "p95", "p99", "max"), map(figures.time, times), strict=True)
@@ -132,10 +132,10 @@ def _recorded(live: LiveTraffic, view: ConsoleView) -> Iterator[Path]:
 
 
 class _Ended(NamedTuple):
-    """How a run has ended."""
+    """The end of a run."""
 
-    halted: bool  #: as it stood
-    rows: int  #: that it has read
+    halted: bool  #: whether it was halted, with its state stored
+    rows: int  #: number of rows that it has read
 
 
 def _run(query: Query, flags: Flags, view: ConsoleView) -> _Ended:
@@ -153,7 +153,7 @@ def _view(flags: Flags) -> ConsoleView:
 
 
 def _absolute(path: Path | None) -> Path | None:
-    """The path as nodes know it, wherever they run."""
+    """Returns the absolute path, which is valid in the working directory of any node."""
     return None if path is None else path.absolute()
 
 
@@ -172,7 +172,7 @@ def _write(out: Path, rows: pa.Table, view: ConsoleView) -> None:
 
 
 def compile_kernels() -> None:
-    """Compiles what the operators need, if that was never done here, so that no node has to while rows wait."""
+    """Precompiles the kernels of the operators, so that no node compiles while rows wait."""
     some = [dict.fromkeys(INPUT.names, 1) | {"type": int(kind)} for kind in TupleKind]
     tuples = pa.Table.from_pylist(some, INPUT)
     testing.run(linear_road(sources.memory(tuples, time="time"), sinks.collect()))

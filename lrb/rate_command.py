@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 EPILOG = "Example: seep lrb rate --xways 350 --json"
 
-#: What `--quick` makes of the seconds that are measured, and of the minutes of traffic.
+#: Measured seconds and minutes of traffic with `--quick`.
 _QUICK_SECONDS, _QUICK_MINUTES = 15, 60
 
 
@@ -63,7 +63,7 @@ def rate(
         _conclude(rating, as_json=as_json)
 
 
-#: Options of a run that make no sense here.
+#: Options of a run that do not apply to a rating.
 _NO_PLACE = ("seconds", "rate", "rate_profile", "chaos", "report", "restore")
 
 
@@ -75,7 +75,7 @@ def _refuse_what_has_no_place(flags: Flags) -> None:
             )
 
 
-#: That host all operators: few, so that rows need not be copied from one to the next.
+#: Number of nodes that host all operators: few, so that rows need not be copied between them.
 _NODES = 2
 
 
@@ -96,7 +96,7 @@ def _conclude(rating: Rating, *, as_json: bool) -> None:
 
 
 def trial_line(trial: Trial) -> str:
-    """A trial in words."""
+    """Returns a printed line for a trial."""
     from seep.reports import figures
 
     found = trial.responses
@@ -111,7 +111,7 @@ def trial_line(trial: Trial) -> str:
 
 
 def rating_json(rating: Rating) -> dict[str, Any]:
-    """The best trial, or zeros; and all of them."""
+    """Returns the rating as JSON: the best trial, or zeros, and all trials."""
     trials = list(map(_trial_json, rating.trials))
     best = next((each for each in trials if rating.best is not None and each["L"] == rating.best.xways), None)
     nothing = dict.fromkeys(trials[0], 0) if trials else {}

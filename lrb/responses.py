@@ -1,4 +1,4 @@
-"""Measures how long after its tuple was due each answer left the system, and counts late ones."""
+"""Measures response times, from when a tuple was due until its answer left the system, and counts late answers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from seep.record.histogram import Histogram
 
 Ints = NDArray[np.int64]
 
-#: Seconds within which each type of answer must be there (section 3 of the spec).
+#: Response time limits in seconds by type of answer (section 3 of the spec).
 LIMITS = {TOLL: 5.0, ALERT: 5.0, BALANCE: 5.0, EXPENDITURE: 10.0}
 
 _MICROS = 1e6
 
 
 class Figures(NamedTuple):
-    """Of all answers, in seconds."""
+    """Response times of all answers, in seconds."""
 
     answers: int
     violations: int
@@ -35,7 +35,7 @@ class Figures(NamedTuple):
 
 
 class Responses:
-    """Given the rows of a sink as they come out, it takes their times; it keeps the rows themselves only if told to.
+    """Measures the rows of a sink as they come out; keeps the rows only if told to.
 
     >>> responses = Responses(clock=lambda: 7.5)
     >>> due = pa.array([7_000_000, 1_000_000], pa.int64())
@@ -45,16 +45,16 @@ class Responses:
     """
 
     def __init__(self, clock: Callable[[], float] = time.time, *, keep: bool = False, since: int = 0) -> None:
-        """Answers to tuples of earlier seconds than `since` are left out."""
+        """Answers to tuples before the second `since` are ignored."""
         self._clock = clock
         self._kept: list[pa.Table] | None = [] if keep else None
         self._times = Histogram()
         self._violations = 0
         self._since = since
-        self.second = -1  #: the last one that an answer is for
+        self.second = -1  #: the latest second with an answer
 
     def __call__(self, epoch: int, rows: pa.Table) -> None:  # noqa: ARG002
-        """Takes rows that leave the system now."""
+        """Measures rows that leave the system now."""
         self.second = max(self.second, pc.max(rows["time"]).as_py())
         if self._since:
             rows = rows.filter(pc.greater_equal(rows["time"], self._since))
@@ -66,12 +66,12 @@ class Responses:
             self._kept.append(rows.append_column("emit", emit))
 
     def figures(self) -> Figures:
-        """So far; percentiles are right to 2 %."""
+        """Returns the figures so far; percentiles have an error of up to 2 %."""
         p50, p95, p99 = map(self._times.percentile, (0.5, 0.95, 0.99))
         return Figures(self._times.count, self._violations, p50, p95, p99, self._times.longest)
 
     def rows(self) -> pa.Table | None:
-        """All rows, with the second, by the clock of their tuples, when they left; None if there are none."""
+        """Returns all rows, with the second at which each left by the tuples' clock, or None if there are none."""
         return pa.concat_tables(self._kept) if self._kept else None
 
     def _limits(self, kinds: Ints) -> NDArray[np.float64]:

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 import pyarrow as pa
 
-UNUSED = -1  #: what a field holds that its type of tuple does not have
+UNUSED = -1  #: value of a field that a tuple's type does not have
 
 
 class TupleKind(IntEnum):
@@ -18,7 +18,7 @@ class TupleKind(IntEnum):
     TRAVEL_TIME = 4
 
 
-#: The 15 fields of an input tuple, in the order of its line.
+#: The 15 fields of an input tuple, in the order of the line.
 INPUT = pa.schema(
     [
         pa.field("type", pa.int32(), nullable=False),
@@ -39,7 +39,7 @@ INPUT = pa.schema(
     ]
 )
 
-#: A row of the table of historical tolls.
+#: Columns of the table of historical tolls.
 HISTORY = pa.schema(
     [
         pa.field("vid", pa.int64(), nullable=False),
@@ -54,7 +54,7 @@ def _output(*names: str) -> pa.Schema:
     return pa.schema([pa.field(name, pa.int64(), nullable=False) for name in names])
 
 
-#: The outputs. Those of queries have a vehicle too, by which they are ordered; their lines do not show it.
+#: The outputs. Those of queries are ordered by a vehicle column too, which their lines do not show.
 TOLLS = _output("vid", "time", "emit", "lav", "toll")
 ALERTS = _output("time", "emit", "vid", "segment")
 BALANCES = _output("time", "emit", "result_time", "qid", "balance", "vid")

@@ -1,1 +1,1 @@
-"""The files of Linear Road: tuples, history and answers, read, checked and written."""
+"""The files of Linear Road (tuples, history and answers): reads, checks and writes them."""

@@ -15,7 +15,7 @@ Flags = NDArray[np.bool_]
 
 
 class Problem(IntEnum):
-    """Why a line is left out."""
+    """The reason why a line is left out."""
 
     NONE = lines.WELL
     FIELDS = lines.WRONG_COUNT
@@ -45,7 +45,7 @@ _VIDS = 1 << 40
 _INT32 = 1 << 31
 
 _COLUMN = {name: number for number, name in enumerate(INPUT.names)}
-#: What the fields are that each type uses: below these limits, and not negative.
+#: The fields that each type uses, with their upper limits (exclusive); no field may be negative.
 _LIMITS = {
     TupleKind.REPORT: {"speed": SPEEDS, "xway": XWAYS, "lane": LANES, "direction": DIRECTIONS, "segment": SEGMENTS},
     TupleKind.BALANCE: {"qid": 1 << 62},
@@ -55,14 +55,14 @@ _LIMITS = {
 
 
 class Checker:
-    """Finds problems in one block after another; whether a tuple is late depends on those before it."""
+    """Finds problems, block after block; whether a tuple is late depends on the blocks before."""
 
     def __init__(self, lateness: int = 0) -> None:
         self._lateness = lateness
         self._latest = 0
 
     def check(self, numbers: Ints, found: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """The problem of each line; `found` holds those that the text had already."""
+        """Returns the problem of each line; `found` has the problems of the text itself."""
         problems = found.copy()
         _mark(problems, ~np.isin(numbers[_COLUMN["type"]], list(TupleKind)), Problem.TYPE)
         _mark(problems, _out_of_range(numbers), Problem.RANGE)
@@ -77,7 +77,7 @@ class Checker:
 
 
 def _mark(problems: NDArray[np.uint8], where: Flags, problem: Problem) -> None:
-    """The first problem of a line is the one that it is told."""
+    """Sets the problem of some lines that have none yet."""
     problems[where & (problems == Problem.NONE)] = problem
 
 
@@ -101,6 +101,6 @@ def _beyond(numbers: Ints, limits: dict[str, int]) -> Flags:
 
 
 def _elsewhere(numbers: Ints) -> Flags:
-    """Where the position lies in another segment than the one reported."""
+    """Whether each position lies outside of the reported segment."""
     elsewhere: Flags = numbers[_COLUMN["position"]] // FEET_PER_SEGMENT != numbers[_COLUMN["segment"]]
     return elsewhere

@@ -1,4 +1,4 @@
-"""Reads and writes the tolls that vehicles paid on earlier days, which expenditure queries ask for (section 8)."""
+"""Reads and writes the tolls that vehicles paid on earlier days, for expenditure queries (section 8)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _VEHICLES_AT_ONCE = 1 << 12
 
 Ints = NDArray[np.int64]
 
-#: Bits of a packed key that tell the day, and the expressway.
+#: Bits of a packed key for the day, and for the expressway.
 _DAY_BITS, _XWAY_BITS = 7, 16
 _VID_LIMIT = 1 << (63 - _DAY_BITS - _XWAY_BITS)
 
@@ -30,14 +30,14 @@ class TollHistory(Protocol):
     """A source of past tolls."""
 
     def tolls(self, vid: Ints, day: Ints, xway: Ints) -> Ints:
-        """The sum for each vehicle, day and expressway; 0 where there is nothing, or no such day."""
+        """Returns the total toll of each vehicle, day and expressway; 0 if there is none, or no such day."""
 
 
 class DefaultHistory:
-    """The tolls when there is no file of them (8.2)."""
+    """The function that stands for a missing file of tolls (8.2)."""
 
     def tolls(self, vid: Ints, day: Ints, xway: Ints) -> Ints:
-        """The function of the spec.
+        """Computes the tolls with the function of the spec.
 
         >>> DefaultHistory().tolls(np.array([7, 7]), np.array([2, 70]), np.array([1, 1])).tolist()
         [60, 0]
@@ -57,7 +57,7 @@ class StoredHistory:
         np.add.at(self._sums, group, toll[fits])
 
     def tolls(self, vid: Ints, day: Ints, xway: Ints) -> Ints:
-        """As the table says.
+        """Returns the tolls of the table.
 
         >>> table = pa.table({"vid": [7, 7, 8], "day": [2, 2, 1], "xway": [1, 1, 0], "toll": [5, 6, 9]})
         >>> StoredHistory(table).tolls(np.array([7, 8, 9]), np.array([2, 1, 1]), np.array([1, 1, 0])).tolist()
@@ -72,12 +72,12 @@ class StoredHistory:
 
 
 def history_of(path: Path | None) -> TollHistory:
-    """The history in a file, or the default one."""
+    """Returns the history in a file, or the default one."""
     return DefaultHistory() if path is None else StoredHistory(read_history(path))
 
 
 def read_history(path: Path) -> pa.Table:
-    """The table in a CSV file without names (`VID,Day,XWay,Toll`), or in a Parquet file with them."""
+    """Reads the table from a CSV file without a header (`VID,Day,XWay,Toll`), or from a Parquet file."""
     if not path.is_file():
         raise UserError(f"there is no history file {path}")
     try:
@@ -93,7 +93,7 @@ def read_history(path: Path) -> pa.Table:
 
 
 def write_history(path: Path, vehicles: int, xways: int, seed: int) -> int:
-    """Writes one row for each day of vehicles 1 to `vehicles`, on an expressway by chance; how many rows.
+    """Writes one row for each day of vehicles 1 to `vehicles`, on random expressways; returns the number of rows.
 
     The tolls are 0 to 98. Equal arguments give equal files.
     """
@@ -115,7 +115,7 @@ def _is_day(day: Ints) -> NDArray[np.bool_]:
 
 
 def _fits(vid: Ints, day: Ints, xway: Ints) -> NDArray[np.bool_]:
-    """Whether a key means one vehicle, day and expressway only."""
+    """Whether each key is in range, so that its packed form is unique."""
     return _is_day(day) & (vid >= 0) & (vid < _VID_LIMIT) & (xway >= 0) & (xway < 1 << _XWAY_BITS)
 
 

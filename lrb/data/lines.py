@@ -10,16 +10,16 @@ from primitives.kernels import kernel
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
 
-#: What a line can be.
+#: The result of parsing a line.
 WELL, WRONG_COUNT, NO_NUMBER = 0, 1, 2
 
-#: Digits of a number at most, so that none overflows.
+#: The most digits of a number, so that none overflows.
 _DIGITS = 18
 _NEWLINE, _RETURN, _COMMA, _MINUS, _ZERO, _NINE = (ord(each) for each in "\n\r,-09")
 
 
 def parse(text: bytes, fields: int) -> tuple[Ints, NDArray[np.uint8], Ints]:
-    r"""The numbers by field and line, what each line is, and where the lines begin; the last one after all is an end.
+    r"""Returns the numbers by field and line, the result for each line, and the lines' starts followed by the last end.
 
     >>> numbers, found, starts = parse(b"1,-2\n3\n5,six\n", fields=2)
     >>> numbers[:, 0].tolist(), found.tolist(), starts.tolist()
@@ -44,7 +44,7 @@ def _parse(data: Bytes, numbers: Ints, found: NDArray[np.uint8], starts: Ints) -
 
 @kernel
 def _parse_line(data: Bytes, at: int, numbers: Ints, line: int) -> tuple[int, int]:
-    """Reads from `at` on; where the next line begins, and what this one is."""
+    """Parses the line that starts at `at`; returns the start of the next line, and the result."""
     fields, well, more = 0, True, True
     while more:
         at, number, is_number, more = _parse_field(data, at)
@@ -59,7 +59,7 @@ def _parse_line(data: Bytes, at: int, numbers: Ints, line: int) -> tuple[int, in
 
 @kernel
 def _parse_field(data: Bytes, at: int) -> tuple[int, int, bool, bool]:
-    """One field: where the next one begins, the number, whether it is one, whether more fields follow in the line."""
+    """Parses one field; returns the next start, the number, whether it is valid, and whether more fields follow."""
     negative = at < len(data) and data[at] == _MINUS
     at += negative
     number, digits, well = 0, 0, True

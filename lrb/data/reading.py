@@ -25,14 +25,14 @@ Ints = NDArray[np.int64]
 
 _BLOCK_BYTES = 8 << 20
 _BLOCK_ROWS = 1 << 17
-#: What stands for a null of a Parquet file: no field may be it.
+#: The stand-in for a null of a Parquet file, which no valid field has.
 _NULL = -(1 << 62)
 
 
 class DeadLetters:
-    """Counts the lines that are left out, and writes them down with their numbers and why, if there is a file to.
+    """Counts the lines that are left out, and writes them with number and reason to a file, if one is given.
 
-    The file is made with the first of them: no file, no dead letters.
+    The file is created with the first of them.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -42,7 +42,7 @@ class DeadLetters:
 
     def __enter__(self) -> Self:
         if self.path is not None:
-            self.path.unlink(missing_ok=True)  # that of an earlier run
+            self.path.unlink(missing_ok=True)  # an earlier run's file
         return self
 
     def __exit__(
@@ -56,7 +56,7 @@ class DeadLetters:
         return self.counts.total()
 
     def add(self, line: int, problem: Problem, text: str) -> None:
-        """Notes one line, whose number counts from 1."""
+        """Adds one line; line numbers start at 1."""
         self.counts[problem] += 1
         if self._file is None and self.path is not None:
             self._file = _begun(self.path)
@@ -64,7 +64,7 @@ class DeadLetters:
             csv.writer(self._file).writerow([line, problem.words, text])
 
     def summary(self) -> str:
-        """All in a line.
+        """Returns a one-line summary.
 
         >>> letters = DeadLetters()
         >>> letters.add(3, Problem.TYPE, "9,9"), letters.summary()
@@ -84,9 +84,10 @@ def _begun(path: Path) -> TextIO:
 
 
 def read(path: Path, dead_letters: DeadLetters, *, lateness: int = 0) -> Iterator[pa.RecordBatch]:
-    """The well-formed tuples of a file, in its order; each is at most `lateness` seconds older than any before it.
+    """Returns the well-formed tuples of a file, in order.
 
-    What is not well is added to the dead letters, by the number of its line (or row, in Parquet).
+    No tuple is more than `lateness` seconds older than any before it. All other lines (or rows, in Parquet) are added
+    to the dead letters by their number.
     """
     if not path.is_file():
         raise UserError(f"there is no input file {path}")
@@ -111,7 +112,7 @@ def _read_csv(path: Path, dead_letters: DeadLetters, checker: Checker) -> Iterat
 
 
 def _blocks(file: BinaryIO) -> Iterator[bytes]:
-    """The file, cut at ends of lines."""
+    """Returns the content of the file, in blocks that end with a line."""
     rest = b""
     while block := file.read(_BLOCK_BYTES):
         head, newline, tail = block.rpartition(b"\n")

@@ -17,7 +17,7 @@ _PLAIN = pa_csv.WriteOptions(include_header=False, quoting_style="none")
 
 @contextmanager
 def written(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], None]]:
-    """Hands out what takes the batches; the file is there, whole, when all of them are."""
+    """Gives a function that writes batches; the file appears, complete, at the end of the context."""
     if path.suffix not in (".csv", ".dat", ".parquet"):
         raise UserError(f"{path} is to be CSV or Parquet; let its name end with .csv, .dat or .parquet")
     part = path.with_name(path.name + ".part")

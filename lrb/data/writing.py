@@ -12,7 +12,7 @@ from lrb.schema import ALERTS, BALANCES, EXPENDITURES, TOLLS
 
 
 class Output(NamedTuple):
-    """One of the four: what begins its lines, the columns that follow, and how long an answer may take (section 3)."""
+    """An output: the type that begins its lines, their columns, and the response time limit (section 3)."""
 
     kind: int
     file: str
@@ -25,7 +25,7 @@ class Output(NamedTuple):
         return self.file.removesuffix(".csv")
 
 
-#: By their types.
+#: The outputs by their types.
 OUTPUTS = (
     Output(0, "tolls.csv", TOLLS, ("vid", "time", "emit", "lav", "toll")),
     Output(1, "accidents.csv", ALERTS, ("time", "emit", "vid", "segment")),
@@ -36,7 +36,7 @@ _ORDER = ("time", "vid", "qid")
 
 
 def write_outputs(folder: Path, tolls: pa.Table, alerts: pa.Table, balances: pa.Table, expenditures: pa.Table) -> None:
-    """Writes all four files; those that were there are replaced, each at once."""
+    """Writes all four files; each replaces an existing one atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     for output, rows in zip(OUTPUTS, (tolls, alerts, balances, expenditures), strict=True):
         lines = _lines(output, rows)
@@ -46,7 +46,7 @@ def write_outputs(folder: Path, tolls: pa.Table, alerts: pa.Table, balances: pa.
 
 
 def _lines(output: Output, rows: pa.Table) -> pa.Table:
-    """The rows as they are printed, in order."""
+    """Returns the lines of the file, in order."""
     ordered = rows.sort_by([(name, "ascending") for name in _ORDER if name in rows.column_names])
     columns = [ordered[name] for name in output.printed]
     kind = pa.repeat(pa.scalar(output.kind, pa.int64()), len(ordered))

@@ -1,4 +1,4 @@
-"""Traffic for Linear Road: made second by second, from a seed, as legal as section 9 of the spec asks for."""
+"""The traffic generator of Linear Road: second by second, from a seed, within the rules of section 9 of the spec."""
 
 from lrb.generator.recording import Recording
 from lrb.generator.settings import TrafficSettings

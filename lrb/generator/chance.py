@@ -7,20 +7,20 @@ from numpy.typing import NDArray
 
 from primitives.kernels import kernel
 
-Chance = NDArray[np.uint64]  #: one number: the state
+Chance = NDArray[np.uint64]  #: the state of a generator: one number
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def chance(seed: int) -> Chance:
-    """The state to begin with."""
+    """Returns the initial state."""
     return np.array([seed], np.uint64)
 
 
 @kernel
 def draw(state: Chance) -> float:
-    """At least 0, below 1."""
+    """Returns a random number of at least 0 and below 1."""
     state[0] += _GOLDEN
     bits = state[0]
     bits = (bits ^ (bits >> np.uint64(30))) * _FIRST
@@ -31,11 +31,11 @@ def draw(state: Chance) -> float:
 
 @kernel
 def below(state: Chance, limit: int) -> int:
-    """At least 0, below the limit."""
+    """Returns a random integer of at least 0 and below the limit."""
     return int(draw(state) * limit)
 
 
 @kernel
 def between(state: Chance, first: int, last: int) -> int:
-    """Both ends are possible."""
+    """Returns a random integer from `first` to `last`, including both."""
     return first + int(draw(state) * (last - first + 1))

@@ -1,4 +1,4 @@
-"""Moves vehicles every 30 s, in compiled code over all expressways, one second after another."""
+"""Moves each vehicle every 30 s, in compiled code over all expressways, one second after another."""
 
 from __future__ import annotations
 
@@ -13,56 +13,56 @@ from lrb.generator.chance import Chance, below, between, draw
 from lrb.schema import UNUSED, TupleKind
 from primitives.kernels import kernel
 
-#: Seconds between two reports of a vehicle; there are so many groups of vehicles, each with its own second of them.
+#: Seconds between two reports of a vehicle, and the number of groups: each group reports in its own second.
 PERIOD = 30
-FEET_PER_STEP = 44  #: that a vehicle moves in this time, for each mile per hour
+FEET_PER_STEP = 44  #: distance in a step for each mile per hour
 
 VEHICLE = np.dtype(
     [
         ("vid", np.int64),
         ("position", np.int32),
         ("speed", np.int32),
-        ("free_speed", np.int32),  # on an empty road
+        ("free_speed", np.int32),  # speed on an empty road
         ("lane", np.int32),
         ("direction", np.int32),
-        ("exit", np.int32),  # the segment in which it leaves
-        ("incident", np.int32),  # at which it stands, or -1
-        ("place", np.int32),  # among those that stand there
-        ("stood", np.int32),  # reports that it gave there
+        ("exit", np.int32),  # segment in which the vehicle leaves
+        ("incident", np.int32),  # incident at which it stands, or -1
+        ("place", np.int32),  # its place among the vehicles that stand there
+        ("stood", np.int32),  # number of its reports there
     ]
 )
-#: A vehicle that comes again.
+#: A vehicle that will return.
 PARKED = np.dtype([("vid", np.int64), ("due", np.int64)])
 
 _ENTRANCE, _EXIT = 0, 4
 _DOWNTOWN = (33, 66)
-_TRIP = 18  #: segments, on the average, beyond the first two
-_SPARSE, _SLOWER = 20, 0.6  #: vehicles in a segment that hinder nobody; miles per hour for each of the others
-_CRAWL, _LEAST = 12, 4  #: how slow a full road is, and a vehicle
+_TRIP = 18  #: average number of segments beyond the first two
+_SPARSE, _SLOWER = 20, 0.6  #: vehicles that do not slow a segment; miles per hour lost for each more
+_CRAWL, _LEAST = 12, 4  #: lowest speed of a full road, and of a vehicle
 _JITTER = 6
 _CHANGES_LANE, _STAYS_ON_ENTRANCE, _EXITS_AT_ONCE = 0.2, 0.1, 0.1
 _AWAY, _AWAY_SPREAD = 61, 1000
 
 _REPORT, _BALANCE, _EXPENDITURE, _TRAVEL_TIME = (int(kind) for kind in TupleKind)
 
-_NEXT_VID, _NEXT_QID, _PARKED = range(3)  #: places in the counters
+_NEXT_VID, _NEXT_QID, _PARKED = range(3)  #: indexes of the counters
 
-Record = Any  #: one of a structured array, in compiled code
+Record = Any  #: an element of a structured array, in compiled code
 
 
 class DrivingState(NamedTuple):
     """The state of all vehicles, carried from one second to the next."""
 
     vehicles: NDArray[np.void]  #: by expressway and group
-    sizes: NDArray[np.int64]  #: of the groups
+    sizes: NDArray[np.int64]  #: number of vehicles in each group
     density: NDArray[np.int64]  #: vehicles by expressway, direction and segment
-    parked: NDArray[np.void]  #: vehicles that come again, in no order
-    counters: NDArray[np.int64]  #: the next vehicle id, the next query id, how many are parked
+    parked: NDArray[np.void]  #: vehicles that will return, unordered
+    counters: NDArray[np.int64]  #: the next vehicle id, the next query id, the number of parked vehicles
     chance: Chance
 
 
 class Shares(NamedTuple):
-    """Chances that something happens at a report."""
+    """Probabilities of events at a report."""
 
     balances: float
     expenditures: float
@@ -72,7 +72,7 @@ class Shares(NamedTuple):
 
 
 class TupleRows(NamedTuple):
-    """The tuples that arise: the columns of 4 bytes, those of 8 (vehicle and query id), and how many rows are used."""
+    """Rows of new tuples: columns of 4 and of 8 bytes (vehicle and query id), and the number of rows in use."""
 
     ints: NDArray[np.int32]
     longs: NDArray[np.int64]
@@ -113,7 +113,7 @@ def drive(
     shares: Shares,
     rows: TupleRows,
 ) -> None:
-    """Lets all vehicles drive from second `first` on, one second for each of the rates (reports of an expressway)."""
+    """Moves all vehicles from second `first` on; `rates` has the reports per expressway of each second."""
     for second in range(len(rates)):
         time = first + second
         for xway in range(len(roads.vehicles)):
@@ -133,9 +133,9 @@ def _move_group(
     shares: Shares,
     rows: TupleRows,
 ) -> int:
-    """The vehicles of an expressway whose turn it is; how many reported.
+    """Moves the vehicles of one expressway that are due; returns how many reported.
 
-    From the last on, as one that leaves is replaced by the last.
+    Goes from the last to the first, as a vehicle that leaves is replaced by the last one.
     """
     group, reports = time % PERIOD, 0
     vehicles, density = roads.vehicles[xway, group], roads.density[xway]
@@ -171,7 +171,7 @@ def _move(
     incidents: NDArray[np.void],
     chance: Chance,
 ) -> None:
-    """What it does until its next report: it stands, stops, leaves, or drives on."""
+    """Moves a vehicle until its next report: it stands, stops, leaves, or drives on."""
     if vehicle.incident >= 0 and _stands(time, vehicle, incidents[vehicle.incident]):
         return
     segment = vehicle.position // FEET_PER_SEGMENT
@@ -188,7 +188,7 @@ def _move(
 
 @kernel
 def _stands(time: int, vehicle: Record, incident: Record) -> bool:
-    """Whether a vehicle that has stopped still does."""
+    """Whether a stopped vehicle still stands."""
     if time < incident.end + vehicle.place * incident.stagger and vehicle.stood < incident.reports:
         vehicle.stood += 1
         return True
@@ -199,7 +199,7 @@ def _stands(time: int, vehicle: Record, incident: Record) -> bool:
 
 @kernel
 def _reachable(vehicle: Record, speed: int) -> int:
-    """Where it comes in a step: never out of the segment in which it leaves."""
+    """Returns the position after a step, which is never beyond the segment in which the vehicle leaves."""
     if vehicle.direction == 0:
         return int(min(vehicle.position + FEET_PER_STEP * speed, (vehicle.exit + 1) * FEET_PER_SEGMENT - 1))
     return int(max(vehicle.position - FEET_PER_STEP * speed, vehicle.exit * FEET_PER_SEGMENT))
@@ -207,7 +207,7 @@ def _reachable(vehicle: Record, speed: int) -> int:
 
 @kernel
 def _next_lane(vehicle: Record, before: int, after: int, chance: Chance) -> int:
-    """The exit lane once it has been in its last segment (or at once); the entrance may last; else lanes 1 to 3."""
+    """Returns the next lane: the exit lane in its last segment, at once or a step later; else 0 to 3."""
     if after == vehicle.exit and (before == after or draw(chance) < _EXITS_AT_ONCE):
         return _EXIT
     if vehicle.lane == _ENTRANCE:
@@ -217,7 +217,7 @@ def _next_lane(vehicle: Record, before: int, after: int, chance: Chance) -> int:
 
 @kernel
 def _stops(time: int, vehicle: Record, target: int, traps: NDArray[np.int32], incidents: NDArray[np.void]) -> bool:
-    """Whether it passes the place of an incident that still wants vehicles, and so stops there."""
+    """Whether the vehicle passes an incident that still needs vehicles, and so stops there."""
     here, there = vehicle.position // FEET_PER_SEGMENT, target // FEET_PER_SEGMENT
     for segment in (here, there):
         number = traps[vehicle.direction, segment]
@@ -248,12 +248,12 @@ def _stop(vehicle: Record, number: int, incident: Record) -> None:
     incident.standing += 1
 
 
-# --- in and out -------------------------------------------------------------------------------------------------------
+# --- entering and leaving ---------------------------------------------------------------------------------------------
 
 
 @kernel
 def _let_in(time: int, xway: int, vehicles: int, roads: DrivingState, shares: Shares, rows: TupleRows) -> None:
-    """Adds so many vehicles to the group whose turn it is, as far as there is room."""
+    """Adds vehicles to the group that is due, as far as there is room."""
     group = time % PERIOD
     for _ in range(min(vehicles, roads.vehicles.shape[2] - roads.sizes[xway, group])):
         vehicle = roads.vehicles[xway, group][roads.sizes[xway, group]]
@@ -266,7 +266,7 @@ def _let_in(time: int, xway: int, vehicles: int, roads: DrivingState, shares: Sh
 
 @kernel
 def _enter(vehicle: Record, chance: Chance) -> None:
-    """A new trip: half of them begin downtown, none so late that there is no segment to leave in."""
+    """Starts a new trip. Half of the trips begin downtown, and each has a segment left in which it can leave."""
     vehicle.direction = below(chance, 2)
     segment = between(chance, _DOWNTOWN[0], _DOWNTOWN[1]) if draw(chance) < 0.5 else below(chance, SEGMENTS)
     length = 2 + int(-_TRIP * log(1 - draw(chance)))
@@ -284,7 +284,7 @@ def _enter(vehicle: Record, chance: Chance) -> None:
 
 @kernel
 def _next_vid(time: int, roads: DrivingState) -> int:
-    """Of any of the parked vehicles, if it is due; or of a new one."""
+    """Returns the id of a random parked vehicle, if it is due, or a new id."""
     counters, parked = roads.counters, roads.parked
     number = below(roads.chance, counters[_PARKED])
     if counters[_PARKED] > 0 and parked[number].due <= time:
@@ -298,7 +298,7 @@ def _next_vid(time: int, roads: DrivingState) -> int:
 
 @kernel
 def _park(time: int, vid: int, roads: DrivingState, shares: Shares) -> None:
-    """Lets one that has left come again later, at times, on any expressway."""
+    """Parks some of the vehicles that leave; they return later on any expressway."""
     counters, parked = roads.counters, roads.parked
     if draw(roads.chance) < shares.returning and counters[_PARKED] < len(parked):
         parked[counters[_PARKED]].vid = vid
@@ -311,7 +311,7 @@ def _park(time: int, vid: int, roads: DrivingState, shares: Shares) -> None:
 
 @kernel
 def _report(time: int, xway: int, vehicle: Record, roads: DrivingState, shares: Shares, rows: TupleRows) -> None:
-    """A position report, and at times a query after it."""
+    """Adds a position report, and sometimes a query after it."""
     row, ints = _row(_REPORT, time, vehicle.vid, rows), rows.ints
     ints[_SPEED, row], ints[_XWAY, row], ints[_LANE, row] = vehicle.speed, xway, vehicle.lane
     ints[_DIRECTION, row], ints[_POSITION, row] = vehicle.direction, vehicle.position
@@ -339,7 +339,7 @@ def _ask(kind: int, time: int, vid: int, roads: DrivingState, rows: TupleRows) -
 
 @kernel
 def _row(kind: int, time: int, vid: int, rows: TupleRows) -> int:
-    """A new tuple, of which no other field is used so far."""
+    """Adds a tuple with all other fields unused; returns its row."""
     row = int(rows.used[0])
     rows.used[0] += 1
     rows.ints[:, row] = UNUSED

@@ -1,4 +1,4 @@
-"""Recording: the stream of one expressway, generated once and kept in memory, to be played on any number of them."""
+"""Recording: the stream of one expressway, kept in memory, which any number of expressways replay."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Column = NDArray[np.integer]
 
 
 class Recording:
-    """All tuples of one expressway, by their seconds.
+    """All tuples of one expressway, by second.
 
-    Expressway x has them with its own number, and with ids of vehicles and queries that no other one has:
-    those of expressway 0 plus x times how many there are.
+    Expressway x replays them with its own number, and with its own ids of vehicles and queries: the ids of expressway 0
+    plus x times the number of ids.
     """
 
     def __init__(self, batches: Iterable[pa.RecordBatch], vehicles: int | None = None) -> None:
-        """`vehicles` is a limit of their ids, where the batches are only a part of what there is to be played."""
+        """`vehicles` is the upper limit of vehicle ids, if the batches are only a part of the traffic."""
         table = pa.Table.from_batches(batches, INPUT).combine_chunks()
         self._columns: dict[str, Column] = {name: table[name].to_numpy() for name in INPUT.names}
         times = self._columns["time"]
@@ -36,16 +36,16 @@ class Recording:
 
     @classmethod
     def of(cls, settings: TrafficSettings) -> Recording:
-        """Records the traffic of settings with one expressway."""
+        """Records traffic of one expressway with these settings."""
         return cls(traffic(settings))
 
     def rows(self, first: int, end: int) -> int:
-        """Tuples from second `first` up to before `end`, of one expressway."""
+        """Returns the number of tuples from second `first` up to before `end`, of one expressway."""
         begin, end = self._span(first, end)
         return int(self._starts[end] - self._starts[begin])
 
     def play(self, first: int, end: int, xways: range) -> pa.RecordBatch:
-        """The tuples of these seconds on these expressways, ordered by time."""
+        """Returns the tuples of these seconds on these expressways, ordered by time."""
         first, end = self._span(first, end)
         starts = self._starts[first : end + 1]
         shifts = {"vid": self.vehicles, "qid": self.queries, "xway": 1}
@@ -58,7 +58,7 @@ class Recording:
 
 
 def _repeated(column: Column, starts: NDArray[np.int64], shifts: NDArray[np.int64]) -> Column:
-    """Each second's part once for each shift, which is added to what is used."""
+    """Repeats the part of each second once for each shift, which is added to the used values."""
     out = np.empty((starts[-1] - starts[0]) * len(shifts), column.dtype)
     _repeat(column, starts, shifts.astype(column.dtype), out)
     return out

@@ -1,4 +1,4 @@
-"""Settings of the traffic generator: how much traffic, of what kind, and for how long."""
+"""Settings of the traffic generator: the amount, kind and duration of traffic."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from numpy.typing import NDArray
 
 from primitives.errors import UserError
 
-#: Tuples a second of one expressway at some seconds; the rate between them is on a straight line.
+#: Tuples per second of one expressway at some seconds; linear between them.
 RAMP = ((0, 15.0), (3_000, 1_000.0), (10_800, 1_700.0))
-DURATION = RAMP[-1][0]  #: of the benchmark, in seconds
+DURATION = RAMP[-1][0]  #: duration of the benchmark in seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficSettings:
-    """Equal settings make equal traffic."""
+    """Settings of traffic; equal settings make equal traffic."""
 
     xways: int = 1
     seconds: int = DURATION
     seed: int = 1
-    rate: float = 1.0  #: a factor on the ramp
-    balances: float = 0.01  #: part of the reports that come with such a query
+    rate: float = 1.0  #: factor of the ramp
+    balances: float = 0.01  #: fraction of the reports that come with such a query
     expenditures: float = 0.001
     travel_times: float = 0.0
-    accidents_every: float = 1_200.0  #: seconds on the average, for each direction of an expressway
+    accidents_every: float = 1_200.0  #: average seconds between accidents, for each direction of an expressway
     near_misses_every: float = 600.0
     jams_every: float = 600.0
-    returning: float = 0.1  #: part of the trips after which the vehicle comes again
-    silent: float = 0.0001  #: part of the reports instead of which a vehicle falls silent
+    returning: float = 0.1  #: fraction of the trips after which the vehicle returns
+    silent: float = 0.0001  #: fraction of the reports at which a vehicle falls silent instead
 
     def __post_init__(self) -> None:
         if not (1 <= self.xways <= 1 << 16 and 1 <= self.seconds <= DURATION and self.rate > 0):
@@ -44,7 +44,7 @@ class TrafficSettings:
         return self.balances, self.expenditures, self.travel_times
 
     def tuples_per_second(self) -> NDArray[np.float64]:
-        """Of one expressway, for each second.
+        """Returns the rate of one expressway for each second.
 
         >>> TrafficSettings(seconds=3001).tuples_per_second()[[0, 600, 3000]].tolist()
         [15.0, 212.0, 1000.0]

@@ -1,4 +1,4 @@
-"""Generates the traffic of some settings as batches, ordered by time."""
+"""Generates traffic as batches, ordered by time."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from lrb.generator.settings import TrafficSettings
 from lrb.generator.trouble import troubles
 from lrb.schema import INPUT
 
-#: Seconds of one batch, for which caps of speed and places of incidents stay as they are.
+#: Seconds of one batch, during which speed limits and places of incidents do not change.
 _STEP = 10
 _MOST_PARKED = 1 << 16
-#: Tuples that a report is at most, with its query.
+#: The most tuples of one report, including its query.
 _WITH_QUERY = 2
 
 
 def traffic(settings: TrafficSettings) -> Iterator[pa.RecordBatch]:
-    """All tuples, in batches of a few seconds each.
+    """Returns all tuples, in batches of a few seconds each.
 
     >>> sum(len(batch) for batch in traffic(TrafficSettings(seconds=2, balances=0, expenditures=0)))
     30
@@ -30,7 +30,7 @@ def traffic(settings: TrafficSettings) -> Iterator[pa.RecordBatch]:
     rates = settings.reports_per_second()
     trouble, roads = troubles(settings), _empty(settings)
     chances = settings.balances, settings.expenditures, settings.travel_times, settings.returning, settings.silent
-    shares = Shares(*map(float, chances))  # compiled once, for numbers of this type
+    shares = Shares(*map(float, chances))  # one type, so that the kernel is compiled once
     for first in range(0, settings.seconds, _STEP):
         end = min(first + _STEP, settings.seconds)
         caps, traps = (find(settings.xways, first, end) for find in (trouble.caps, trouble.traps))
@@ -40,7 +40,7 @@ def traffic(settings: TrafficSettings) -> Iterator[pa.RecordBatch]:
 
 
 def gathered(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of at least so many, but for the last one."""
+    """Returns the same rows in batches of at least `rows`, except the last one."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)
@@ -52,7 +52,7 @@ def gathered(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Record
 
 
 def _empty(settings: TrafficSettings) -> DrivingState:
-    """Roads on which nobody is."""
+    """Returns the state of empty roads."""
     largest = int(np.ceil(settings.reports_per_second().max())) + 1
     return DrivingState(
         vehicles=np.zeros((settings.xways, PERIOD, largest), VEHICLE),
@@ -65,7 +65,7 @@ def _empty(settings: TrafficSettings) -> DrivingState:
 
 
 def _room(roads: DrivingState, first: int, rates: np.ndarray[tuple[int], np.dtype[np.float64]]) -> TupleRows:
-    """As much as the tuples of these seconds can need: all that are there report, and so do those that are let in."""
+    """Returns enough room for the tuples of these seconds: every vehicle that is there or enters may report."""
     there = roads.sizes[:, np.arange(first, first + len(rates)) % PERIOD].sum()
     let_in = len(roads.sizes) * np.ceil(rates + 1).sum()
     most = _WITH_QUERY * int(there + let_in)

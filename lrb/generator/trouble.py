@@ -11,30 +11,30 @@ from numpy.typing import NDArray
 from lrb.data.checking import FEET_PER_SEGMENT, SEGMENTS
 from lrb.generator.settings import TrafficSettings
 
-#: A place at which the next vehicles that pass it stop, from `begin` to `end`.
+#: An incident: the next vehicles that pass its position between `begin` and `end` stop there.
 INCIDENT = np.dtype(
     [
         ("xway", np.int32),
         ("direction", np.int32),
         ("position", np.int32),
-        ("lane", np.int32),  # of the first vehicle
+        ("lane", np.int32),  # lane of the first vehicle
         ("begin", np.int32),
         ("end", np.int32),  # when the first vehicle drives on
-        ("stagger", np.int32),  # and how much later than the one before it each of the others does
-        ("reports", np.int32),  # that a vehicle gives here at most
-        ("cars", np.int32),  # that are to stop here
-        ("apart", np.int32),  # lanes between them
+        ("stagger", np.int32),  # seconds between the departures of two vehicles
+        ("reports", np.int32),  # most reports of a vehicle here
+        ("cars", np.int32),  # vehicles that are to stop here
+        ("apart", np.int32),  # lanes between two vehicles
         ("relay", np.bool_),  # each comes when the one before has left
-        ("joined", np.int32),  # cars that have stopped here so far
-        ("standing", np.int32),  # those of them that are still here
+        ("joined", np.int32),  # vehicles that have stopped here so far
+        ("standing", np.int32),  # vehicles that stand here now
     ]
 )
-#: Segments, from `first` to `last`, where nobody is faster than `cap`.
+#: Segments, from `first` to `last`, where the speed limit is `cap`.
 JAM = np.dtype(
     [(name, np.int32) for name in ("xway", "direction", "first", "last", "begin", "end", "cap")],
 )
 
-#: What a vehicle may drive where there is no reason to be slow.
+#: The speed limit where nothing slows the traffic.
 NO_CAP = 100
 _BEHIND_AN_ACCIDENT = 15
 _MANY = 1 << 20
@@ -44,13 +44,13 @@ Number = int | np.int64
 
 
 class Trouble(NamedTuple):
-    """All of it, for all expressways."""
+    """All incidents and jams, for all expressways."""
 
     incidents: Array
     jams: Array
 
     def caps(self, xways: int, begin: int, end: int) -> NDArray[np.int32]:
-        """The highest speed by expressway, direction and segment, of a short time."""
+        """Returns the lowest speed limits between `begin` and `end`, by expressway, direction and segment."""
         caps = np.full((xways, 2, SEGMENTS), NO_CAP, np.int32)
         for jam in _active(self.jams, begin, end):
             slow = caps[jam["xway"], jam["direction"], jam["first"] : jam["last"] + 1]
@@ -63,7 +63,7 @@ class Trouble(NamedTuple):
         return caps
 
     def traps(self, xways: int, begin: int, end: int) -> NDArray[np.int32]:
-        """The number of the incident that has its place in a segment, by expressway, direction, segment; -1: none."""
+        """Returns the number of the incident in each segment, by expressway, direction and segment, or -1."""
         traps = np.full((xways, 2, SEGMENTS), -1, np.int32)
         active = np.flatnonzero((self.incidents["begin"] < end) & (self.incidents["end"] > begin))
         where = self.incidents[active]
@@ -77,7 +77,7 @@ def _active(those: Array, begin: int, end: int) -> Array:
 
 
 def troubles(settings: TrafficSettings) -> Trouble:
-    """Draws all trouble of some traffic."""
+    """Draws all incidents and jams of some traffic."""
     random = np.random.default_rng(settings.seed)
     accidents = _draw_all(settings, settings.accidents_every, INCIDENT, lambda where: _accident(random, where), random)
     misses = _draw_all(settings, settings.near_misses_every, INCIDENT, lambda where: _near_miss(random, where), random)
@@ -92,7 +92,7 @@ def _draw_all(
     one: Callable[[Array], None],
     random: np.random.Generator,
 ) -> Array:
-    """So many of a kind that there is one in each `every` seconds of each direction, at any time of them."""
+    """Draws one record of a kind for each `every` seconds of each direction, at random times."""
     count = int(np.ceil(settings.seconds / every))
     them = np.zeros((settings.xways, 2, count), kind)
     them["xway"] = np.arange(settings.xways)[:, None, None]
@@ -115,13 +115,13 @@ def _incident(
 
 
 def _accident(random: np.random.Generator, where: Array) -> None:
-    """Two vehicles, at times three, for 10 to 20 minutes; they leave together or one after the other."""
+    """Draws an accident: two or three vehicles, for 10 to 20 minutes, which leave together or one after the other."""
     _incident(random, where, cars=random.choice([2, 3], p=[0.8, 0.2]), seconds=random.integers(600, 1200))
     where["stagger"] = random.choice([0, 45, 90])
 
 
 def _near_miss(random: np.random.Generator, where: Array) -> None:
-    """What looks like an accident, and is none; or only just is one."""
+    """Draws an incident that resembles an accident, but is none, or barely is one."""
     match random.integers(5):
         case 0:
             _incident(random, where, cars=1, seconds=random.integers(120, 600))

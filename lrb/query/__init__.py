@@ -1,1 +1,1 @@
-"""The query of Linear Road: SEEP's seven operators, from input tuples to the four kinds of answers."""
+"""The query of Linear Road: SEEP's seven operators, from input tuples to the four types of answers."""

@@ -15,12 +15,12 @@ Ints = NDArray[np.int64]
 #: Columns of an account's state.
 BALANCE, UPDATED = range(2)
 
-#: How many rows ahead memory is asked for.
+#: Number of rows by which memory is prefetched.
 _AHEAD = 64
 
 
 class AccountLedger(NamedTuple):
-    """The accounts, as `InPlace` has them."""
+    """The accounts, in the layout of `InPlace`."""
 
     words: Ints
     width: int
@@ -28,7 +28,7 @@ class AccountLedger(NamedTuple):
 
 
 class Charges(NamedTuple):
-    """By time; the row of each one's account."""
+    """Charges by time, with the row of each one's account."""
 
     row: Ints
     time: NDArray[np.int32]
@@ -36,7 +36,7 @@ class Charges(NamedTuple):
 
 
 class Queries(NamedTuple):
-    """By time; the row of each one's account, or -1, and room for the answer."""
+    """Balance queries by time, with the row of each one's account, or -1, and room for the answers."""
 
     row: Ints
     time: Ints
@@ -45,7 +45,7 @@ class Queries(NamedTuple):
 
 @kernel
 def settle(ledger: AccountLedger, charges: Charges, queries: Queries) -> None:
-    """Each query sees the charges up to and with its own second (4.3)."""
+    """Applies the charges, and answers each query after all charges up to the end of its second (4.3)."""
     words, count, asked = pointer(ledger.words), len(charges.row), 0
     for at in range(count):
         prefetch(words, charges.row[min(at + _AHEAD, count - 1)] * ledger.width)
@@ -61,7 +61,7 @@ def settle(ledger: AccountLedger, charges: Charges, queries: Queries) -> None:
 
 @kernel
 def answer(ledger: AccountLedger, queries: Queries, at: int) -> None:
-    """Writes how an account stands."""
+    """Writes the state of an account as the answer to a query."""
     account = queries.row[at] * ledger.width + ledger.first
     for column in (BALANCE, UPDATED):
         queries.answer[at, column] = ledger.words[account + column] if queries.row[at] >= 0 else 0

@@ -1,4 +1,4 @@
-"""Keeps rows that arrive too early until their time, as when one of several parts of a file is read ahead."""
+"""Keeps rows that arrive before their time, for instance if one of several parts of a file is read ahead."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from seep.operators.definition import Input
 from seep.operators.keyed import key_columns, key_types
 from seep.rows.batches import concat
 
-#: Rows go in and come out whole, so their columns are kept as one.
+#: All columns of a row are kept as one struct, because rows are stored and returned whole.
 _ROW = "row"
 
 
 class Ahead:
-    """Rows by key until their time has come; its container, `state`, goes with the operator's others.
+    """Keeps rows by key until their time; its container `state` is part of the operator's state.
 
     Costs next to nothing while no row is ahead.
 
@@ -34,7 +34,7 @@ class Ahead:
         self.state = Timers("ahead", kinds, slot_bits=slot_bits, value=pa.struct(list(stream.schema)))
 
     def due(self, rows: pa.RecordBatch, until: int, slots: SlotSet) -> pa.RecordBatch:
-        """Of rows that come now, and those kept of some slots, all up to a time, in order of time; keeps the others."""
+        """Returns the new and the kept rows of some slots with times up to `until`, by time; keeps the others."""
         times = to_numbers(rows[self._time])
         if len(rows) and times.max() > until:
             self._keep(rows.filter(pa.array(times > until)))
@@ -53,7 +53,7 @@ def _rows_of(whole: pa.StructArray, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def by_time(rows: pa.RecordBatch, time: str) -> pa.RecordBatch:
-    """The rows by time; the very same batch if they are already."""
+    """Returns the rows ordered by time; the same batch if they are in order already."""
     times = to_numbers(rows[time])
     if (times[1:] >= times[:-1]).all():
         return rows

@@ -14,7 +14,7 @@ _LAYOUTS = {TOLL: TOLLS, ALERT: ALERTS, BALANCE: BALANCES, EXPENDITURE: EXPENDIT
 
 
 def answers(kind: int, asked: pa.RecordBatch, **columns: Any) -> pa.RecordBatch:
-    """Answers of one type to the tuples that asked for them."""
+    """Returns answers of one type to the tuples that asked for them."""
     count = len(asked)
     columns |= {"type": _all(kind, "type", count), "time": asked["time"], "vid": asked["vid"], DUE: asked[DUE]}
     arrays = [columns.get(name, _all(UNUSED, name, count)) for name in ANSWERS.names]
@@ -22,7 +22,7 @@ def answers(kind: int, asked: pa.RecordBatch, **columns: Any) -> pa.RecordBatch:
 
 
 def outputs(rows: pa.Table) -> list[pa.Table]:
-    """Tolls, alerts, balances and expenditures, in the columns of their files; Emit is Time if they do not have it."""
+    """Returns tolls, alerts, balances and expenditures in their files' columns; Emit is Time if not given."""
     if "emit" not in rows.schema.names:
         rows = rows.append_column("emit", rows["time"])
     return [

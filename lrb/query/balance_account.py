@@ -1,4 +1,4 @@
-"""The balance account: gathers the answers of all toll assessments, and keeps what each vehicle was told."""
+"""The balance account: collects the answers of all toll assessments, and counts them for each vehicle."""
 
 from __future__ import annotations
 
@@ -19,10 +19,7 @@ from seep.protocol.logic import Piece
 
 
 class BalanceAccount(Definition):
-    """Passes answers on. Its state, `totals`, has for each vehicle how many of each type there were.
-
-    It can be looked at while the query runs.
-    """
+    """Forwards answers; its state `totals` has each vehicle's number of answers by type, and can be inspected live."""
 
     kind: ClassVar[Kind] = Kind.STATEFUL
 

@@ -1,7 +1,7 @@
-"""InitialState: state that operators start with before the first tuple, if they do not start empty.
+"""InitialState: the state that operators have before the first tuple, if they do not start empty.
 
-It is the state that one expressway has after some hours, and each expressway of the query gets it, with vehicles of its
-own. As nothing on one expressway concerns another, that is what they would know had they seen all these hours.
+It is the state of one expressway after some hours. Each expressway of the query gets a copy, with its own vehicle ids.
+Nothing on one expressway affects another, so this is the state that they would have after those hours.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ from primitives.slots import SlotSet, slots_of
 from primitives.state.columnar.fixed import to_numbers
 from primitives.state.frame import Frame
 
-#: The epoch at which operators that begin with something take it in; a run that is restored begins with a later one.
+#: The epoch at which operators load their initial state. A restored run begins later.
 FIRST_EPOCH = 1
 _ROADS_PER_XWAY = 2
 
 
 @dataclass(frozen=True, slots=True)
 class InitialState:
-    """Files of containers' rows, in a folder that all nodes see."""
+    """Files with the rows of containers, in a folder that all nodes can read."""
 
     folder: Path
     xways: int
-    vehicles: int  #: by so much are the vehicle ids of an expressway higher than those of the one before
+    vehicles: int  #: difference of vehicle ids between two expressways
 
     def write(self, containers: Mapping[str, pa.RecordBatch]) -> None:
-        """The rows of expressway 0, by container."""
+        """Writes the rows of expressway 0, one file per container."""
         for name, rows in containers.items():
             with pa.OSFile(str(self._path(name)), "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
                 writer.write_batch(rows)
 
     def fill(self, frame: Frame, slots: SlotSet) -> None:
-        """Puts into a frame what it has of these slots."""
+        """Adds the initial rows of these slots to a frame."""
         first = self.rows(frame.name)
         frame.reserve(self.xways * len(first) * len(slots) >> frame.slot_bits)
         for xway in range(self.xways):
             frame.append(_within(self._moved(first, xway), slots, frame.slot_bits))
 
     def rows(self, container: str) -> pa.RecordBatch:
-        """Those of expressway 0."""
+        """Reads the rows of expressway 0."""
         with pa.ipc.open_file(pa.memory_map(str(self._path(container)))) as file:
             return file.get_batch(0)
 
     def _moved(self, rows: pa.RecordBatch, xway: int) -> pa.RecordBatch:
-        """As they are on another expressway."""
+        """Returns the rows with the ids of another expressway."""
         shifts = {"vid": xway * self.vehicles, "road": xway * _ROADS_PER_XWAY}
         return pa.record_batch(list(_shifted(rows, shifts)), schema=rows.schema)
 
@@ -65,7 +65,7 @@ def _shifted(rows: pa.RecordBatch, shifts: Mapping[str, int]) -> Iterator[pa.Arr
 
 
 def _within(rows: pa.RecordBatch, slots: SlotSet, slot_bits: int) -> pa.RecordBatch:
-    """The rows whose key, the first column, is in some slots."""
+    """Returns the rows whose key, the first column, belongs to these slots."""
     mask = slots.mask(slot_bits)
     if mask.all():
         return rows

@@ -15,13 +15,13 @@ _TYPE = pc.field("type")
 
 
 def forwarder() -> Routed:
-    """The operator. Travel time queries go nowhere, as in all public implementations."""
+    """Returns the operator. Travel time queries are dropped, as in all public implementations."""
     queries = _TYPE.isin([int(TupleKind.BALANCE), int(TupleKind.EXPENDITURE)])
     return Routed(tuples, {"toll_calculator": int(TupleKind.REPORT) == _TYPE, "toll_assessment": queries}, TUPLES)
 
 
 def tuples(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The columns that are needed, the road of each report, and when it was due if the source says so."""
+    """Returns the needed columns: with the road of each report, and the due time if the source has it."""
     xway, direction = to_numbers(batch["xway"]), to_numbers(batch["direction"])
     made = {"road": pa.array(np.where(direction < 0, UNUSED, 2 * xway + direction).astype(np.int32, copy=False))}
     if DUE not in batch.schema.names:

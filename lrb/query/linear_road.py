@@ -29,9 +29,9 @@ def linear_road(
     rate: Rate | None = None,
     beginning: InitialState | None = None,
 ) -> Query:
-    """The query on tuples in the columns of `lrb.schema.INPUT`, by event time `time`; answers as in `ANSWERS`.
+    """Builds the query on tuples with the columns of `lrb.schema.INPUT`, by event time `time`.
 
-    It begins with no state, or with that of `beginning`.
+    Its answers have the columns of `ANSWERS`. It begins without state, or with that of `beginning`.
     """
     query = Query("linear-road")
     tuples = query.source("feeder", feeder, rate=rate).apply("forwarder", forwarder())

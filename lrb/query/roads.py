@@ -1,4 +1,4 @@
-"""Roads: what a toll calculator keeps of each road: traffic by minute, accidents, and stopped vehicles."""
+"""The state of a toll calculator for each road: traffic by minute, accidents, and stopped vehicles."""
 
 from __future__ import annotations
 
@@ -19,27 +19,26 @@ from primitives.state.own import OwnState
 
 Ints = NDArray[np.int64]
 
-#: A road of a higher number cannot be; the table of numbers is as long as they go.
+#: The limit of road numbers, which bounds the table of their places.
 _MOST_ROADS = 1 << 20
 _FEW_STOPS = 64
 
 
 class Roads:
-    """State of a toll calculator, in the container `state`; dense, so that a report finds its cell without a search.
+    """The container `state` of a toll calculator; dense arrays, in which a report finds its cell without a search.
 
-    It is small, some ten kilobytes a road, and changes all over with every minute, so nothing is lost if each
-    checkpoint has all of it.
+    It is small, some ten kilobytes a road, and changes everywhere with each minute. So each checkpoint has all of it.
     """
 
     def __init__(self, slot_bits: int) -> None:
         self.state = OwnState("roads", self, slot_bits=slot_bits)
         self.arrays = _blank(np.empty(0, np.int64))
         self.stops = Stops(np.empty((_FEW_STOPS, 4), np.int64), np.zeros(1, np.int64))
-        self._numbers = np.full(2, -1, np.int32)  #: where each road is in the arrays, or -1
+        self._numbers = np.full(2, -1, np.int32)  #: the place of each road in the arrays, or -1
         self._slot_bits = slot_bits
 
     def numbers(self, roads: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Where roads are in the arrays; those that are new are added."""
+        """Returns the places of roads in the arrays; adds new roads."""
         self._cover(int(roads.max(initial=0)))
         numbers = self._numbers[roads]
         if numbers.min(initial=0) < 0:
@@ -48,11 +47,11 @@ class Roads:
         return numbers
 
     def slots(self, roads: NDArray[Any]) -> NDArray[np.uint32]:
-        """The slot of each road."""
+        """Returns the slot of each road."""
         return slots_of(hash_keys([roads]), self._slot_bits)
 
     def begin(self, beginning: InitialState, slots: SlotSet) -> None:
-        """Takes in the roads of these slots that there are from the beginning on."""
+        """Adds the initial roads of these slots."""
         arrays, stops = _read(list(zip(*beginning.rows(self.state.name).to_pydict().values(), strict=True)))
         xway = np.repeat(np.arange(beginning.xways), len(arrays.road))
         arrays = RoadArrays(*(np.concatenate([each] * beginning.xways) for each in arrays))
@@ -62,13 +61,13 @@ class Roads:
         self._take_in(RoadArrays(*(each[mine] for each in arrays)), [moved[at] for at in mine])
 
     def as_beginning(self) -> pa.RecordBatch:
-        """All roads, for `begin`."""
+        """Returns all roads, in the form that `begin` reads."""
         written = [self._written(number) for number in range(len(self.arrays.road))]
         names = [*RoadArrays._fields[:-1], "stops"]
         return pa.record_batch([pa.array(column, pa.binary()) for column in zip(*written, strict=True)], names)
 
     def make_room(self) -> None:
-        """Makes room for more vehicles that stand."""
+        """Makes room for more stopped vehicles."""
         rows = self.stops.rows
         self.stops = self.stops._replace(rows=np.concatenate([rows, np.empty_like(rows)]))
 
@@ -81,7 +80,7 @@ class Roads:
             self._numbers = longer
 
     def _take_in(self, arrays: RoadArrays, stops: Sequence[Ints]) -> None:
-        """Roads that are new here, and who stands on each."""
+        """Adds new roads, and the vehicles that stand on each."""
         first = len(self.arrays.road)
         self._append(arrays)
         for number, mine in enumerate(stops, first):
@@ -96,7 +95,7 @@ class Roads:
     # --- state of its own ---------------------------------------------------------------------------------------------
 
     def get_processing_state(self, slots: SlotSet) -> dict[int, list[list[Any]]]:
-        """See `OwnProcessingState`: the roads of each slot."""
+        """See `OwnProcessingState`. Returns the roads of each slot."""
         found: dict[int, list[list[Any]]] = {}
         for number, slot in enumerate(self.slots(self.arrays.road).tolist()):
             if slot in slots:
@@ -104,7 +103,7 @@ class Roads:
         return found
 
     def processing_state_size(self, slots: SlotSet) -> int:
-        """See `Measured`: all roads are about as large."""
+        """See `Measured`. All roads count as equally large."""
         whole = sum(array.nbytes for array in self.arrays[:-1]) + self._in_use().nbytes
         mine = int(slots.mask(self._slot_bits)[self.slots(self.arrays.road)].sum())
         return whole * mine // max(len(self.arrays.road), 1)
@@ -132,10 +131,10 @@ class Roads:
         return used
 
     def _written(self, number: int) -> list[Any]:
-        """A road as plain data: all but what follows from the rest."""
+        """Returns a road as plain data, without what can be computed from the rest."""
         stops = self._in_use()
         mine = stops[stops[:, ROAD] == number][:, 1:]
-        in_order = mine[np.argsort(mine[:, 0])]  # so that equal states are equal bytes
+        in_order = mine[np.argsort(mine[:, 0])]  # so that equal states have equal bytes
         return [*(array[number].tobytes() for array in self.arrays[:-1]), in_order.tobytes()]
 
     def _add_stops(self, number: int, stops: Ints) -> None:
@@ -158,7 +157,7 @@ def _blank(roads: Ints) -> RoadArrays:
 
 
 def _read(written: Sequence[Sequence[bytes]]) -> tuple[RoadArrays, list[Ints]]:
-    """The arrays of roads from what was written of each; and who stands on them."""
+    """Converts plain data back to the arrays of roads and the vehicles that stand on each."""
     read = _blank(np.zeros(len(written), np.int64))
     *columns, stops = zip(*written, strict=True)
     for array, parts in zip(read[:-1], columns, strict=True):
@@ -167,6 +166,6 @@ def _read(written: Sequence[Sequence[bytes]]) -> tuple[RoadArrays, list[Ints]]:
 
 
 def _with_ids(stops: Ints, shift: int) -> Ints:
-    """The same who stand, with higher ids."""
+    """Returns the stopped vehicles with higher ids."""
     moved: Ints = stops + np.array([shift, 0, 0])
     return moved

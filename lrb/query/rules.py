@@ -14,63 +14,63 @@ from primitives.state.columnar.intrinsics import pointer, prefetch
 
 Ints = NDArray[np.int64]
 
-#: Minutes whose traffic makes up the LAV (5.3).
+#: Number of minutes that the LAV averages (5.3).
 LAV_MINUTES = 5
-#: Those, and the minute that is under way.
+#: Those minutes and the current one.
 RING = LAV_MINUTES + 1
 
-#: Average speeds are kept in such parts of 1 mph that those of up to 16 reports are whole numbers: so sums of them do
-#: not depend on the order of reports.
+#: Fixed-point unit of average speeds. It is divisible by 1 to 16, so that averages of up to 16 reports are exact, and
+#: sums of them do not depend on the order of reports.
 UNIT = 720_720
 
-#: Traffic that is tolled: more cars than this, at a LAV below that (5.4).
+#: A toll is charged with more cars than this, and a LAV below that (5.4).
 _CARS, _SLOW = 50, 40
-#: Segments ahead that an accident is told of, the vehicle's own included (6.4).
+#: Number of segments that an accident alert looks ahead, with the vehicle's own (6.4).
 _AHEAD_SEGMENTS = 5
-#: A vehicle stands from so many equal reports on (6.1).
+#: Number of equal reports after which a vehicle stands (6.1).
 _STANDING = 4
-#: Seconds: a report goes on with a trip (4.2); one who stands has not fallen silent (6.2).
+#: Seconds: the longest gap within a trip (4.2); the time after which a stopped vehicle counts as silent (6.2).
 _TRIP_GAP, _SILENT = 60, 30
 
 #: Columns of a vehicle's state.
 HEARD, PLACE, EQUAL, PENDING, SPEEDS = range(5)
-#: In the column of speeds: how many reports in this segment and minute, above the sum of their speeds.
+#: Bits in the column of speeds: the number of reports in this segment and minute, above the sum of their speeds.
 _REPORTS_SHIFT = 32
 ONE_REPORT = 1 << _REPORTS_SHIFT
 
-#: Columns of a road's clock, of a cell, of what is told, and of those who stand.
+#: Columns of a road's clock, of a cell, of the told values, and of stopped vehicles.
 MINUTE, UNCHECKED = range(2)
 CARS, SPEED_SUM = range(2)
 LAV, TOLL, ACCIDENT = range(3)
 ROAD, VID, SPOT, SECOND = range(4)
 
-#: How many rows ahead memory is asked for.
+#: Number of rows by which memory is prefetched.
 _AHEAD = 64
 
 
 class RoadArrays(NamedTuple):
-    """Some roads; the first index is the number of the road among them."""
+    """Some roads; the first index of each array is the road's place in them."""
 
     road: Ints  #: 2 * xway + direction
-    clock: Ints  #: MINUTE under way; second whose reports of standing vehicles are UNCHECKED for accidents, or -1
+    clock: Ints  #: current MINUTE; second whose stopped vehicles are UNCHECKED for accidents, or -1
     cells: Ints  #: by minute (modulo RING) and segment: CARS, and SPEED_SUM of their averages
-    accidents: Ints  #: by minute (modulo 2) and segment: 1 in an accident minute
-    told: Ints  #: by segment: LAV, TOLL and ACCIDENT that those who enter it now are told; it follows from the others
+    accidents: Ints  #: by minute (modulo 2) and segment: 1 if there was an accident in that minute
+    told: Ints  #: by segment: LAV, TOLL and ACCIDENT that entering vehicles are told; derived from the others
 
 
 class Stops(NamedTuple):
-    """The vehicles that stand."""
+    """Stopped vehicles."""
 
-    rows: Ints  #: ROAD by number, VID, SPOT, SECOND of the last report
-    used: Ints  #: how many of the rows are in use
+    rows: Ints  #: ROAD by place, VID, SPOT, SECOND of the last report
+    used: Ints  #: number of rows in use
 
 
 class Reports(NamedTuple):
-    """The reports of a batch by time."""
+    """Reports of a batch, ordered by time."""
 
     time: NDArray[np.int32]
     vid: Ints
-    road: NDArray[np.int32]  #: by number
+    road: NDArray[np.int32]  #: by place
     speed: NDArray[np.int32]
     lane: NDArray[np.int32]
     segment: NDArray[np.int32]
@@ -78,7 +78,7 @@ class Reports(NamedTuple):
 
 
 class Vehicles(NamedTuple):
-    """Their state, as `InPlace` has it; `rows` are those of the reports."""
+    """The state of vehicles in the layout of `InPlace`; `rows` are the rows of the reports."""
 
     words: Ints
     width: int
@@ -87,17 +87,17 @@ class Vehicles(NamedTuple):
 
 
 class Entries(NamedTuple):
-    """Reports that enter a segment, with room for all."""
+    """Reports that enter a segment, with room for all reports."""
 
-    report: Ints  #: which one
+    report: Ints  #: index of the report
     charged: Ints
     told: Ints  #: LAV, TOLL, ACCIDENT
-    counts: Ints  #: how many entries there are, and how many reports came too late
+    counts: Ints  #: number of entries, and number of reports that came too late
 
 
 @kernel
 def drive(reports: Reports, start: int, vehicles: Vehicles, roads: RoadArrays, stops: Stops, entries: Entries) -> int:
-    """Applies the reports from `start` on; returns where it stopped for want of room among `stops`, or their number."""
+    """Applies the reports from `start` on; returns the first one without room in `stops`, or their number."""
     times, vids, numbers, speeds, lanes, segments, positions = reports
     clock, cells, told = roads.clock, roads.cells, roads.told
     width, first, rows, words = vehicles.width, vehicles.first, vehicles.rows, pointer(vehicles.words)
@@ -150,13 +150,13 @@ def segment_of(place: int) -> int:
 
 @kernel
 def stands(equal: int, place: int) -> bool:
-    """Whether a vehicle stands on a travel lane after so many equal reports (6.1)."""
+    """Whether a vehicle stands on a travel lane, after this number of equal reports (6.1)."""
     return equal >= _STANDING and 0 < place >> LANE_SHIFT < EXIT
 
 
 @kernel
 def enter(entries: Entries, at: int, lane: int, charged: int, road: int, segment: int, told: Ints) -> None:
-    """Notes that a report enters a segment: what it pays for the one before, and what it is told (5.5)."""
+    """Adds an entry: the charge for the segment before, and what the vehicle is told (5.5)."""
     entry = entries.counts[0]
     entries.counts[0] += 1
     entries.report[entry], entries.charged[entry] = at, charged
@@ -169,14 +169,14 @@ def enter(entries: Entries, at: int, lane: int, charged: int, road: int, segment
 
 @kernel
 def average(speeds: int) -> int:
-    """Of a vehicle's reports in a segment and minute, in UNITs; 0 if there are none (5.1)."""
+    """Returns the average speed of a vehicle's reports in a segment and minute, in UNITs; 0 without reports (5.1)."""
     reports = speeds >> _REPORTS_SHIFT
     return UNIT * (speeds & ONE_REPORT - 1) // reports if reports else 0
 
 
 @kernel
 def begin_minute(road: int, minute: int, roads: RoadArrays, stops: Stops) -> None:
-    """All reports of the minutes before are in: works out what holds in this one, and begins to collect for it."""
+    """Closes the minutes before: computes the statistics that apply in this minute, and clears the cells for it."""
     for passed in range(max(roads.clock[road, MINUTE] + 1, minute - LAV_MINUTES), minute + 1):
         roads.cells[road, passed % RING] = 0
     for passed in range(max(roads.clock[road, MINUTE] + 1, minute - 1), minute + 1):
@@ -188,7 +188,7 @@ def begin_minute(road: int, minute: int, roads: RoadArrays, stops: Stops) -> Non
 
 @kernel
 def tell(road: int, roads: RoadArrays) -> None:
-    """Works out what those are told who enter the segments of a road in the minute under way."""
+    """Computes what vehicles are told that enter the segments of a road in the current minute."""
     minute, step = roads.clock[road, MINUTE], 1 if roads.road[road] % 2 == 0 else -1
     for segment in range(SEGMENTS):
         told = roads.told[road, segment]
@@ -201,7 +201,7 @@ def tell(road: int, roads: RoadArrays) -> None:
 
 @kernel
 def lav(cells: Ints, minute: int) -> int:
-    """5.3, for a segment's cells; exact but for what is less than a billionth."""
+    """Returns the LAV of a segment's cells (5.3), with an error below a billionth."""
     total, defined = 0.0, 0
     for past in range(minute - LAV_MINUTES, minute):
         cell = cells[past % RING]
@@ -216,7 +216,7 @@ def lav(cells: Ints, minute: int) -> int:
 
 @kernel
 def accident_ahead(accidents: Ints, segment: int, step: int) -> int:
-    """The nearest segment with an accident, or -1 (6.4)."""
+    """Returns the nearest segment with an accident, or -1 (6.4)."""
     for ahead in range(_AHEAD_SEGMENTS):
         there = segment + ahead * step
         if 0 <= there < SEGMENTS and accidents[there]:
@@ -226,7 +226,7 @@ def accident_ahead(accidents: Ints, segment: int, step: int) -> int:
 
 @kernel
 def note_stop(stops: Stops, road: int, vid: int, place: int, time: int, is_standing: bool) -> None:
-    """Enters a vehicle among those that stand, brings it up to date, or strikes it off."""
+    """Adds a vehicle to the stopped ones, updates it, or removes it."""
     rows, at = stops.rows, 0
     while at < stops.used[0] and (rows[at, VID] != vid or rows[at, ROAD] != road):
         at += 1
@@ -245,7 +245,7 @@ def strike_off(stops: Stops, at: int) -> None:
 
 @kernel
 def strike_off_silent(stops: Stops, road: int, before: int) -> None:
-    """Strikes off those who fell silent where they stood."""
+    """Removes stopped vehicles that have fallen silent."""
     for at in range(stops.used[0] - 1, -1, -1):
         if stops.rows[at, ROAD] == road and stops.rows[at, SECOND] < before:
             strike_off(stops, at)
@@ -253,7 +253,7 @@ def strike_off_silent(stops: Stops, road: int, before: int) -> None:
 
 @kernel
 def look_for_accidents(road: int, roads: RoadArrays, stops: Stops) -> None:
-    """6.2, after all reports of the unchecked second; those who stand are few, so all pairs are looked at."""
+    """Finds accidents (6.2) after all reports of the unchecked second; compares all pairs of stopped vehicles."""
     time = roads.clock[road, UNCHECKED]
     roads.clock[road, UNCHECKED] = -1
     for one in range(stops.used[0]):
@@ -264,7 +264,7 @@ def look_for_accidents(road: int, roads: RoadArrays, stops: Stops) -> None:
 
 @kernel
 def has_partner(stops: Stops, one: int) -> bool:
-    """Whether another vehicle stands where one does, and has not fallen silent."""
+    """Whether another vehicle stands at the same place and has not fallen silent."""
     reporter = stops.rows[one]
     for at in range(stops.used[0]):
         other = stops.rows[at]
@@ -279,7 +279,7 @@ def has_partner(stops: Stops, one: int) -> bool:
 
 @kernel
 def silent(words: Ints, width: int, first: int, begin: int, end: int, before: int) -> Ints:
-    """The rows from `begin` to `end` of vehicles that were last heard before a second."""
+    """Returns the rows from `begin` to `end` of vehicles whose last report is older than `before`."""
     found, count = np.empty(end - begin, np.int64), 0
     for row in range(begin, end):
         heard = words[row * width + first + HEARD]

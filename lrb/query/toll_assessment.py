@@ -1,4 +1,4 @@
-"""Toll assessment: keeps the account of each vehicle and its tolls of earlier days, and answers queries."""
+"""Toll assessment: keeps each vehicle's account and its tolls of earlier days, and answers queries."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from seep.operators.definition import Definition, Input, OperatorSetting
 from seep.protocol.logic import Piece
 from seep.rows.batches import concat
 
-#: Ports.
+#: Input ports.
 QUERIES, CHARGES = range(2)
 
 
 class TollAssessment(Definition):
-    """Reads queries and crossings, both by vehicle; sections 7 and 8 of the spec.
+    """Reads queries and crossings by vehicle (sections 7 and 8 of the spec).
 
-    A balance query waits until all charges of its second are in. Charges never wait: toll calculators are at most a
-    second ahead of the watermark, so none can have come that a waiting query must not see.
+    A balance query waits until all charges of its second have arrived. Charges never wait: toll calculators are at most
+    a second ahead of the watermark, so no charge arrives that a waiting query must not include.
     """
 
     kind: ClassVar[OperatorKind] = OperatorKind.STATEFUL
@@ -80,7 +80,7 @@ class TollAssessing(BatchLogic):
         return concat([self._balances(due, crossings), self._expenditures(expenditures)], ANSWERS)
 
     def _balances(self, queries: pa.RecordBatch, crossings: pa.RecordBatch) -> pa.RecordBatch:
-        """Charges what is to be charged, and answers balance queries; both come by time."""
+        """Applies charges and answers balance queries; both are ordered by time."""
         charged = self._accounts.locate(crossings["vid"])
         asked = self._accounts.locate(queries["vid"], create=False)
         place = self._accounts.in_place(charged)

@@ -26,7 +26,7 @@ from seep.protocol.messages import MAX_WATERMARK
 
 Ints = NDArray[np.int64]
 
-#: Columns of a report, with the values that they may have.
+#: Columns of a report, with their valid ranges.
 _RANGES = {
     "road": (0, 1 << 20),
     "speed": (0, 1 << 10),
@@ -35,17 +35,17 @@ _RANGES = {
     "position": (0, 1 << POSITION_BITS),
 }
 
-#: For each report, so many vehicles are looked at whether they have fallen silent: all of them in some 15 seconds.
+#: Vehicles checked for silence per report: all of them within some 15 seconds.
 _LOOKED_AT = 2
-#: A vehicle that was silent for longer than this begins a new trip, so nothing of it need be known.
+#: Seconds of silence after which a vehicle begins a new trip, so its state can be deleted.
 _SILENCE = 60
 
 
 class TollCalculator(Definition):
-    """Reads reports by road; sections 4 to 6 of the spec, and what is charged by 7.1.
+    """Reads reports by road; applies sections 4 to 6 of the spec, and the charges of 7.1.
 
-    A report is worked on as soon as none from an earlier second can come: nothing that it does depends on others of its
-    own second but whether that second has an accident, which tells only in the next minute.
+    A report is applied as soon as none from an earlier second can come. The result does not depend on other reports of
+    the same second, except on whether that second has an accident, which matters only in the next minute.
     """
 
     kind: ClassVar[Kind] = Kind.STATEFUL
@@ -79,7 +79,7 @@ class TollCalculating(BatchLogic):
         )
         self.roads = Roads(bits)
         self._ahead = Ahead(setting.inputs[0], bits)
-        self._looked_at = 0  #: the row number from which on vehicles are looked at next
+        self._looked_at = 0  #: the row number of the first vehicle to check next
         super().__init__(setting, self._vehicles, self.roads.state, self._ahead.state)
 
     def compute(self, piece: Piece[pa.RecordBatch]) -> pa.RecordBatch | None:
@@ -115,7 +115,7 @@ class TollCalculating(BatchLogic):
         return int(drive(reports, start, vehicles, self.roads.arrays, self.roads.stops, entries))
 
     def _forget_silent(self, count: int, before: int, slots: SlotSet) -> None:
-        """Looks at some of the vehicles, and deletes those that were last heard before a second."""
+        """Checks some of the vehicles, and deletes those whose last report is older than `before`."""
         found = self._silent(count, before)
         if len(found):
             roads = to_numbers(self._vehicles.take(found)["road"])
@@ -126,13 +126,13 @@ class TollCalculating(BatchLogic):
         place = self._vehicles.in_place(np.empty(0, np.int64))
         begin = min(self._looked_at, place.end)
         end = min(begin + count, place.end)
-        self._looked_at = end if end < place.end else 0  # from the start again, even if there are more by then
+        self._looked_at = end if end < place.end else 0  # from the start again, even if there are more rows by then
         found: Ints = silent(place.words, place.width, place.first, begin, end, before)
         return found
 
 
 def _check(rows: pa.RecordBatch) -> None:
-    """UserError if a report has what compiled code relies on not to be."""
+    """Raises UserError if a report has values that the compiled code does not support."""
     for name, (least, end) in _RANGES.items():
         values = to_numbers(rows[name])
         if values.min() < least or values.max() >= end:

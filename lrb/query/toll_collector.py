@@ -1,4 +1,4 @@
-"""The toll collector: gathers the notifications and alerts of all toll calculators."""
+"""The toll collector: collects the notifications and alerts of all toll calculators."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lrb.schema import UNUSED
 
 
 def collected(crossings: pa.RecordBatch) -> pa.Table:
-    """A notification for each vehicle that enters a segment and stays on the road; an alert for those that need one."""
+    """Returns a notification for each vehicle that enters a segment and stays, and an alert where one is due."""
     told = crossings.filter(pc.not_equal(crossings["toll"], UNUSED))
     warned = told.filter(pc.not_equal(told["accident"], UNUSED))
     return pa.Table.from_batches(

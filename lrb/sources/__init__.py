@@ -1,1 +1,1 @@
-"""Where the tuples of a run come from: a file, recorded traffic, or Spark."""
+"""The sources of a run's tuples: a file, recorded traffic, or Spark."""

@@ -1,4 +1,4 @@
-"""The feeder: a source on a file of well-formed tuples, any part of which can be read again."""
+"""The feeder: a source on a file of well-formed tuples, which can be read from any position."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from seep.sources.reader import Block, SourceReader
 
 
 def prepare(input: Path, prepared: Path, dead_letters: DeadLetters, lateness: int = 0) -> int:
-    """Copies the tuples of an input file that are well-formed, in a form that is read in place; returns their number.
+    """Copies the well-formed tuples of an input file to a file that is memory-mapped; returns their number.
 
-    So lines are checked once, and not again by each instance that reads on after a failure.
+    So lines are checked once, and not again by each instance that continues after a failure.
     """
     count = 0
     with pa.OSFile(str(prepared), "wb") as file, pa.ipc.new_file(file, INPUT) as writer:
@@ -30,12 +30,12 @@ def prepare(input: Path, prepared: Path, dead_letters: DeadLetters, lateness: in
 
 
 def feeder(prepared: Path, lateness: int = 0) -> SourceDefinition:
-    """The source; it has one partition, as tuples come by time."""
+    """Returns the source. It has one partition, because tuples are ordered by time."""
     return sources.custom(partial(Prepared, str(prepared.absolute())), INPUT, time="time", out_of_order=lateness)
 
 
 class Prepared(SourceReader):
-    """Offsets are numbers of rows."""
+    """Reads the prepared file; offsets are row numbers."""
 
     def __init__(self, path: str) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Live traffic: plays the recorded stream of one expressway on many, at the pace of the clock or faster."""
+"""Live traffic: replays the recording of one expressway on many, in real time or faster."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ from seep.sources.definition import SourceSetting
 from seep.sources.logic import Clock, PartitionedLogic, RowDescription
 from seep.sources.reader import Block, SourceReader
 
-#: Seconds of traffic that are played at once, at most; and how many times as many tuples as are read now.
+#: The most seconds of traffic replayed at once; and the factor of tuples replayed for a read.
 _PLAYED, _AHEAD = 4, 4
 
 
 def record(settings: TrafficSettings, path: Path) -> None:
-    """Writes the traffic of one expressway to a file, from which every instance of the feeder takes it."""
+    """Writes the traffic of one expressway to a file, which every instance of the feeder reads."""
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, INPUT) as writer:
         for batch in traffic(settings):
             writer.write_batch(batch)
 
 
 def recorded(path: Path, vehicles: int | None = None) -> Recording:
-    """What was written; `vehicles` as for `Recording`."""
+    """Reads the recording from the file; `vehicles` as for `Recording`."""
     with pa.ipc.open_file(pa.memory_map(str(path))) as file:
         return Recording((file.get_batch(at) for at in range(file.num_record_batches)), vehicles)
 
 
 @dataclass(frozen=True, slots=True)
 class TrafficRate(Rate):
-    """Tuples come at the seconds of their traffic, evenly within each; `speed` of these are one of the clock."""
+    """The rate of traffic: tuples are spread evenly over each second; `speed` of these take one real second."""
 
-    totals: tuple[int, ...] = (0,)  #: tuples before each second, from `first` on
+    totals: tuple[int, ...] = (0,)  #: number of tuples before each second, from `first` on
     speed: float = 1.0
-    first: int = 0  #: the second with which it begins
+    first: int = 0  #: the first second
 
     @classmethod
     def of(cls, recording: Recording, xways: int, speed: float) -> TrafficRate:
-        """That of a recording on so many expressways."""
+        """Returns the rate of a recording on this number of expressways."""
         first = recording.first
         counts = [xways * recording.rows(second, second + 1) for second in range(first, recording.seconds)]
         return cls(rows_per_second=speed * max(counts), totals=(0, *accumulate(counts)), speed=speed, first=first)
@@ -68,9 +68,9 @@ class TrafficRate(Rate):
 
 
 class LiveFeeder(ReaderDefinition):
-    """The source: one partition, as tuples come by time; each says when it was due.
+    """The source, with one partition, because tuples are ordered by time; each tuple has the time at which it was due.
 
-    It reads nothing in the first epochs, up to `held`, so that all others may be there before time begins to count.
+    It reads nothing in the epochs up to `held`, so that all other instances have started before the clock does.
     """
 
     stamp = DUE
@@ -100,7 +100,7 @@ class LiveFeeder(ReaderDefinition):
 
 
 class WaitingLogic(PartitionedLogic):
-    """Reads nothing up to an epoch; its time begins after it."""
+    """Reads nothing up to an epoch; its clock starts after that."""
 
     def __init__(
         self, setting: SourceSetting, rows: RowDescription, reader: SourceReader, clock: Clock, held: int
@@ -116,14 +116,14 @@ class WaitingLogic(PartitionedLogic):
 
 
 class Player(SourceReader):
-    """Offsets are numbers of tuples. It keeps what it has played last, to cut blocks from."""
+    """Replays a recording; offsets are tuple numbers. Keeps the last replayed block, to cut blocks from it."""
 
     def __init__(self, recording: Recording, xways: int) -> None:
         self._recording = recording
         self._xways = xways
         counts = [recording.rows(0, second) for second in range(recording.seconds + 1)]
         self._starts = np.array(counts) * xways
-        self._first = self._end = 0  #: rows that are played
+        self._first = self._end = 0  #: range of the replayed rows
         self._rows = empty(INPUT)
 
     def read(self, partition: int, offset: int, limit: int) -> Block:  # noqa: ARG002
@@ -138,7 +138,7 @@ class Player(SourceReader):
         return Block(concat(blocks, INPUT), at, at >= self._starts[-1])
 
     def _play(self, offset: int, wanted: int) -> None:
-        """Plays about so many tuples: of some expressways in a second, or of whole seconds if they have few."""
+        """Replays about `wanted` tuples: some expressways of a second, or whole seconds if these have few tuples."""
         second = int(np.searchsorted(self._starts, offset, side="right")) - 1
         start, end = self._starts[second : second + 2]
         if wanted < end - start:
@@ -150,7 +150,7 @@ class Player(SourceReader):
         self._first, self._end = int(start), int(self._starts[last])
 
     def _play_some(self, second: int, within: int, wanted: int) -> None:
-        """The tuples of a second are ordered by expressway, and each has as many."""
+        """Replays some expressways of a second: its tuples are ordered by expressway, and each has the same number."""
         each = self._recording.rows(second, second + 1)
         first = within // each
         last = min(first + -(-wanted // each) + 1, self._xways)
@@ -160,5 +160,5 @@ class Player(SourceReader):
 
 
 def paced(path: Path, xways: int, speed: float) -> tuple[LiveFeeder, TrafficRate]:
-    """The source of a live run, and its rate."""
+    """Returns the source of a live run, and its rate."""
     return LiveFeeder(path, xways), TrafficRate.of(recorded(path), xways, speed)

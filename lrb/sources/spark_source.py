@@ -22,29 +22,29 @@ from lrb.generator import Recording, TrafficSettings
 from lrb.schema import INPUT
 from primitives.errors import UserError
 
-#: Seconds of a stream's batch, and of an Arrow batch.
+#: Seconds of traffic in a batch of a stream, and in an Arrow batch.
 _SECONDS = 10
-#: Columns of a data source may be null, says Spark.
+#: Spark declares all columns of a data source nullable.
 _NULLABLE = pa.schema([field.with_nullable(True) for field in INPUT])
 
 
 def register(spark: SparkSession) -> None:
-    """Makes the format known to a session."""
+    """Registers the format in a session."""
     spark.dataSource.register(LinearRoad)
 
 
 @dataclass(frozen=True, slots=True)
 class TrafficOptions:
-    """Options of a reader, under these names with `seconds_per_batch` as `secondsPerBatch`."""
+    """Options of a reader, with these names; `seconds_per_batch` is written `secondsPerBatch`."""
 
     xways: int
-    partitions: int  #: in which Spark reads; each has some of the expressways
+    partitions: int  #: number of Spark's partitions, which share the expressways
     seconds_per_batch: int
-    settings: TrafficSettings  #: of the one expressway: `seconds`, `seed`, `rate`
+    settings: TrafficSettings  #: of the recorded expressway: `seconds`, `seed`, `rate`
 
     @classmethod
     def of(cls, given: Any) -> TrafficOptions:
-        """Checked; `given` is the mapping of Spark, whose keys know no case."""
+        """Checks and converts Spark's mapping, whose keys ignore case."""
         try:
             settings = TrafficSettings(
                 seconds=int(given.get("seconds", TrafficSettings().seconds)),
@@ -60,7 +60,7 @@ class TrafficOptions:
         return cls(xways, min(partitions, xways), batch, settings)
 
     def parts(self, first: int, end: int) -> list[TrafficPartition]:
-        """These seconds, cut by expressways."""
+        """Divides these seconds by expressways."""
         cuts = [self.xways * part // self.partitions for part in range(self.partitions + 1)]
         if first >= end:
             return []
@@ -68,7 +68,7 @@ class TrafficOptions:
 
 
 class LinearRoad(DataSource):
-    """The format."""
+    """The data source."""
 
     @classmethod
     def name(cls) -> str:
@@ -93,7 +93,7 @@ class TrafficPartition(InputPartition):
 
 
 class TrafficTable(DataSourceReader):
-    """All seconds at once."""
+    """A table with all seconds."""
 
     def __init__(self, options: TrafficOptions) -> None:
         self._options = options
@@ -106,7 +106,7 @@ class TrafficTable(DataSourceReader):
 
 
 class TrafficStream(DataSourceStreamReader):
-    """So many seconds in each batch; an offset is the first second that was not read."""
+    """A stream with a fixed number of seconds in each batch; an offset is the first unread second."""
 
     def __init__(self, options: TrafficOptions) -> None:
         self._options = options
@@ -134,5 +134,5 @@ def _played(options: TrafficOptions, partition: InputPartition) -> Iterator[pa.R
 
 @cache
 def _recording(settings: TrafficSettings) -> Recording:
-    """Made once in each of Spark's Python processes, which serve one batch after another."""
+    """Returns the recording, made once in each of Spark's Python processes, as these serve many batches."""
     return Recording.of(settings)

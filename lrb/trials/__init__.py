@@ -1,1 +1,1 @@
-"""The L-rating: trials of the query at full rate, and the state that they begin with."""
+"""The L-rating: trials of the query at full rate, and their initial state."""

@@ -1,4 +1,4 @@
-"""Works through the hours before a trial in this process, as fast as possible, to get their state."""
+"""Processes the hours before a trial in this process, as fast as possible, to compute the initial state."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from lrb.query.beginning import InitialState
 from lrb.schema import INPUT
 from lrb.trials.chain import LocalChain
 
-#: Tuples of an epoch: many, as each epoch costs something by itself.
+#: Tuples in an epoch: many, because each epoch has a fixed cost.
 _ROWS = 1 << 16
 _TRAFFIC = "traffic.arrow"
 
 
 class Rest(NamedTuple):
-    """What is left to be played of the traffic of one expressway: a file of tuples."""
+    """The rest of the traffic of one expressway: a file of tuples."""
 
     path: Path
-    vehicles: int  #: a limit of their ids, in the part before too
+    vehicles: int  #: upper limit of vehicle ids, including the part before
 
     def beginning(self, xways: int) -> InitialState:
-        """What so many expressways know by then."""
+        """Returns the initial state for this number of expressways."""
         return InitialState(self.path.parent, xways, self.vehicles)
 
 
 def fast_forward(settings: TrafficSettings, until: int, folder: Path) -> Rest:
-    """Takes one expressway to a second of its traffic: writes what operators know then, and all tuples from it on."""
+    """Processes the traffic of one expressway before a second; writes the operators' state and the remaining tuples."""
     chain, vehicles, path = LocalChain(), 0, folder / _TRAFFIC
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, INPUT) as writer:
         for batch in gathered(traffic(settings), _ROWS):
@@ -39,7 +39,7 @@ def fast_forward(settings: TrafficSettings, until: int, folder: Path) -> Rest:
             at = int(np.searchsorted(batch["time"].to_numpy(), until))
             _work(chain, batch.slice(0, at))
             writer.write_batch(batch.slice(at))
-    chain.process(pa.RecordBatch.from_pylist([], INPUT), until - 1)  # what still waits for that second to be over
+    chain.process(pa.RecordBatch.from_pylist([], INPUT), until - 1)  # rows that wait for the end of that second
     rest = Rest(path, vehicles)
     rest.beginning(1).write(chain.beginning())
     return rest

@@ -17,36 +17,36 @@ from primitives.errors import UserError
 from seep.cli.settings import CommandSettings
 
 Say = Callable[[str], None]
-#: Given expressways and seconds.
+#: Called with a number of expressways and of seconds.
 Attempt = Callable[[int, int], Trial]
 
-#: Expressways of the first of the short trials, each of which has twice those of the one before; and their seconds.
+#: Expressways of the first short trial, which the next ones double; and the seconds of each.
 _FIRST, _SHORT = 125, 8
-#: Part of the free memory that may be filled.
+#: The fraction of free memory that may be used.
 _MEMORY_PART = 0.7
-#: From one trial of full length to the next; how many there may be; and what all are multiples of.
+#: Factor between two full trials; the most full trials; and the divisor of all numbers of expressways.
 _STEP, _TRIALS, _ROUND = 1.15, 6, 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatingGoal:
-    """The goal of a rating, and how it is measured."""
+    """The goal of a rating and the course of its trials."""
 
-    xways: int | None = None  #: only whether so many can be sustained
-    seconds: int = 60  #: that are measured
-    warm_up: int = 10  #: seconds of real time before these
-    minutes: int = 180  #: of traffic in all
+    xways: int | None = None  #: if given, tests only whether this number is sustained
+    seconds: int = 60  #: measured seconds
+    warm_up: int = 10  #: seconds of real time before the measurement
+    minutes: int = 180  #: all minutes of traffic
     seed: int = 1
 
     def course(self, seconds: int) -> Course:
-        """A trial of so many seconds; those that measure all of them come to the end of the traffic."""
+        """Returns the course of a trial; with all measured seconds, it ends at the end of the traffic."""
         measured = 60 * self.minutes - self.seconds
         return Course(measured - self.warm_up, measured, measured + seconds)
 
 
 @dataclass(slots=True)
 class Rating:
-    """All trials of full length; the best is the largest that was sustained."""
+    """All full trials of a rating; the best is the largest sustained one."""
 
     trials: list[Trial] = field(default_factory=list)
 
@@ -56,7 +56,7 @@ class Rating:
 
 
 def rate(wanted: RatingGoal, settings: CommandSettings, say: Say, done: Callable[[Trial], None]) -> Rating:
-    """Builds up the state of one expressway, then tries how many of them there can be; `done` is told of each trial."""
+    """Builds the state of one expressway, then searches the number of expressways; calls `done` after each trial."""
     if wanted.course(0).begin < 0:
         raise UserError(f"{wanted.minutes} minutes of traffic are fewer than {wanted.warm_up + wanted.seconds} seconds")
     rating = Rating()
@@ -71,7 +71,7 @@ def rate(wanted: RatingGoal, settings: CommandSettings, say: Say, done: Callable
 
 
 def unprotected(settings: CommandSettings) -> CommandSettings:
-    """The settings without checkpoints, and without anything that is kept for a recovery."""
+    """Returns the settings without checkpoints and without buffers for recovery."""
     backup = BackupSection(default=BackupSettings(strategy=BackupStrategy.NONE))
     return replace(settings, options=replace(settings.options, checkpoint=None, backup=backup))
 
@@ -82,7 +82,7 @@ def _attempt(rest: Rest, wanted: RatingGoal, settings: CommandSettings, say: Say
 
 
 def _trials(wanted: RatingGoal, attempt: Attempt) -> Iterator[Trial]:
-    """Up as long as it is well, down as long as it is not; ends between the two."""
+    """Makes trials: upwards while they are sustained, downwards while not; ends between the two."""
     if wanted.xways is not None:
         yield attempt(wanted.xways, wanted.seconds)
         return
@@ -96,7 +96,7 @@ def _trials(wanted: RatingGoal, attempt: Attempt) -> Iterator[Trial]:
 
 
 def _guess(attempt: Callable[[int], Trial]) -> tuple[int, int]:
-    """Where to begin: between a short trial that was sustained and one that was not; and how many memory allows."""
+    """Returns where to begin, between a sustained short trial and a failed one, and the most that memory allows."""
     xways = _FIRST
     while (trial := attempt(xways)).is_sustained:
         most = _rounded(_MEMORY_PART * _free_memory() / trial.state_bytes * xways)

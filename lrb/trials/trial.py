@@ -1,4 +1,4 @@
-"""Runs the query on some expressways in real time, from the state of all hours before, and measures response times."""
+"""Runs the query on some expressways in real time, from the state of the hours before, and measures response times."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from seep.cli.settings import CommandSettings
 from seep.driver.options import RunOptions
 from seep.running.run import Run
 
-#: Seconds between two looks at a run.
+#: Seconds between two polls of a run.
 _LOOK = 0.1
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -30,28 +30,28 @@ class Trial:
     """The result of a trial."""
 
     xways: int
-    tuples_per_s: float  #: that were due, and came in
-    seconds: float  #: that were measured
-    responses: Figures  #: in the seconds that were measured
-    latest: Figures  #: in the last third of them: if it were behind more and more, this would show it
-    cores: float  #: of CPU, used by all processes of the run
+    tuples_per_s: float  #: tuples that were due and came in
+    seconds: float  #: measured seconds
+    responses: Figures  #: in the measured seconds
+    latest: Figures  #: in their last third: shows whether the delay grows
+    cores: float  #: used by all processes of the run
     memory_bytes: int  #: of all nodes
-    state_bytes: int  #: by so much it has grown since they were there
+    state_bytes: int  #: growth since all nodes were there
 
     @property
     def is_sustained(self) -> bool:
-        """Every answer came in time, and not later and later."""
+        """Whether all answers came in time, and the delay did not grow."""
         is_steady = self.latest.p50 < max(2 * self.responses.p50, _STEADY)
         return self.responses.answers > 0 and self.responses.violations == 0 and is_steady
 
 
-#: Seconds below which a median is steady, whatever it was before.
+#: Seconds; a median below this counts as steady in any case.
 _STEADY = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """How a trial goes, in seconds of the traffic: when it begins, from when on it is measured, when it ends."""
+    """The course of a trial, in seconds of the traffic: its begin, the begin of the measurement, and its end."""
 
     begin: int
     measured: int
@@ -96,7 +96,7 @@ def _both(whole: Responses, latest: Responses) -> Callable[[int, pa.Table], None
 
 
 def _follow(run: Run, responses: Responses, course: Course) -> tuple[float, int]:
-    """Waits for the end; the CPU seconds of the time that was measured, and the memory of the nodes near its end."""
+    """Waits for the end; returns the CPU seconds of the measured time, and the memory of the nodes near its end."""
     before, used, memory = None, 0.0, 0
     while not run.wait(_LOOK):
         if course.measured <= responses.second < course.end:
@@ -109,14 +109,14 @@ def _follow(run: Run, responses: Responses, course: Course) -> tuple[float, int]
 
 
 def _cpu_seconds(run: Run) -> float:
-    """Of all nodes and this process, so far."""
+    """Returns the CPU seconds of all nodes and of this process so far."""
     pids = [os.getpid(), *(node.process.pid for node in run.nodes.values())]
     return sum(map(_ticks, pids)) / _TICKS
 
 
 def _ticks(pid: int) -> int:
     values = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(values[11]) + int(values[12])  # in user and in kernel mode
+    return int(values[11]) + int(values[12])  # user mode and kernel mode
 
 
 def _memory(run: Run) -> int:

@@ -1,1 +1,1 @@
-"""Checks of answers: a plain reference of the rules, and what compares outputs with it."""
+"""Checks answers: a plain reference of the rules, and the comparison of outputs with it."""

@@ -1,7 +1,7 @@
-"""Compares all answers of a live run with the reference, which works through the traffic of one expressway only.
+"""Compares all answers of a live run with the reference, which processes the traffic of one expressway only.
 
-The others have the same traffic with higher ids, and nothing on one expressway concerns another; so what is right on
-them is what is right on the first, with higher ids. Only what was spent on the days before is another sum on each.
+The other expressways have the same traffic with higher ids, and nothing on one expressway affects another. So their
+right answers are those of the first one, with higher ids. Only the tolls of earlier days differ.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from lrb.schema import TupleKind
 from lrb.validation import reference
 from lrb.validation.reference import Tuple
 
-#: A row for each line of an output, without its type and Emit.
+#: Rows of an output's lines, without type and Emit.
 Lines = NDArray[np.int64]
 
-#: Wrong lines that are shown of each output.
+#: The most wrong lines that are shown of an output.
 _SHOWN = 5
 _ROWS = 1 << 14
 
 
 def wrong_answers(rows: pa.Table, recording: Recording, xways: int, history: Path | None = None) -> list[str]:
-    """What is wrong with the answers of a run, in words; nothing if all of them are there and right."""
+    """Returns a description of each wrong output; empty if all answers are there and right."""
     played = pa.Table.from_batches([recording.play(0, recording.seconds, range(1))])
     right = reference.answers(_tuples(played))
     first: tuple[Sequence[tuple[int, ...]], ...] = right.tolls, right.alerts, right.balances
@@ -52,7 +52,7 @@ def _columns(output: Output) -> list[str]:
 
 
 def _spread(output: Output, answers: Sequence[tuple[int, ...]], recording: Recording, xways: int) -> Lines:
-    """The answers of expressway 0 on each of them."""
+    """Returns the answers of expressway 0 for all expressways."""
     kept = [at for at, name in enumerate(output.printed) if name != "emit"]
     lines = np.array(answers, np.int64).reshape(len(answers), len(output.printed))[:, kept]
     shifts = {"vid": recording.vehicles, "qid": recording.queries}
@@ -62,7 +62,7 @@ def _spread(output: Output, answers: Sequence[tuple[int, ...]], recording: Recor
 
 
 def _spent(played: pa.Table, recording: Recording, xways: int, history: Path | None) -> Lines:
-    """What expenditure queries are to be told."""
+    """Returns the right answers to expenditure queries."""
     queries = played.filter(pc.equal(played["type"], int(TupleKind.EXPENDITURE)))
     vid, day, asked, qid, time = (
         queries[name].to_numpy().astype(np.int64) for name in ("vid", "day", "xway", "qid", "time")

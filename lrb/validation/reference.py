@@ -25,7 +25,7 @@ REPORT, BALANCE, EXPENDITURE = 0, 2, 3
 
 
 class Tuple(NamedTuple):
-    """A line of the input (2)."""
+    """An input line (2)."""
 
     type: int
     time: int
@@ -82,12 +82,12 @@ class RoadPlace(NamedTuple):
     segment: int
 
     def ahead(self, segments: int) -> RoadPlace:
-        """Downstream is where the traffic goes (1)."""
+        """Returns a place further downstream, in the direction of the traffic (1)."""
         return RoadPlace(self.xway, self.direction, self.segment + (segments if self.direction == 0 else -segments))
 
 
 class Spot(NamedTuple):
-    """Where a vehicle can stop, so that another one runs into it."""
+    """A place where two stopped vehicles make an accident."""
 
     xway: int
     direction: int
@@ -95,12 +95,12 @@ class Spot(NamedTuple):
     position: int
 
 
-#: Tolls of the past: vehicle, day, expressway -> sum.
+#: Tolls of earlier days: vehicle, day, expressway -> sum.
 History = Callable[[int, int, int], int]
 
 
 class Statistics(NamedTuple):
-    """Of a segment in a minute that is over, in which vehicles were there (5.1, 5.2)."""
+    """Traffic of a segment in a past minute with vehicles (5.1, 5.2)."""
 
     average: Fraction
     cars: int
@@ -108,20 +108,20 @@ class Statistics(NamedTuple):
 
 @dataclass(slots=True)
 class Trip:
-    """What is known of a vehicle's latest trip: its latest report, and the toll that it will pay if it goes on."""
+    """The latest trip of a vehicle: its latest report, and the toll that it pays if it continues."""
 
     last: Tuple
-    equal_reports: int = 1  #: up to and with the last one, at its spot
+    equal_reports: int = 1  #: up to the latest report, at its spot
     pending: int = 0
 
     @property
     def stands(self) -> bool:
-        """6.1: from the fourth equal report on a travel lane, until one that differs."""
+        """Whether the vehicle stands: from the fourth equal report on a travel lane, until a different one (6.1)."""
         return self.equal_reports >= 4 and self.last.lane in TRAVEL_LANES
 
 
 class AccountState(NamedTuple):
-    """What an account says from a second on: when it was updated, the sum of all charges (7.2)."""
+    """The account from a second on: when it was updated, and the sum of all charges (7.2)."""
 
     updated: int = 0
     balance: int = 0
@@ -129,13 +129,13 @@ class AccountState(NamedTuple):
 
 @dataclass(slots=True)
 class Answers:
-    """The four outputs, in the order in which they arise."""
+    """The four outputs, in the order of their computation."""
 
     tolls: list[Toll] = field(default_factory=list)
     alerts: list[Alert] = field(default_factory=list)
     balances: list[Balance] = field(default_factory=list)
     expenditures: list[Expenditure] = field(default_factory=list)
-    #: By query, all states that a live run may answer a balance query with (7.3).
+    #: By query: all states with which a live run may answer a balance query (7.3).
     tolerated: dict[int, list[AccountState]] = field(default_factory=dict)
 
 
@@ -157,12 +157,12 @@ def spot(report: Tuple) -> Spot:
 
 
 def default_history(vid: int, day: int, xway: int) -> int:
-    """8.2: the tolls of the past when there is no file of them."""
+    """Returns the toll of an earlier day if there is no file of them (8.2)."""
     return (31 * vid + 17 * day + 7 * xway) % 99
 
 
 def answers(tuples: Iterable[Tuple], history: History = default_history) -> Answers:
-    """All that a finite run must give, where Emit is Time. The tuples come by time, in any order within a second.
+    """Returns all answers of a finite run; Emit is Time. The tuples come by time, in any order within a second.
 
     >>> answers([Tuple(0, 30, 7, 40, 0, 0, 0, 3, 15_900)]).tolls
     [Toll(vid=7, time=30, emit=30, lav=-1, toll=0)]
@@ -174,7 +174,7 @@ def answers(tuples: Iterable[Tuple], history: History = default_history) -> Answ
 
 
 class LinearRoadReference:
-    """The whole benchmark, fed with one second after another."""
+    """The whole benchmark, called once per second."""
 
     def __init__(self, history: History = default_history) -> None:
         self.answers = Answers()
@@ -182,18 +182,18 @@ class LinearRoadReference:
         self._trips: dict[int, Trip] = {}
         self._accounts: dict[int, list[AccountState]] = defaultdict(
             lambda: [AccountState()]
-        )  # one state after the other
-        self._now = 0  # the minute
+        )  # the states of each, in order
+        self._now = 0  # the current minute
         self._speeds: dict[RoadPlace, dict[int, list[int]]] = defaultdict(
             lambda: defaultdict(list)
-        )  # of now, by vehicle
-        self._minutes: dict[int, dict[RoadPlace, Statistics]] = {}  # the five before
-        self._lavs: dict[RoadPlace, int] = {}  # of now, once asked for
+        )  # of the current minute, by vehicle
+        self._minutes: dict[int, dict[RoadPlace, Statistics]] = {}  # the five minutes before
+        self._lavs: dict[RoadPlace, int] = {}  # of the current minute, computed when needed
         self._stopped: dict[Spot, set[int]] = defaultdict(set)
-        self._accidents: set[tuple[RoadPlace, int]] = set()  # with the minute
+        self._accidents: set[tuple[RoadPlace, int]] = set()  # with their minute
 
     def second(self, time: int, tuples: list[Tuple]) -> None:
-        """All tuples of one second: reports, then accidents, then queries (4.3)."""
+        """Processes all tuples of a second: reports, then accidents, then queries (4.3)."""
         self._begin(minute(time))
         reports = [each for each in tuples if each.type == REPORT]
         for report in reports:
@@ -209,7 +209,7 @@ class LinearRoadReference:
                 self.answers.expenditures.append(Expenditure(time, time, query.qid, self._spent(query)))
 
     def _begin(self, now: int) -> None:
-        """Closes the minute before this one, if it is a new one."""
+        """Closes the minute before this one, if a new one begins."""
         if now < self._now:
             raise UserError(f"a tuple of minute {now} comes after one of minute {self._now}; sort the tuples by time")
         if now > self._now:
@@ -222,7 +222,7 @@ class LinearRoadReference:
     # --- reports ------------------------------------------------------------------------------------------------------
 
     def _report(self, report: Tuple) -> None:
-        """A report counts in its minute (5), goes on with a trip or begins one (4.2), and may enter a segment (5.5)."""
+        """Counts a report in its minute (5), continues or begins its trip (4.2), and may enter a segment (5.5)."""
         self._speeds[place(report)][report.vid].append(report.speed)
         before = self._trips.get(report.vid)
         continued = before if before is not None and continues(before.last, report) else None
@@ -239,7 +239,7 @@ class LinearRoadReference:
         return Trip(report, equal, trip.pending)
 
     def _enter(self, report: Tuple, trip: Trip) -> None:
-        """A report in a segment in which its trip was not before: a charge (7.1) and a notification (5.5)."""
+        """Enters a segment that is new for the trip: a charge (7.1) and a notification (5.5)."""
         states = self._accounts[report.vid]
         states.append(AccountState(report.time, states[-1].balance + trip.pending))
         trip.pending = 0
@@ -257,14 +257,14 @@ class LinearRoadReference:
     # --- statistics ---------------------------------------------------------------------------------------------------
 
     def _lav(self, here: RoadPlace) -> int:
-        """5.3: over the last five minutes, those left out in which nobody was here."""
+        """Returns the LAV: over the last five minutes, without those in which nobody was here (5.3)."""
         if here not in self._lavs:
             averages = [known[here].average for known in self._minutes.values() if here in known]
             self._lavs[here] = floor(sum(averages, Fraction()) / len(averages)) if averages else -1
         return self._lavs[here]
 
     def _toll(self, here: RoadPlace, lav: int) -> int:
-        """5.4, where there is no accident."""
+        """Returns the toll where there is no accident (5.4)."""
         before = self._minutes.get(self._now - 1, {}).get(here)
         return 2 * (before.cars - 50) ** 2 if before is not None and before.cars > 50 and lav < 40 else 0
 
@@ -277,7 +277,7 @@ class LinearRoadReference:
             self._stopped[spot(trip.last)].add(trip.last.vid)
 
     def _look_for_accident(self, report: Tuple) -> None:
-        """6.2: it stands, and so does another one at its spot that has not fallen silent."""
+        """Notes an accident if the vehicle stands, and another one at its spot that has not fallen silent (6.2)."""
         if not self._trips[report.vid].stands:
             return
         others = self._stopped[spot(report)] - {report.vid}
@@ -285,7 +285,7 @@ class LinearRoadReference:
             self._accidents.add((place(report), self._now))
 
     def _accident_ahead(self, here: RoadPlace) -> int | None:
-        """6.4: the nearest segment, up to four ahead, that had an accident in the minute before."""
+        """Returns the nearest segment, up to four ahead, with an accident in the minute before (6.4)."""
         for segments in range(5):
             there = here.ahead(segments)
             if there.segment in SEGMENTS and (there, self._now - 1) in self._accidents:
@@ -295,12 +295,12 @@ class LinearRoadReference:
     # --- queries ------------------------------------------------------------------------------------------------------
 
     def _spent(self, query: Tuple) -> int:
-        """8.1."""
+        """Answers an expenditure query (8.1)."""
         return self._history(query.vid, query.day, query.xway) if 1 <= query.day <= 69 else 0
 
 
 def recent(states: Sequence[AccountState], time: int) -> list[AccountState]:
-    """Those that held at some second of the last 60 (7.3); the states are by time.
+    """Returns the states that were valid in some second of the last 60 (7.3); `states` are ordered by time.
 
     >>> recent([AccountState(), AccountState(10, 0), AccountState(40, 7), AccountState(70, 9)], 100)
     [AccountState(updated=40, balance=7), AccountState(updated=70, balance=9)]
@@ -310,7 +310,7 @@ def recent(states: Sequence[AccountState], time: int) -> list[AccountState]:
 
 
 def continues(before: Tuple, report: Tuple) -> bool:
-    """Whether a report goes on with the trip of the one before it (4.2)."""
+    """Whether a report continues the trip of the one before it (4.2)."""
     return (
         before.lane != EXIT
         and (before.xway, before.direction) == (report.xway, report.direction)
@@ -319,12 +319,12 @@ def continues(before: Tuple, report: Tuple) -> bool:
 
 
 def statistics(speeds: Mapping[int, Sequence[int]]) -> Statistics:
-    """The average of the vehicles' own averages (5.1), and how many they are.
+    """Returns the average of the vehicles' own averages (5.1), and the number of vehicles.
 
     >>> statistics({1: [60, 60], 2: [15]})
     Statistics(average=Fraction(75, 2), cars=2)
     """
-    sums: Counter[int] = Counter()  # of the speeds of vehicles with so many reports
+    sums: Counter[int] = Counter()  # sums of speeds of vehicles by their number of reports
     for each in speeds.values():
         sums[len(each)] += sum(each)
     total = sum((Fraction(speed, reports) for reports, speed in sums.items()), Fraction())
@@ -332,7 +332,7 @@ def statistics(speeds: Mapping[int, Sequence[int]]) -> Statistics:
 
 
 def history_of(rows: Iterable[tuple[int, int, int, int]], asked: Set[tuple[int, int, int]]) -> History:
-    """The tolls of a table (vehicle, day, expressway, toll), as far as they are asked for (8.1)."""
+    """Returns the tolls of a table (vehicle, day, expressway, toll) that are asked for (8.1)."""
     sums: Counter[tuple[int, int, int]] = Counter()
     for vid, day, xway, toll in rows:
         if (vid, day, xway) in asked:
@@ -341,6 +341,6 @@ def history_of(rows: Iterable[tuple[int, int, int, int]], asked: Set[tuple[int, 
 
 
 def tuples_of(lines: Iterable[str]) -> Iterator[Tuple]:
-    """The tuples of well-formed lines."""
+    """Returns the tuples of well-formed lines."""
     for line in lines:
         yield Tuple(*map(int, line.split(",")))

@@ -1,4 +1,4 @@
-"""Compares outputs with those of the reference as multisets without Emit, and checks response times separately."""
+"""Compares outputs with the reference as multisets without Emit, and checks response times separately."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from lrb.validation import reference
 from lrb.validation.reference import Answers, Tuple
 from primitives.errors import UserError
 
-#: A line of an output, without its type.
+#: An output line without its type.
 Line = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OutputComparison:
-    """What is right and wrong with one output; lines are shown without their Emit."""
+    """The comparison of one output with the reference; lines are without their Emit."""
 
     output: Output
     expected: int
     found: int
-    malformed: int  #: lines
+    malformed: int  #: number of malformed lines
     missing: Counter[Line]
     unexpected: Counter[Line]
-    longest: int  #: response time in seconds
-    late: int  #: answers that took longer than the limit, or came before they were asked for
+    longest: int  #: longest response time in seconds
+    late: int  #: number of answers beyond the time limit, or before the question
 
     @property
     def is_right(self) -> bool:
@@ -50,15 +50,15 @@ def validate(
     live: bool = False,
     dead_letters: DeadLetters | None = None,
 ) -> list[OutputComparison]:
-    """A finding for each of the four outputs. What a run had to leave out of its input is left out here as well.
+    """Returns a finding for each of the four outputs.
 
-    In a live run a balance may be up to 60 s old.
+    Tuples that a run had to leave out are left out here as well. In a live run, a balance may be up to 60 s old.
     """
     return compared(expected(input, history, lateness, dead_letters), out, live=live)
 
 
 def compared(expected: Answers, out: Path, *, live: bool = False) -> list[OutputComparison]:
-    """A finding for each of the four outputs, given what should be there."""
+    """Returns a finding for each of the four outputs, given the right answers."""
     answers: list[Sequence[Line]] = [expected.tolls, expected.alerts, expected.balances, expected.expenditures]
     found = [_found(out / output.file, output) for output in OUTPUTS]
     return [
@@ -67,13 +67,13 @@ def compared(expected: Answers, out: Path, *, live: bool = False) -> list[Output
     ]
 
 
-# --- what should be there ---------------------------------------------------------------------------------------------
+# --- right answers ----------------------------------------------------------------------------------------------------
 
 
 def expected(
     input: Path, history: Path | None = None, lateness: int = 0, dead_letters: DeadLetters | None = None
 ) -> Answers:
-    """What the reference says of the well-formed tuples of a file."""
+    """Returns the reference's answers to the well-formed tuples of a file."""
     dead_letters = dead_letters or DeadLetters()
     with dead_letters:
         table = pa.Table.from_batches(read(input, dead_letters, lateness=lateness), INPUT)
@@ -99,7 +99,7 @@ def _rows(table: pa.Table) -> Iterator[tuple[int, int, int, int]]:
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
-# --- what is there ----------------------------------------------------------------------------------------------------
+# --- answers of the run -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def _without(column: int, lines: Iterable[Line]) -> Iterator[Line]:
 
 
 def _fresh(lines: Sequence[Line], live: Answers) -> list[Line]:
-    """Balances, of which those that are not fresh, but may be, are replaced by the fresh ones."""
+    """Replaces balances that are allowed but not fresh by the fresh ones."""
     fresh = {balance.qid: balance for balance in live.balances}
     return [fresh[line[3]] if _is_tolerated(reference.Balance(*line), live) else line for line in lines]
 

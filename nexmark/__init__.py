@@ -1,1 +1,1 @@
-"""NEXMark: generator and queries."""
+"""NEXMark: event generator and queries."""

@@ -22,7 +22,7 @@ from seep.reports import figures
 
 
 def generate_log(settings: EventSettings, count: int, out: Path, *, quiet: bool) -> None:
-    """Writes a log; the file is there, whole, when all events are in it."""
+    """Writes a log; the file appears, complete, when all events are written."""
     if out.suffix != ".parquet":
         raise UserError(f"{out} is to be a log, which is Parquet; let its name end with .parquet")
     begin, part = perf_counter(), out.with_name(out.name + ".part")
@@ -39,7 +39,7 @@ def generate_log(settings: EventSettings, count: int, out: Path, *, quiet: bool)
 
 
 def generate_records(settings: EventSettings, count: int, out: Path, *, quiet: bool) -> None:
-    """Writes the records of each kind into a file of their own, in blocks as Rhino's Kafka source reads them."""
+    """Writes the records of each kind to their own file, in the blocks that Rhino's Kafka source reads."""
     begin = perf_counter()
     write_records(settings, count, out)
     _tell(out, count, begin, quiet=quiet)
@@ -51,7 +51,7 @@ def _tell(out: Path, count: int, begin: float, *, quiet: bool) -> None:
 
 
 def _shown(batches: Iterable[pa.RecordBatch], count: int, *, quiet: bool) -> Iterator[pa.RecordBatch]:
-    """The batches, with a bar that shows how many of the events are made."""
+    """Returns the batches, and shows a progress bar of the events made so far."""
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
         task = progress.add_task("events", total=count)
@@ -61,7 +61,7 @@ def _shown(batches: Iterable[pa.RecordBatch], count: int, *, quiet: bool) -> Ite
 
 
 def sizes_of(text: str) -> dict[str, int]:
-    """The sizes of records, as fields of the settings.
+    """Parses the sizes of records; returns them by the names of the settings.
 
     >>> sizes_of("206,269,32")
     {'person_bytes': 206, 'auction_bytes': 269, 'bid_bytes': 32}
@@ -73,6 +73,6 @@ def sizes_of(text: str) -> dict[str, int]:
 
 
 def show_queries() -> None:
-    """One line for each: its name, and what it asks."""
+    """Prints one line for each query: its name and its question."""
     for query in QUERIES.values():
         typer.echo(f"{query.name:6} {(query.build.__doc__ or '').splitlines()[0]}")

@@ -1,4 +1,4 @@
-"""Makes logs: all events of some settings in one table, in the order of their arrival (section 2.1 of the spec)."""
+"""Makes logs: all events of some settings in one table, in order of arrival (section 2.1 of the spec)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from nexmark.generator import EventGenerator, EventKind, EventSettings
 from nexmark.generator.model import Ints, delays
 from nexmark.schema import COMMON, KINDS, LOG, log_name
 
-#: Events that are made at a time.
+#: Number of events that are generated at a time.
 _BLOCK = 1 << 17
-#: Milliseconds that an event is held back, at most.
+#: The most milliseconds that an event is held back.
 _LONGEST = 3_000
 
 
 def log(settings: EventSettings, count: int) -> Iterator[pa.RecordBatch]:
-    """A log of so many events, in batches.
+    """Returns a log of this many events, in batches.
 
     >>> (batch,) = log(EventSettings(text=False, filler=False), 50)
     >>> batch["kind"].to_pylist()[:5], batch["b_price"].null_count
@@ -31,7 +31,7 @@ def log(settings: EventSettings, count: int) -> Iterator[pa.RecordBatch]:
 
 
 def log_part(settings: EventSettings, first: int, end: int, last: int | None) -> Iterator[pa.RecordBatch]:
-    """The events at some positions of a log that has `last` of them, or no end; none is held back."""
+    """Returns the events at some positions of a log with `last` events, or of an endless one; none is held back."""
     events = EventGenerator(settings)
     for begin in range(first, end, _BLOCK):
         positions = np.arange(begin, min(begin + _BLOCK, end))
@@ -40,7 +40,7 @@ def log_part(settings: EventSettings, first: int, end: int, last: int | None) ->
 
 
 def _held_back(events: EventGenerator, count: int) -> Iterator[pa.RecordBatch]:
-    """The order of arrival is that of all events, so it is known of all before the first is put out."""
+    """Returns the log with held-back events; the order of arrival is computed for all events before the first batch."""
     positions = np.arange(count)
     numbers = events.at(positions)
     arrivals = events.arrivals(positions) + delays(numbers, events.model, events.settings.held_back, _LONGEST)
@@ -75,7 +75,7 @@ def _batch(events: EventGenerator, seqs: Ints, numbers: Ints, arrivals: Ints, wa
 
 
 def _spread(column: pa.Array, rows: Ints, count: int) -> pa.Array:
-    """The column at these of so many rows, and null at the others."""
+    """Returns a column with values at the given rows of `count`, and nulls at the others."""
     taken, missing = np.zeros(count, np.int64), np.ones(count, np.bool_)
     taken[rows], missing[rows] = np.arange(len(rows)), False
     return column.take(pa.array(taken, mask=missing))

@@ -1,4 +1,4 @@
-"""The command line flags that describe events, the same for logs and live runs."""
+"""The command line flags that describe events, for logs and live runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class SkewPattern(StrEnum):
-    """The names of `nexmark.generator.Pattern`, which takes NumPy to import."""
+    """The names of `nexmark.generator.Pattern`, without importing NumPy."""
 
     FIXED = "fixed"
     SPIKING = "spiking"
@@ -28,7 +28,7 @@ def _option(*names: str, help: str, metavar: str | None = None, **limits: Any) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFlags:
-    """The model's settings, but for rates and sizes."""
+    """The flags for the model's settings, except rates and sizes."""
 
     seed: Annotated[int, _option("--seed", metavar="N", min=0, help="Equal seeds give equal events.")] = 1
     dilation: Annotated[int, _option("--dilation", metavar="K", min=1, help="Event time goes K times as fast.")] = 1
@@ -50,7 +50,7 @@ class ModelFlags:
     ] = 10.0
 
     def settings(self, **others: Any) -> EventSettings:
-        """The model's settings; `others` are fields of these."""
+        """Returns the model's settings; `others` are further fields of these."""
         from nexmark.generator import EventSettings
 
         return EventSettings(
@@ -70,7 +70,7 @@ class ModelFlags:
 
 
 def _targets(text: str) -> dict[str, Any]:
-    """Where skewed bids go.
+    """Parses the targets of skewed bids.
 
     >>> _targets("1/4"), _targets("1000,1100")
     ({'hot': 1, 'instances': 4}, {'keys': (1000, 1100)})

@@ -1,4 +1,4 @@
-"""Writes and reads Rhino's binary records: big-endian, of one size for each kind, in blocks (section 2.2)."""
+"""Writes and reads Rhino's binary records: big-endian, of a fixed size for each kind, in blocks (section 2.2)."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ AUCTION = np.dtype(
 BID = np.dtype([("bidder", ">i8"), ("auction", ">i8"), ("price", ">f8"), ("created", ">i8")])
 _HEAD = np.dtype([("tag", ">u4"), ("count", ">i4"), ("to_come", ">i8")])
 
-#: Of which prices of bids are a part.
+#: The highest price; the prices of bids are stored as fractions of it.
 _HIGHEST = 1e8
 
 
 class RecordLayout(NamedTuple):
-    """How records of a kind are written."""
+    """The format of a kind's binary records."""
 
     file: str
     tag: int
@@ -56,7 +56,7 @@ class RecordLayout(NamedTuple):
 
     @property
     def of_block(self) -> int:
-        """Records in a block."""
+        """Number of records in a block."""
         return (BLOCK - _HEAD.itemsize) // self.record.itemsize
 
 
@@ -68,7 +68,7 @@ LAYOUTS = {
 
 
 def write_records(settings: EventSettings, count: int, folder: Path) -> None:
-    """Writes so many events, each kind into a file of its own."""
+    """Writes records of this many events, each kind to its own file."""
     events = EventGenerator(settings)
     numbers = events.at(np.arange(count))
     try:
@@ -89,13 +89,13 @@ def _write(events: EventGenerator, kind: EventKind, numbers: Ints, path: Path) -
 
 
 def block(layout: RecordLayout, rows: NDArray[np.void], to_come: int) -> bytes:
-    """A block: its head, its records, and what is left of 8192 bytes."""
+    """Returns a block: its head, its records, and padding up to 8192 bytes."""
     head = np.array([(layout.tag, len(rows), to_come)], _HEAD)
     return (head.tobytes() + rows.tobytes()).ljust(BLOCK, b"\0")
 
 
 def read_records(kind: EventKind, path: Path) -> NDArray[np.void]:
-    """The records of a file."""
+    """Reads the records of a file."""
     layout, data, found = LAYOUTS[kind], path.read_bytes(), []
     for at in range(0, len(data), BLOCK):
         count = int(np.frombuffer(data, _HEAD, 1, at)["count"][0])
@@ -104,7 +104,7 @@ def read_records(kind: EventKind, path: Path) -> NDArray[np.void]:
 
 
 def records(events: EventGenerator, kind: EventKind, numbers: Ints) -> NDArray[np.void]:
-    """The records of events, all of one kind."""
+    """Returns the records of events of one kind."""
     out = np.zeros(len(numbers), LAYOUTS[kind].record)
     {EventKind.PERSON: _persons, EventKind.AUCTION: _auctions, EventKind.BID: _bids}[kind](events, numbers, out)
     out["created"] = events.times(numbers)

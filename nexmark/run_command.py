@@ -72,7 +72,7 @@ def run(
 
 
 def sizes_of(build: Callable[..., Any], given: dict[str, str | None]) -> dict[str, int]:
-    """The lengths that were given, in milliseconds; UserError for one that the query does not have."""
+    """Returns the given lengths, in milliseconds. Raises UserError for one that the query does not have."""
     sizes = {name: _milliseconds(name, text) for name, text in given.items() if text is not None}
     for name in sizes:
         check_known(build, name, f"--{name}: this query has no such length")
@@ -80,7 +80,7 @@ def sizes_of(build: Callable[..., Any], given: dict[str, str | None]) -> dict[st
 
 
 def check_known(build: Callable[..., Any], name: str, problem: str) -> None:
-    """UserError unless the query's function has such a keyword."""
+    """Raises UserError unless the query's function has this keyword."""
     if name not in inspect.signature(build).parameters:
         raise UserError(problem)
 

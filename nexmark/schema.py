@@ -1,4 +1,4 @@
-"""The columns of persons, auctions and bids, and of logs that hold all of them (section 2 of the spec)."""
+"""The columns of persons, auctions and bids, and of logs with all of them (section 2 of the spec)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ AUCTION = pa.schema(
 )
 BID = pa.schema({"auction": _INT, "bidder": _INT, "price": _INT, "date_time": _INT, "extra": _TEXT})
 
-#: By the number of the kind.
+#: Names by number of the kind.
 KINDS = (PERSON, AUCTION, BID)
 
-#: Columns that all kinds have, and what the names of the others begin with in a log.
+#: Columns of all kinds, and the prefixes of other columns in a log.
 COMMON = ("date_time", "extra")
 PREFIXES = ("p_", "a_", "b_")
 
 
 def log_name(kind: int, column: str) -> str:
-    """How a column of a kind is called in a log.
+    """Returns the name that a kind's column has in a log.
 
     >>> log_name(1, "seller"), log_name(2, "date_time")
     ('a_seller', 'date_time')
@@ -40,7 +40,7 @@ _OF_KINDS = {
     if field.name not in COMMON
 }
 
-#: One row per event, in the order of arrival.
+#: Columns of a log: one row per event, in order of arrival.
 LOG = pa.schema(
     {"seq": _INT, "event_id": _INT, "kind": pa.int8()}
     | dict.fromkeys(("date_time", "arrival_time", "watermark"), _INT)

@@ -1,4 +1,4 @@
-"""The sources of the queries: events of some kinds, from a log or generated live, in the columns that are read."""
+"""The sources of the queries: events of some kinds, from a log or generated live, with the columns that are read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from seep.sources.base import ReaderDefinition
 from seep.sources.parquet_files import Parquet, parquet
 from seep.sources.reader import Block, SourceReader
 
-#: When an event is there: what a query by processing time goes by, when a log is replayed.
+#: The time at which an event arrives, which a query by processing time uses when a log is replayed.
 ARRIVAL = "arrival_time"
 #: The event time.
 TIME = "date_time"
@@ -32,8 +32,8 @@ TIME = "date_time"
 class WantedColumns:
     """The columns that a query reads, by kind.
 
-    Rows of one kind have columns of just these names. Those of several kinds have them as they are called in a log, and
-    `kind`; what another kind has is null.
+    Rows of a single kind have just these names. Rows of several kinds have the names of a log, and `kind`; columns of
+    other kinds are null.
     """
 
     columns: Mapping[EventKind, tuple[str, ...]]
@@ -48,12 +48,12 @@ class WantedColumns:
         return len(self.columns) > 1
 
     def names(self, kind: EventKind) -> dict[str, str]:
-        """The columns of a kind as the query calls them, and as they are called in the source."""
+        """Returns the columns of a kind: names in the query to names in the source."""
         return {name: log_name(kind, name) if name != ARRIVAL else name for name in self.columns[kind]}
 
     @property
     def log_names(self) -> list[str]:
-        """All columns in a log, once each."""
+        """Returns all columns in a log, once each."""
         return list(dict.fromkeys(name for kind in self.kinds for name in self.names(kind).values()))
 
     @property
@@ -65,7 +65,7 @@ class WantedColumns:
 
 
 class EventSource(ReaderDefinition):
-    """The base of both; an instance reads its part of the events by their positions."""
+    """The base of both sources; an instance reads its share of the events by their positions."""
 
     def __init__(self, wanted: WantedColumns) -> None:
         super().__init__(wanted.time, 0)
@@ -77,11 +77,11 @@ class EventSource(ReaderDefinition):
 
     @abstractmethod
     def share(self) -> float:
-        """The part of all events that come in as rows."""
+        """Returns the fraction of all events that the source emits as rows."""
 
 
 class GeneratedEvents(EventSource):
-    """Events as they are made: all, or the first `count`."""
+    """Generates events during the run: without an end, or the first `count`."""
 
     def __init__(
         self, wanted: WantedColumns, settings: EventSettings, count: int | None = None, partitions: int = 1
@@ -104,7 +104,7 @@ class GeneratedEvents(EventSource):
 
 
 class Maker(SourceReader):
-    """Partition p of n has positions p, p + n, …; an offset counts those of a partition."""
+    """Reads generated events. Partition p of n has positions p, p + n, …; offsets count within a partition."""
 
     def __init__(self, wanted: WantedColumns, events: EventGenerator, count: int | None, partitions: int) -> None:
         self._wanted = wanted
@@ -115,7 +115,7 @@ class Maker(SourceReader):
         self._of_cycle = max(round(events.share(wanted.kinds) * self._cycle), 1)
 
     def read(self, partition: int, offset: int, limit: int) -> Block:
-        """See `SourceReader`. There is a row at least, if there are more."""
+        """See `SourceReader`. Returns at least one row unless no rows are left."""
         end = self._end(partition)
         while end is None or offset < end:
             whole = max(limit // self._of_cycle * self._cycle, limit)
@@ -169,7 +169,7 @@ class Maker(SourceReader):
 
 
 class LoggedEvents(EventSource):
-    """The events of a log, in its order; so there is one partition."""
+    """Reads the events of a log, in order, as one partition."""
 
     def __init__(self, wanted: WantedColumns, path: Path) -> None:
         super().__init__(wanted)
@@ -193,7 +193,7 @@ class LoggedEvents(EventSource):
                 )
 
     def share(self) -> float:
-        """See `EventSource.share`. It looks at the first events only."""
+        """See `EventSource.share`. Estimates it by the first events."""
         first = self._file.reader().read(0, 0, 1 << 16).rows
         wanted = pc.is_in(first["kind"], pa.array(self.wanted.kinds, pa.int8()))
         return max(float(pc.mean(wanted).as_py() or 0), 1 / (1 << 16))
@@ -203,7 +203,7 @@ class LoggedEvents(EventSource):
 
 
 class LogReader(SourceReader):
-    """Offsets count the events of the log."""
+    """Reads a log; offsets count its events."""
 
     def __init__(self, wanted: WantedColumns, log: SourceReader) -> None:
         self._wanted = wanted
@@ -211,7 +211,7 @@ class LogReader(SourceReader):
         self._kinds = pa.array(wanted.kinds, pa.int8())
 
     def read(self, partition: int, offset: int, limit: int) -> Block:
-        """See `SourceReader`. There is a row at least, if there are more."""
+        """See `SourceReader`. Returns at least one row unless no rows are left."""
         while True:
             block = self._log.read(partition, offset, limit)
             found = self._found(block.rows)
@@ -243,7 +243,7 @@ class LogReader(SourceReader):
 
 
 def _merged(kind: pa.DataType, columns: Sequence[tuple[Ints, pa.Array]], count: int) -> pa.Array:
-    """One column of columns with the rows where each goes; null where none does."""
+    """Merges columns with the rows of each; the other rows are null."""
     if kind == pa.int64():
         numbers, missing = np.zeros(count, np.int64), np.ones(count, np.bool_)
         for rows, column in columns:
@@ -257,7 +257,7 @@ def _merged(kind: pa.DataType, columns: Sequence[tuple[Ints, pa.Array]], count: 
 
 
 def kinds_in_words(kinds: Sequence[EventKind]) -> str:
-    """What a source of these kinds is called in a query.
+    """Returns the name in a query of a source of these kinds.
 
     >>> kinds_in_words([EventKind.PERSON, EventKind.BID]), kinds_in_words([EventKind.BID])
     ('events', 'bids')

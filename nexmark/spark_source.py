@@ -21,29 +21,29 @@ from nexmark.schema import LOG
 from primitives.errors import UserError
 
 _EVENTS, _PER_BATCH = 100_000, 10_000
-#: Names of options, and of the settings that they are.
+#: Option names, and the settings that they set.
 _SETTINGS = {"seed": "seed", "rate": "rate", "dilation": "dilation", "inFlight": "in_flight", "outOfOrder": "group"}
 _TYPES = {pa.int8(): "tinyint", pa.int64(): "bigint", pa.string(): "string"}
 
 
 def register(spark: SparkSession) -> None:
-    """Makes the format known to a session."""
+    """Registers the format in a session."""
     spark.dataSource.register(NexmarkSource)
 
 
 @dataclass(frozen=True, slots=True)
 class EventOptions:
-    """Options of a reader, under these names in camel case."""
+    """Options of a reader, with these names in camel case."""
 
-    events: int  #: of a table; a stream ends with them only if they are given
-    per_batch: int  #: of a stream
+    events: int  #: size of a table; a stream ends with it only if it is given
+    per_batch: int  #: events in a batch of a stream
     partitions: int
     settings: EventSettings
     is_bounded: bool
 
     @classmethod
     def of(cls, given: Any) -> EventOptions:
-        """Checked; `given` is the mapping of Spark, whose keys know no case."""
+        """Checks and converts Spark's mapping, whose keys ignore case."""
         try:
             numbers: dict[str, Any] = {
                 name: int(given.get(option)) for option, name in _SETTINGS.items() if given.get(option) is not None
@@ -59,11 +59,11 @@ class EventOptions:
 
     @property
     def last(self) -> int | None:
-        """How many events there are, if they end."""
+        """Number of events, or None if the stream is endless."""
         return self.events if self.is_bounded else None
 
     def parts(self, first: int, end: int) -> list[EventPartition]:
-        """These positions, cut evenly."""
+        """Divides these positions evenly."""
         if first >= end:
             return []
         cuts = [first + (end - first) * part // self.partitions for part in range(self.partitions + 1)]
@@ -71,7 +71,7 @@ class EventOptions:
 
 
 class NexmarkSource(DataSource):
-    """The format."""
+    """The data source."""
 
     @classmethod
     def name(cls) -> str:
@@ -95,7 +95,7 @@ class EventPartition(InputPartition):
 
 
 class EventTable(DataSourceReader):
-    """All events at once."""
+    """A table with all events."""
 
     def __init__(self, options: EventOptions) -> None:
         self._options = options
@@ -109,7 +109,7 @@ class EventTable(DataSourceReader):
 
 
 class EventStream(DataSourceStreamReader):
-    """So many events in each batch; an offset is the first position that was not read."""
+    """A stream with a fixed number of events in each batch; an offset is the first unread position."""
 
     def __init__(self, options: EventOptions) -> None:
         self._options = options

@@ -1,4 +1,4 @@
-"""The reference model of NEXMark: persons, auctions and bids, any range of which is a function of its numbers."""
+"""The reference model of NEXMark: persons, auctions and bids, each computed from its number alone."""
 
 from nexmark.generator.events import EventGenerator, EventKind
 from nexmark.generator.settings import EventSettings

@@ -1,4 +1,4 @@
-"""Random numbers as functions of a seed, the number of an event, and the number of the draw."""
+"""Random numbers, computed from a seed, the number of an event, and the number of the draw."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _OTHER = np.uint64(0xD1B54A32D192ED03)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _HALF = np.uint64(32)
 
-#: A draw of which several are needed, such as the characters of a text, has so many numbers for itself.
+#: Draw numbers that are reserved for a draw of many values, such as the characters of a text.
 MANY = 1 << 12
 
 
 class Draw(IntEnum):
-    """What chance decides of an event; each by its own number, so none depends on how many others there were."""
+    """The random decisions of an event. Each has its own number, so it does not depend on the other draws."""
 
     HOT_AUCTION = 1
     COLD_AUCTION = 2
@@ -36,12 +36,12 @@ class Draw(IntEnum):
     STATE = 14
     HELD_BACK = 15
     DELAY = 16
-    TEXT = 17  #: from here on by `MANY`: the kinds of text
+    TEXT = 17  #: the kinds of text have draw numbers from here on, `MANY` each
 
 
 @kernel
 def draw(seed: np.uint64, number: int, which: int) -> np.uint64:
-    """64 bits by chance."""
+    """Returns 64 random bits."""
     bits = seed + np.uint64(number) * _GOLDEN + np.uint64(which) * _OTHER
     bits = (bits ^ (bits >> np.uint64(30))) * _FIRST
     bits = (bits ^ (bits >> np.uint64(27))) * _SECOND
@@ -50,11 +50,11 @@ def draw(seed: np.uint64, number: int, which: int) -> np.uint64:
 
 @kernel
 def below(bits: np.uint64, limit: int) -> int:
-    """At least 0, below the limit, which is less than 2^32."""
+    """Returns a number of at least 0 and below the limit, which is less than 2^32."""
     return np.int64(((bits >> _HALF) * np.uint64(limit)) >> _HALF)  # type: ignore[return-value]
 
 
 @kernel
 def unit(bits: np.uint64) -> float:
-    """At least 0, below 1."""
+    """Returns a number of at least 0 and below 1."""
     return float(bits >> np.uint64(11)) * 2.0**-53

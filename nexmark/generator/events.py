@@ -1,4 +1,4 @@
-"""EventGenerator: makes any events, as columns, from their numbers alone."""
+"""EventGenerator: computes any events, as columns, from their numbers alone."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from nexmark.generator.model import CATEGORIES, FIRST_CATEGORY, Ints, Model
 from nexmark.generator.settings import STEP, EventSettings
 from nexmark.schema import AUCTION, BID, PERSON
 
-#: Bytes of a record beside its strings.
+#: Bytes of a record without its strings.
 _FIXED = {"person": 8, "auction": 48, "bid": 32}
 
 
 class EventKind(IntEnum):
-    """The kind of an event, as in the column of this name."""
+    """The kind of an event, as in the column `kind`."""
 
     PERSON = 0
     AUCTION = 1
@@ -31,10 +31,10 @@ class EventKind(IntEnum):
 
 
 class EventGenerator:
-    """The events of some settings.
+    """Generates the events of some settings.
 
-    An event has a number, from which all of it follows, and a position, at which it arrives; these are the same unless
-    events are out of order.
+    An event has a number, which determines its content, and a position in the order of arrival. These are the same
+    unless events are out of order.
 
     >>> events = EventGenerator(EventSettings(rate=1_000))
     >>> bids = events.numbers(np.arange(100), [EventKind.BID])
@@ -63,7 +63,7 @@ class EventGenerator:
     # --- numbers and positions ----------------------------------------------------------------------------------------
 
     def at(self, positions: Ints) -> Ints:
-        """The numbers of the events at some positions."""
+        """Returns the numbers of the events at these positions."""
         group = self.settings.group
         if group == 1:
             return positions
@@ -71,22 +71,22 @@ class EventGenerator:
         return numbers
 
     def kinds(self, numbers: Ints) -> NDArray[np.int8]:
-        """Of which kind each event is."""
+        """Returns the kind of each event."""
         places = numbers % self.settings.cycle
         people = self.settings.persons
         return (places >= people).astype(np.int8) + (places >= people + self.settings.auctions)
 
     def where(self, numbers: Ints, kinds: Sequence[EventKind]) -> Ints:
-        """Which of some events are of the given kinds."""
+        """Returns the indexes of the events of these kinds."""
         return columns.of_kinds(numbers, self._of(tuple(kinds)))  # type: ignore[no-any-return]
 
     def numbers(self, positions: Ints, kinds: Sequence[EventKind]) -> Ints:
-        """The numbers of the events of some kinds at these positions."""
+        """Returns the numbers of the events of these kinds at these positions."""
         numbers = self.at(positions)
         return numbers[self.where(numbers, kinds)]
 
     def share(self, kinds: Sequence[EventKind]) -> float:
-        """The part of all events that these kinds are."""
+        """Returns the fraction of all events that these kinds are."""
         return float(self._of(tuple(kinds)).mean())
 
     def _of(self, kinds: tuple[EventKind, ...]) -> NDArray[np.bool_]:
@@ -97,11 +97,11 @@ class EventGenerator:
     # --- times --------------------------------------------------------------------------------------------------------
 
     def times(self, numbers: Ints) -> Ints:
-        """Event times, in milliseconds."""
+        """Returns event times, in milliseconds."""
         return self._due(numbers, self.settings.dilation)
 
     def arrivals(self, positions: Ints) -> Ints:
-        """When the events at these positions are there, but for those held back."""
+        """Returns the arrival times of the events at these positions, without the delay of held-back events."""
         return self._due(positions, 1)
 
     def _due(self, numbers: Ints, dilation: int) -> Ints:
@@ -111,7 +111,7 @@ class EventGenerator:
         return base + np.floor(self._pace.due_times(numbers) * 1_000 * dilation).astype(np.int64)
 
     def watermarks(self, first: int, end: int, last: int | None = None) -> Ints:
-        """The least event time at each position of a range and after it; positions are up to `last`, if they end."""
+        """Returns the lowest event time at or after each position of a range; positions end at `last`, if given."""
         group = self.settings.group
         if group == 1:
             return self.times(np.arange(first, end))
@@ -125,7 +125,7 @@ class EventGenerator:
     # --- contents -----------------------------------------------------------------------------------------------------
 
     def columns(self, kind: EventKind, numbers: Ints, names: Sequence[str]) -> dict[str, pa.Array]:
-        """Some columns of events, all of which are of one kind."""
+        """Returns columns of events of one kind."""
         makers = {EventKind.PERSON: self._person, EventKind.AUCTION: self._auction, EventKind.BID: self._bid}
         made = makers[kind](numbers, frozenset(names))
         return {name: made[name] if isinstance(made[name], pa.Array) else pa.array(made[name]) for name in names}

@@ -12,15 +12,15 @@ from primitives.kernels import kernel
 
 Ints = NDArray[np.int64]
 
-#: Ids of persons and auctions begin here, categories there.
+#: The lowest id of persons and auctions, and of categories.
 FIRST_ID, FIRST_CATEGORY = 1_000, 10
 CATEGORIES = 5
-#: Ids past the newest person or auction that may be referred to; a hot one stays hot for so many.
+#: How far references go beyond the newest person or auction; the number of ids for which a hot one stays hot.
 LEAD, HOT = 10, 100
 
 
 class Model(NamedTuple):
-    """The settings that compiled functions need."""
+    """The settings that compiled functions need, as numbers."""
 
     seed: np.uint64
     persons: int
@@ -35,14 +35,14 @@ class Model(NamedTuple):
 
 @kernel
 def last_person(number: int, model: Model) -> int:
-    """The newest person when an event comes; counted from 0, as all ids here but those put out."""
+    """Returns the newest person at the time of an event. Internal ids start at 0, unlike those in the output."""
     turn, place = divmod(number, model.cycle)
     return turn * model.persons + min(place, model.persons - 1)
 
 
 @kernel
 def last_auction(number: int, model: Model) -> int:
-    """The newest auction when an event comes."""
+    """Returns the newest auction at the time of an event."""
     turn, place = divmod(number, model.cycle)
     if place < model.persons:
         return (turn - 1) * model.auctions + model.auctions - 1
@@ -51,7 +51,7 @@ def last_auction(number: int, model: Model) -> int:
 
 @kernel
 def price(bits: np.uint64) -> int:
-    """100 to 10^8, evenly by its logarithm."""
+    """Returns a price from 100 to 10^8, with an evenly distributed logarithm."""
     return np.int64(100.0 * np.exp(unit(bits) * 13.815510557964274) + 0.5)  # type: ignore[return-value]
 
 
@@ -62,7 +62,7 @@ def _is_hot(number: int, which: int, ratio: int, model: Model) -> bool:
 
 @kernel
 def _person(number: int, ratio: int, hot: int, model: Model) -> int:
-    """A hot person, or any of those active, or one still to come."""
+    """Returns a hot person, any active person, or one that registers later."""
     newest = last_person(number, model)
     if _is_hot(number, Draw.HOT_PERSON, ratio, model):
         return newest // HOT * HOT + hot  # type: ignore[no-any-return]
@@ -86,7 +86,7 @@ def _auction(number: int, model: Model) -> int:
 
 @kernel
 def persons(numbers: Ints, model: Model) -> Ints:
-    """The ids of persons."""
+    """Returns the ids of persons."""
     out = np.empty(len(numbers), np.int64)
     for at in range(len(numbers)):
         out[at] = last_person(numbers[at], model) + FIRST_ID
@@ -95,7 +95,7 @@ def persons(numbers: Ints, model: Model) -> Ints:
 
 @kernel
 def auctions(numbers: Ints, model: Model) -> Ints:
-    """The ids of auctions."""
+    """Returns the ids of auctions."""
     out = np.empty(len(numbers), np.int64)
     for at in range(len(numbers)):
         out[at] = last_auction(numbers[at], model) + FIRST_ID
@@ -104,7 +104,7 @@ def auctions(numbers: Ints, model: Model) -> Ints:
 
 @kernel
 def sellers(numbers: Ints, model: Model) -> Ints:
-    """The sellers of auctions."""
+    """Returns the sellers of auctions."""
     out = np.empty(len(numbers), np.int64)
     for at in range(len(numbers)):
         out[at] = _person(numbers[at], model.hot_sellers, 0, model) + FIRST_ID
@@ -113,7 +113,7 @@ def sellers(numbers: Ints, model: Model) -> Ints:
 
 @kernel
 def bidders(numbers: Ints, model: Model) -> Ints:
-    """The bidders of bids."""
+    """Returns the bidders of bids."""
     out = np.empty(len(numbers), np.int64)
     for at in range(len(numbers)):
         out[at] = _person(numbers[at], model.hot_bidders, 1, model) + FIRST_ID
@@ -122,7 +122,7 @@ def bidders(numbers: Ints, model: Model) -> Ints:
 
 @kernel
 def bid_auctions(numbers: Ints, model: Model) -> Ints:
-    """The auctions of bids."""
+    """Returns the auctions of bids."""
     out = np.empty(len(numbers), np.int64)
     for at in range(len(numbers)):
         out[at] = _auction(numbers[at], model) + FIRST_ID
@@ -131,7 +131,7 @@ def bid_auctions(numbers: Ints, model: Model) -> Ints:
 
 @kernel
 def prices(numbers: Ints, model: Model, which: int) -> Ints:
-    """Prices of bids, first bids of auctions, or what reserves are above these."""
+    """Returns prices of bids, first bids of auctions, or the amounts by which reserves exceed these."""
     out = np.empty(len(numbers), np.int64)
     for at in range(len(numbers)):
         out[at] = price(draw(model.seed, numbers[at], which))
@@ -140,7 +140,7 @@ def prices(numbers: Ints, model: Model, which: int) -> Ints:
 
 @kernel
 def choices(numbers: Ints, model: Model, which: int, count: int) -> Ints:
-    """One of so many, for each event."""
+    """Returns a random choice out of `count` for each event."""
     out = np.empty(len(numbers), np.int64)
     for at in range(len(numbers)):
         out[at] = below(draw(model.seed, numbers[at], which), count)
@@ -149,7 +149,7 @@ def choices(numbers: Ints, model: Model, which: int, count: int) -> Ints:
 
 @kernel
 def expiries(numbers: Ints, times: Ints, horizons: Ints, model: Model) -> Ints:
-    """When auctions end: up to twice their horizon after they begin."""
+    """Returns the ends of auctions: at most twice their horizon after their beginning."""
     out = np.empty(len(numbers), np.int64)
     for at in range(len(numbers)):
         length = below(draw(model.seed, numbers[at], Draw.LENGTH), max(2 * horizons[at], 1))
@@ -159,7 +159,7 @@ def expiries(numbers: Ints, times: Ints, horizons: Ints, model: Model) -> Ints:
 
 @kernel
 def delays(numbers: Ints, model: Model, share: float, longest: int) -> Ints:
-    """By how many milliseconds events are held back; 0 for most."""
+    """Returns the milliseconds by which events are held back; 0 for most."""
     out = np.zeros(len(numbers), np.int64)
     for at in range(len(numbers)):
         if unit(draw(model.seed, numbers[at], Draw.HELD_BACK)) < share:
@@ -172,7 +172,7 @@ def delays(numbers: Ints, model: Model, share: float, longest: int) -> Ints:
 
 @kernel
 def steady_times(numbers: Ints, base: int, dilation: int, rate: int) -> Ints:
-    """Event times at a steady rate."""
+    """Returns event times at a steady rate."""
     out = np.empty(len(numbers), np.int64)
     for at in range(len(numbers)):
         out[at] = base + numbers[at] * 1_000 * dilation // rate
@@ -181,7 +181,7 @@ def steady_times(numbers: Ints, base: int, dilation: int, rate: int) -> Ints:
 
 @kernel
 def of_kinds(numbers: Ints, wanted: NDArray[np.bool_]) -> Ints:
-    """Where the events of wanted kinds are; `wanted` has an entry for each place in the cycle."""
+    """Returns the indexes of events of wanted kinds; `wanted` has an entry for each place in the cycle."""
     out = np.empty(len(numbers), np.int64)
     count = 0
     for at in range(len(numbers)):

@@ -8,10 +8,10 @@ from nexmark.generator.skew import BidSkew
 from primitives.errors import UserError
 from seep.rows.rate import Profile, Rate
 
-#: 2015-07-15T00:00:00Z, for runs that are to be the same again.
+#: 2015-07-15T00:00:00Z: a fixed time, so that runs can be repeated.
 BASE = 1_436_918_400_000
 
-#: An order of events within groups goes by multiples of this number.
+#: The step between consecutive events' numbers in a group that is out of order.
 STEP = 953
 
 _MOST_IN_FLIGHT = 1 << 31
@@ -19,26 +19,26 @@ _MOST_IN_FLIGHT = 1 << 31
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventSettings:
-    """The reference model, by the section on the generator in the specification; sizes are in bytes."""
+    """Settings of the reference model, as in the specification's section on the generator; sizes are in bytes."""
 
     seed: int = 1
     rate: int = 10_000  #: events per second of arrival
-    profile: Profile = Profile.STEADY  #: how the rate changes, in event time as in arrival
-    period: float = 60.0  #: seconds of a profile
-    dilation: int = 1  #: event time goes so many times as fast as arrival
+    profile: Profile = Profile.STEADY  #: shape of the rate over time, for event time and arrival
+    period: float = 60.0  #: seconds of one period of the profile
+    dilation: int = 1  #: factor by which event time is faster than arrival
     base: int = BASE  #: event time of the first event
-    persons: int = 1  #: of so many persons, auctions and bids in turn
+    persons: int = 1  #: persons, auctions and bids take turns in these numbers
     auctions: int = 3
     bids: int = 46
-    in_flight: int = 100  #: auctions that are open at a time
+    in_flight: int = 100  #: number of open auctions
     active_people: int = 1_000
-    hot_auctions: int = 2  #: all but one in so many bids go to the hot auction
+    hot_auctions: int = 2  #: one bid in this number does not go to the hot auction
     hot_sellers: int = 4
     hot_bidders: int = 4
-    group: int = 1  #: events are out of order within groups of so many
-    held_back: float = 0.0  #: part of the events that come up to 3 s late; in logs only
+    group: int = 1  #: size of the groups within which events are out of order
+    held_back: float = 0.0  #: fraction of the events that come up to 3 s late; in logs only
     skew: BidSkew | None = None
-    text: bool = True  #: whether strings are made
+    text: bool = True  #: whether strings are generated
     filler: bool = True  #: whether records are filled up to their sizes
     person_bytes: int = 200
     auction_bytes: int = 500
@@ -56,10 +56,10 @@ class EventSettings:
 
     @property
     def cycle(self) -> int:
-        """Events after which kinds come in the same order again."""
+        """Number of events after which the sequence of kinds repeats."""
         return self.persons + self.auctions + self.bids
 
     @property
     def pace(self) -> Rate | None:
-        """When events are due, unless steadily."""
+        """The rate of the events, or None if it is steady."""
         return None if self.profile is Profile.STEADY else Rate(float(self.rate), self.profile, self.period)

@@ -1,4 +1,4 @@
-"""BidSkew: sends some of the bids to chosen auctions, always, at times, or to other ones as time passes."""
+"""BidSkew: sends a share of the bids to chosen auctions: always, at intervals, or to changing ones."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from primitives.slots import DEFAULT_SLOT_BITS, contiguous_assignment, slots_of
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-#: How far below an auction one is looked for that is among the chosen; none is farther with any chance worth naming.
+#: How far below an auction a chosen one is searched; one further away is too unlikely to matter.
 _NEAR = 1 << 16
 _FIRST = 1_000
 
 
 class Pattern(StrEnum):
-    """When bids are redirected, and where to."""
+    """The pattern of redirected bids over time."""
 
     FIXED = "fixed"
-    SPIKING = "spiking"  #: only in the first half of each period
-    ROTATING = "rotating"  #: with each period, to the next instances
+    SPIKING = "spiking"  #: in the first half of each period only
+    ROTATING = "rotating"  #: to the next instances in each period
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BidSkew:
-    """A part of the bids goes to `keys`; or each to the nearest auction, by number at or below its own, that is chosen.
+    """A share of the bids goes to `keys`, or each to the nearest chosen auction at or below its own number.
 
-    Chosen are those whose number modulo `modulus` is in `residues`; or those whose slots belong to the first `hot` of
-    `instances`, when slots are dealt out evenly.
+    Chosen auctions are those whose number modulo `modulus` is in `residues`, or those whose slots belong to the first
+    `hot` of `instances`, if slots are divided evenly.
     """
 
     share: float
@@ -63,7 +63,7 @@ class BidSkew:
             raise UserError("only skew to hot instances can rotate")
 
     def redirect(self, seed: np.uint64, numbers: Ints, auctions: Ints, since: Ints) -> Ints:
-        """The auctions of bids, redirected; `since` is the event time of each, in milliseconds after the first."""
+        """Returns the redirected auctions of bids; `since` is each event time, in milliseconds after the first."""
         concerned = self._concerned(seed, numbers, since)
         out = auctions.copy()
         if self.keys:
@@ -88,7 +88,7 @@ class BidSkew:
         return (since // (self.period * 1_000)).astype(np.int64)
 
     def _nearest(self, auctions: Ints, turn: int) -> Ints:
-        """The nearest chosen one at or below each; the same where there is none."""
+        """Returns the nearest chosen auction at or below each, or the same auction if there is none."""
         first = max(int(auctions.min()) - _NEAR, _FIRST)
         there = np.arange(first, int(auctions.max()) + 1)
         nearest = np.maximum.accumulate(np.where(self._is_target(there, turn), there, -1))[auctions - first]

@@ -1,4 +1,4 @@
-"""Makes the strings of events from the event's number, in compiled code, in Arrow's own layout."""
+"""Generates the strings of events from the event's number, in compiled code, in Arrow's layout."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ CITIES = pa.array(
 )
 STATES = pa.array(["AZ", "CA", "ID", "OR", "WA", "WY"])
 
-#: Lengths below which texts are.
+#: Upper limits (exclusive) of the lengths of texts.
 ITEM, DESCRIPTION, USER, HOST = 20, 100, 7, 5
 
-# Numbers of the draws of each text: characters, and last its length.
+# Draw numbers of each text: its characters, and its length as the last one.
 _ITEM, _DESCRIPTION, _USER, _HOST, _CARD, _FILLER = (Draw.TEXT * MANY + kind * MANY for kind in range(6))
 _LENGTH = MANY - 1
 
 _BLANK, _A, _ZERO = ord(" "), ord("a"), ord("0")
-#: Characters of filler from one draw.
+#: Number of filler characters from one draw.
 _SIX = 6
 
 
@@ -45,7 +45,7 @@ class Person(NamedTuple):
 
 
 def people(numbers: Ints, model: Model) -> Person:
-    """All strings of persons but the filler."""
+    """Returns all strings of persons except the filler."""
     names = (
         values.take(pa.array(choices(numbers, model, int(which), len(values))))
         for values, which in ((FIRST_NAMES, Draw.FIRST_NAME), (LAST_NAMES, Draw.LAST_NAME))
@@ -61,22 +61,22 @@ def people(numbers: Ints, model: Model) -> Person:
 
 
 def items(numbers: Ints, model: Model) -> pa.Array:
-    """The names of what is sold."""
+    """Returns the names of items."""
     return words(numbers, model, _ITEM, ITEM)
 
 
 def descriptions(numbers: Ints, model: Model) -> pa.Array:
-    """What is said of it."""
+    """Returns the descriptions of items."""
     return words(numbers, model, _DESCRIPTION, DESCRIPTION)
 
 
 def words(numbers: Ints, model: Model, which: int, limit: int) -> pa.Array:
-    """Texts of 3 to less than `limit` letters and blanks, without those at the ends."""
+    """Returns texts of 3 to less than `limit` letters and blanks, with no blanks at the ends."""
     return _array(*_words(numbers, model.seed, which, limit))
 
 
 def fillers(numbers: Ints, model: Model, room: Ints) -> pa.Array:
-    """What fills records up: a text about as long as there is room, give or take a fifth."""
+    """Returns filler for records: texts as long as `room`, plus or minus a fifth."""
     spread = np.floor(room * 0.2 + 0.5).astype(np.int64)
     return _array(*_fillers(numbers, model.seed, _FILLER, room, np.where(room < 0, 0, spread)))
 
@@ -106,7 +106,7 @@ def _words(numbers: Ints, seed: np.uint64, which: int, limit: int) -> tuple[NDAr
 
 @kernel
 def _cards(numbers: Ints, seed: np.uint64, which: int) -> tuple[NDArray[np.int32], Bytes]:
-    """Four groups of four digits."""
+    """Returns numbers of credit cards: four groups of four digits."""
     offsets, data = (19 * np.arange(len(numbers) + 1)).astype(np.int32), np.empty(len(numbers) * 19, np.uint8)
     for at in range(len(numbers)):
         for group in range(4):

@@ -1,4 +1,4 @@
-"""Nexmark: a query as the columns that it reads and a function from their streams to the stream of its results."""
+"""Nexmark: a query, as the columns that it reads and a function from input streams to the result stream."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from seep.query.stream import Stream
 from seep.rows.rate import Rate
 from seep.sinks.definition import SinkDefinition
 
-#: By their names, in the order of their definition.
+#: All queries by name, in the order of their definition.
 QUERIES: dict[str, Nexmark] = {}
 
 Build = Callable[..., Stream]
@@ -25,12 +25,12 @@ Build = Callable[..., Stream]
 
 @dataclass(frozen=True, slots=True)
 class Nexmark:
-    """A query that can be put between a source and a sink."""
+    """A query without source and sink."""
 
     name: str
     wanted: WantedColumns
-    build: Build  #: of the streams of people, auctions and bids, those of them that it reads, in this order
-    whole: bool  #: it reads one stream of all kinds
+    build: Build  #: gets those streams of people, auctions and bids that the query reads, in this order
+    whole: bool  #: whether it reads one stream of all kinds
 
     def between(
         self,
@@ -40,7 +40,7 @@ class Nexmark:
         rate: Rate | None = None,
         **sizes: Any,
     ) -> Query:
-        """The query; `sizes` are keywords of its function."""
+        """Returns the query with source and sink; `sizes` are keywords of its function."""
         query = Query(self.name)
         events = query.source(kinds_in_words(self.wanted.kinds), source(self.wanted), rate=rate)
         self.build(*self._streams(events), **sizes).sink("out", sink)
@@ -57,7 +57,7 @@ class Nexmark:
 
 @dataclass(frozen=True, slots=True)
 class _Of:
-    """The rows of one kind, in the columns that the query reads of it."""
+    """Filters the rows of one kind, with the columns that the query reads of it."""
 
     kind: int
     names: Mapping[str, str]
@@ -75,9 +75,9 @@ def reads(
     bids: tuple[str, ...] = (),
     whole: bool = False,
 ) -> Callable[[Build], Build]:
-    """Makes a function a query of this name, on these columns; or on `whole` events in one stream.
+    """Decorates a function as the query with this name, on these columns, or on `whole` events in one stream.
 
-    The event time is `date_time`, or `arrival_time` where that is read instead.
+    The event time is `date_time`, or `arrival_time` if that column is read instead.
     """
     columns = {kind: names for kind, names in zip(EventKind, (people, auctions, bids), strict=True) if names}
     if whole:

@@ -1,4 +1,4 @@
-"""The average of each seller's last ten sales, after each of them."""
+"""The average of each seller's last ten sales, after each sale."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from seep.operators.definition import Input
 
 AVERAGE = pa.schema([(name, pa.int64()) for name in ("time", "seller", "auction", "avg_price", "num")])
 
-#: Sales that are kept of a seller: with a new one, they are ten. A price of -1 says that there was none.
+#: Number of earlier sales that are kept per seller; a new sale makes ten. A price of -1 means no sale.
 _KEPT = tuple(f"price_{nth}" for nth in range(9))
 
 
 class LastSales(seep.Operator):
-    """Sales come by time from one epoch to the next; those of an epoch are put behind the ones that were kept."""
+    """Averages the last ten sales. Sales come by time from epoch to epoch; an epoch's sales follow the kept ones."""
 
     def output(self, inputs: Sequence[Input]) -> pa.Schema:  # noqa: ARG002
         return AVERAGE
@@ -33,7 +33,7 @@ class LastSales(seep.Operator):
         starts = np.flatnonzero(np.diff(sellers, prepend=-1))
         rows, lengths = self.kept.locate(sellers[starts]), np.diff(starts, append=len(sellers))
 
-        # Of each seller, nine places for what was kept, and behind them the new ones.
+        # For each seller: nine places for kept sales, then the new ones.
         firsts = starts + len(_KEPT) * np.arange(len(starts))
         new = np.arange(len(sellers)) + len(_KEPT) * np.repeat(np.arange(1, len(starts) + 1), lengths)
         every = np.empty(len(sellers) + len(_KEPT) * len(starts), np.int64)
@@ -49,7 +49,7 @@ class LastSales(seep.Operator):
 
 
 def _of_ten(values: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """The sum of ten values each, up to and with those at `ends`."""
+    """Returns the sum of the ten values up to each of `ends`, including it."""
     sums = np.concatenate([[0], np.cumsum(values)])
     total: np.ndarray = sums[ends + 1] - sums[ends - len(_KEPT)]
     return total

@@ -1,4 +1,4 @@
-"""The running average of what is sold in each category, as it is after each instant with a sale."""
+"""The running average of sales in each category, after each instant with a sale."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AVERAGE = pa.schema([(name, pa.int64()) for name in ("time", "category", "avg_pr
 
 
 class RunningAverage(seep.Operator):
-    """Rows come by time from one epoch to the next, so within an epoch only their sums by instant are to be ordered."""
+    """Averages sales. Rows come by time from epoch to epoch, so only the sums by instant within an epoch are sorted."""
 
     def output(self, inputs: Sequence[Input]) -> pa.Schema:  # noqa: ARG002
         return AVERAGE
@@ -42,7 +42,7 @@ class RunningAverage(seep.Operator):
         }
 
     def _run_on(self, column: str, added: np.ndarray, starts: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """The totals after each instant, from those before on; they are kept for the next."""
+        """Returns the totals after each instant, continuing the earlier totals, and keeps them for the next epoch."""
         lengths = np.diff(starts, append=len(added))
         totals = np.cumsum(added)
         before = self.totals.column(column)[rows] - (totals - added)[starts]

@@ -1,4 +1,4 @@
-"""The winning bid of each auction, which three queries are made of: the highest valid one, known when it expires."""
+"""The winning bid of each auction, used by three queries: the highest valid bid, known when the auction expires."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Ints = NDArray[np.int64]
 SALE = pa.schema(
     [(name, pa.int64()) for name in ("time", "auction", "seller", "category", "bidder", "price", "bid_time")]
 )
-#: What is known of an auction that is open, in this order; a price of -1 says that there is no bid yet.
+#: State of an open auction, in this order; a price of -1 means no bid yet.
 _COLUMNS = ("opens", "expires", "reserve", "seller", "category", "price", "bid_time", "bidder")
 OPENS, EXPIRES, RESERVE, PRICE, BID_TIME, BIDDER = (
     _COLUMNS.index(name) for name in ("opens", "expires", "reserve", "price", "bid_time", "bidder")
@@ -27,17 +27,18 @@ OPENS, EXPIRES, RESERVE, PRICE, BID_TIME, BIDDER = (
 
 
 def winning_bids(auctions: seep.Stream, bids: seep.Stream) -> seep.Stream:
-    """One row for each auction that is sold, when it expires."""
+    """Returns the stream with one row for each sold auction, when it expires."""
     sales = auctions.key_by("id").apply("winning-bids", WinningBids, bids.key_by("auction"))
     return sales.event_time("time")
 
 
 class WinningBids(seep.Operator):
-    """Valid is a bid from the auction's beginning to before its end, of the reserve or more; ties: earliest, then least
-    bidder.
+    """Computes winning bids.
 
-    A bid is looked at when the watermark has reached its time: by then its auction is known, if it can be valid. One
-    that is ahead waits as a notification; a notification without value is that an auction closes.
+    A bid is valid from the auction's beginning to before its end, at the reserve or more. Of equal bids, the earliest
+    wins, then the one with the lowest bidder. A bid is processed when the watermark has reached its time: by then its
+    auction is known, if the bid can be valid. A bid that is ahead waits as a notification. A notification without value
+    closes an auction.
     """
 
     ports = 2
@@ -81,7 +82,7 @@ class WinningBids(seep.Operator):
 
 @kernel
 def offer(words: Ints, width: int, first: int, rows: Ints, prices: Ints, times: Ints, bidders: Ints) -> None:
-    """Each bid becomes the best of its auction if it is valid and better than the one before."""
+    """Makes each bid the best of its auction if it is valid and better than the one before."""
     for at in range(len(rows)):
         auction = words[rows[at] * width + first : rows[at] * width + first + len(_COLUMNS)]
         if rows[at] < 0 or prices[at] < max(auction[RESERVE], auction[PRICE]):

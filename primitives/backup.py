@@ -1,6 +1,6 @@
-"""backup_state: where checkpoints are kept, and the stores that keep them.
+"""backup_state: chooses the place of backups, and stores checkpoints there.
 
-Chains of incremental checkpoints are bounded, so that a restore reads one in full and a few deltas.
+Chains of incremental checkpoints are bounded.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class StoreOutcome(Enum):
     """The result of offering a checkpoint to a store."""
 
     KEPT = "kept"
-    NEEDS_FULL = "needs full"  #: a delta whose base is not here, or one too many
+    NEEDS_FULL = "needs full"  #: a delta whose base is not here, or that makes the chain too long
     FENCED = "fenced"  #: from an incarnation that was replaced
 
 
@@ -66,43 +66,44 @@ class BackupLink(Protocol):
 
 
 class BackupStore(ABC):
-    """Whoever keeps backups: for each owner a checkpoint in full, and deltas that each build on the one before.
+    """A place that keeps backups: for each owner a full checkpoint, and deltas that each build on the one before.
 
-    What it is asked is in the functions of this module; these are the few steps that differ from store to store.
+    The functions of this module are its interface; the methods are the few steps that differ between stores.
     """
 
     max_deltas: int  #: a chain with more is merged, or not extended
 
     @abstractmethod
     def links(self, owner: InstanceId) -> Sequence[BackupLink]:
-        """Describes the owner's backup: the checkpoint in full first, then deltas; empty if there is none."""
+        """Describes the owner's backup: the full checkpoint first, then deltas; empty if there is none."""
 
     @abstractmethod
     def chain(self, owner: InstanceId) -> Sequence[Checkpoint]:
-        """The owner's backup as it is kept, in the order of `links`."""
+        """Returns the owner's backup as it is kept, in the order of `links`."""
 
     @abstractmethod
     def replace(self, checkpoint: Checkpoint) -> None:
-        """Keeps a checkpoint in full, and nothing that its owner had here before."""
+        """Keeps a full checkpoint, and removes everything that its owner had here before."""
 
     @abstractmethod
     def append(self, delta: Checkpoint, merges: bool) -> bool:
-        """Keeps a delta after the last link; False if it takes none before the next checkpoint in full.
+        """Keeps a delta after the last link; False if it accepts none before the next full checkpoint.
 
-        With `merges` it may make one checkpoint of all; else the state is at hand, and that is for `shorten_backup`.
+        With `merges` it may merge all links into one checkpoint; else the caller has the state, and calls
+        `shorten_backup`.
         """
 
     @abstractmethod
     def remove(self, owner: InstanceId) -> None:
-        """Keeps nothing of the owner any more."""
+        """Removes the owner's backup."""
 
     @abstractmethod
     def fence(self, owner: InstanceId, incarnation: int) -> None:
-        """Refuses what older incarnations of the owner offer from now on."""
+        """Refuses checkpoints of older incarnations of the owner from now on."""
 
     @abstractmethod
     def fence_of(self, owner: InstanceId) -> int:
-        """The lowest incarnation of an owner that may still store."""
+        """Returns the lowest incarnation of an owner that may still store."""
 
     @property
     @abstractmethod
@@ -111,7 +112,7 @@ class BackupStore(ABC):
 
     @abstractmethod
     def lift_fences(self, live: Set[InstanceId]) -> None:
-        """There are no other owners than these any more: fences of others may be forgotten."""
+        """Removes fences of owners that are not `live`: these are all owners that exist."""
 
     def epoch(self, owner: InstanceId) -> int | None:
         """The epoch of the owner's backup, or None if there is none."""
@@ -145,7 +146,7 @@ class NodeBackups(BackupStore):
 
     def append(self, delta: Checkpoint, merges: bool) -> bool:
         chain = [*self._chains[delta.owner], self._kept(delta)]
-        if delta.is_whole:  # of those before it, only output is needed that is not in it
+        if delta.is_whole:  # earlier deltas are needed only for output that this one does not have
             chain = [replace(without_state(chain), state=chain[-1].state)]
         elif merges and len(chain) > self.max_deltas + 1:
             chain = [self._kept(merge_checkpoints(chain[0], chain[1:]))]
@@ -174,14 +175,14 @@ class NodeBackups(BackupStore):
         return sum(checkpoint.nbytes for chain in self._chains.values() for checkpoint in chain)
 
     def _kept(self, checkpoint: Checkpoint) -> Checkpoint:
-        """A checkpoint in the form in which this store keeps it for long."""
+        """Returns a checkpoint in the form in which this store keeps it."""
         return checkpoint if self.shelf is None else self.shelf.checkpoint(checkpoint)
 
 
 def store_backup(store: BackupStore, checkpoint: Checkpoint, merges: bool = True) -> StoreOutcome:
-    """Keeps a checkpoint as its owner's newest: one in full replaces the chain, a delta extends it.
+    """Keeps a checkpoint as its owner's newest: a full one replaces the chain, a delta extends it.
 
-    One that is not newer than what is here is in that already: it came late, by way of another holder.
+    A checkpoint that is not newer than the backup is ignored: it came late, by way of another holder.
     """
     owner = checkpoint.owner
     if checkpoint.incarnation < store.fence_of(owner):
@@ -197,9 +198,9 @@ def store_backup(store: BackupStore, checkpoint: Checkpoint, merges: bool = True
 
 
 def shorten_backup(store: BackupStore, owner: InstanceId, state: ProcessingState) -> None:
-    """Replaces a chain that has become long by one checkpoint in full, of the state that it stands for.
+    """Replaces a long chain by one full checkpoint of the state that the chain stands for.
 
-    That costs a copy of the state, so deltas may well come to half as much before.
+    This costs a copy of the state, so it pays only when the deltas have reached about half of its size.
     """
     base, *deltas = chain = store.chain(owner)
     if len(deltas) > store.max_deltas and 2 * sum(delta.nbytes for delta in deltas) > base.nbytes:
@@ -216,7 +217,7 @@ def retrieve_backup(store: BackupStore, owner: InstanceId, slots: SlotSet | None
 
 
 def delete_backup(store: BackupStore, owner: InstanceId, up_to: tuple[int, int]) -> bool:
-    """Deletes the owner's backup unless it is newer than `up_to` (incarnation, serial); says whether it did."""
+    """Deletes the owner's backup unless it is newer than `up_to` (incarnation, serial); returns whether it did."""
     links = store.links(owner)
     if not links or links[-1].order > up_to:
         return False

@@ -20,7 +20,7 @@ class ProcessingState(Protocol):
 
     @property
     def marks(self) -> tuple[int, ...]:
-        """The epochs since which changes can be told."""
+        """The epochs since which changes can be listed."""
         ...
 
     def snapshot(self, slots: SlotSet, since: int | None = None) -> Iterable[Any]: ...
@@ -28,7 +28,10 @@ class ProcessingState(Protocol):
     def restore(self, chunks: Iterable[Any]) -> None: ...
 
     def restore_ahead(self, chunks: Iterable[Any]) -> bool:
-        """Restores slots that are yet to come; False, and nothing done, if what builds on it must come in one call."""
+        """Restores slots before they are owned.
+
+        Returns False, with nothing done, if later chunks must come in the same call.
+        """
         ...
 
     def adopt(self, slots: SlotSet) -> None:
@@ -38,7 +41,7 @@ class ProcessingState(Protocol):
     def drop(self, slots: SlotSet) -> None: ...
 
     def drop_in_parts(self, slots: SlotSet, parts: int) -> Iterator[None]:
-        """Drops slots that are not used meanwhile; each step a part of them."""
+        """Drops slots that are not used meanwhile; each step drops a part of them."""
         ...
 
     def mark(self, epoch: int) -> None: ...
@@ -58,10 +61,10 @@ class Checkpoint:
     serial: int  #: counts the checkpoints of an incarnation; (incarnation, serial) orders all of an owner
     epoch: int
     base: int | None
-    slots: SlotSet  #: what θ covers: slots owned, and slots handed over whose new owner is not safe yet
+    slots: SlotSet  #: the slots of θ: owned ones, and handed-over ones whose new owner is not safe yet
     state: tuple[Any, ...]  #: θ: chunks; several of one container take effect in order
-    buffer: tuple[tuple[int, Emission[Any]], ...]  #: β: outbox entries, those after `base` only
-    trimmed: int  #: outbox entries up to this epoch are needed by nobody
+    buffer: tuple[tuple[int, Emission[Any]], ...]  #: β: outbox entries, only those after `base`
+    trimmed: int  #: no receiver needs outbox entries up to this epoch
 
     @property
     def order(self) -> tuple[int, int]:
@@ -69,7 +72,7 @@ class Checkpoint:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it says all that there is of the state, even if it has a base."""
+        """Whether it has all of the state, even if it has a base."""
         return bool(self.state) and all(
             isinstance(chunk, Chunk) and self.slots <= chunk.replaced for chunk in self.state
         )
@@ -91,9 +94,9 @@ def checkpoint_state(
     slots: SlotSet,
     base: int | None = None,
 ) -> Checkpoint:
-    """The checkpoint of an instance that has processed `epoch` as its last, in full or since the epoch `base`.
+    """Returns the checkpoint of an instance whose last epoch is `epoch`: full, or since the epoch `base`.
 
-    The state counts as marked at `epoch` from then on, so the next checkpoint can be a delta of this one.
+    Also marks the state at `epoch`, so that the next checkpoint can be a delta of this one.
     """
     chunks = tuple(state.snapshot(slots, base))
     state.mark(epoch)
@@ -125,12 +128,12 @@ def chain_checkpoints(base: Checkpoint, deltas: Sequence[Checkpoint], slots: Slo
 
 
 def output_of(chain: Sequence[Checkpoint]) -> tuple[tuple[int, Emission[Any]], ...]:
-    """The output in a base and its deltas that may still be needed."""
+    """Returns the output in a base and its deltas that may still be needed."""
     return tuple(entry for part in chain for entry in part.buffer if entry[0] > chain[-1].trimmed)
 
 
 def without_state(chain: Sequence[Checkpoint]) -> Checkpoint:
-    """A base and its deltas as one checkpoint without state, for a receiver that has the state already."""
+    """Joins a base and its deltas to one checkpoint without state, for a receiver that has the state already."""
     return replace(chain[-1], base=None, state=(), buffer=output_of(chain))
 
 

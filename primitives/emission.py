@@ -1,4 +1,4 @@
-"""Emission: what an instance has put out in one epoch, the payload of its outbox; EMISSIONS: how it spills to disk."""
+"""Emission: the output of an instance in one epoch, the payload of its outbox; EMISSIONS: the codec for spilling it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Emission(Generic[Batch]):
 
     outputs: Mapping[Edge, Batch]
     watermark: int  #: no later row is older than this (event time)
-    created: float = 0.0  #: when the oldest row behind it was created, for latency; 0 if unknown
+    created: float = 0.0  #: creation time of the oldest row behind it, for latency; 0 if unknown
 
     @property
     def nbytes(self) -> int:
@@ -31,7 +31,7 @@ class Emission(Generic[Batch]):
 
 
 class Batches(Protocol[Batch]):
-    """How to take batches apart by slot. Arrow batches in the runtime, plain tuples in the simulator."""
+    """Operations on batches by slot: on Arrow batches in the runtime, on plain tuples in the simulator."""
 
     def split(self, edge: Edge, batch: Batch, assignment: Assignment) -> Mapping[int, Batch]:
         """The rows for each owner (index of an instance of the edge's downstream operator) that gets any."""
@@ -49,7 +49,7 @@ class Batches(Protocol[Batch]):
 def _to_batches(emission: Emission[pa.RecordBatch]) -> tuple[Mapping[str, pa.RecordBatch], Mapping[str, object]]:
     batches = {str(at): batch for at, batch in enumerate(emission.outputs.values())}
     return batches, {
-        "edges": list(emission.outputs),  # in the order of the batches; an edge as text could be ambiguous
+        "edges": list(emission.outputs),  # in the order of the batches; edges written as text could be ambiguous
         "watermark": emission.watermark,
         "created": emission.created,
     }
@@ -61,5 +61,5 @@ def _from_batches(batches: dict[str, pa.RecordBatch], metadata: dict[str, Any]) 
     return Emission(outputs, metadata["watermark"], metadata["created"])
 
 
-#: The codec of one epoch's output: its batch per edge, watermark and time of creation.
+#: The codec of one epoch's output: a batch per edge, watermark and creation time.
 EMISSIONS: SpillCodec[Emission[pa.RecordBatch]] = SpillCodec(_to_batches, _from_batches)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-#: The name of the distribution on the package index; `seep` there is a package of somebody else.
+#: The name of the distribution on the package index; the package named `seep` there belongs to someone else.
 DISTRIBUTION = "seep-streaming"
 
 
@@ -15,11 +15,11 @@ class UserError(SeepError):
 
 
 class EnvironmentFault(SeepError):
-    """The surroundings failed (disk, network, a lost machine); the query may be right."""
+    """The environment failed (disk, network, a lost machine); the query may be right."""
 
 
 class Damaged(EnvironmentFault):
-    """Stored bytes that are not what was written."""
+    """Stored bytes have changed since they were written."""
 
 
 class InternalError(SeepError):
@@ -27,7 +27,7 @@ class InternalError(SeepError):
 
 
 def install_command(extra: str) -> str:
-    """The command that installs an extra of the distribution, for errors that tell of a missing library.
+    """Returns the command that installs an extra of the distribution, for messages about a missing library.
 
     >>> install_command("cloud")
     "pip install 'seep-streaming[cloud]'"

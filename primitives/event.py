@@ -1,8 +1,8 @@
 """Event: something that has happened; a class for each kind, with typed fields and one line of text.
 
-A class of events is made with the decorator `event`, which registers it under its kind. What all events can be asked
-for (`operator`, `instance`, `node`, `detail`, `seconds`, `parts`, `numbers`) is a field of the class, or follows from
-its fields.
+A class of events is made with the decorator `event`, which registers it under its kind. The properties of all events
+(`operator`, `instance`, `node`, `detail`, `seconds`, `parts`, `numbers`) are fields of the class, or computed from its
+fields.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from primitives.graph import InstanceId
 
 E = TypeVar("E", bound="Event")
 
-#: What every event can be asked for beside its time, in the order of its JSON.
+#: The properties of every event beside its time, in the order of its JSON.
 COMMON = ("operator", "instance", "node", "detail", "seconds", "parts", "numbers")
 
 
@@ -28,21 +28,21 @@ class Event:
 
     kind: ClassVar[str]  #: in words, as in the log
 
-    at: float = 0.0  #: seconds since the query began, before that negative; the log sets it unless it is given
+    at: float = 0.0  #: seconds since the query began, negative before that; the log sets it if it is not given
 
     @property
     def operator(self) -> str | None:
-        """The operator that it is about."""
+        """The operator concerned."""
         return None
 
     @property
     def instance(self) -> str | None:
-        """The instance that it is about, written `counter[2]`."""
+        """The instance concerned, written `counter[2]`."""
         return None
 
     @property
     def node(self) -> str | None:
-        """The node that it is about."""
+        """The node concerned."""
         return None
 
     @property
@@ -52,7 +52,7 @@ class Event:
 
     @property
     def seconds(self) -> float | None:
-        """How long it took, where that is known."""
+        """The duration in seconds, if known."""
         return None
 
     @property
@@ -62,7 +62,7 @@ class Event:
 
     @property
     def numbers(self) -> Mapping[str, float]:
-        """Other figures, by name."""
+        """Other figures by name."""
         return MappingProxyType({})
 
     def text(self) -> str:
@@ -78,7 +78,7 @@ class Event:
         return self.text()
 
     def to_json(self) -> dict[str, Any]:
-        """What every event can be asked for, without what is empty; then fields of its own that are not among it."""
+        """Returns the properties of every event that are not empty, then the other fields of the class."""
         common = {"kind": self.kind, "at": self.at} | {name: plain(getattr(self, name)) for name in COMMON}
         told = {*common, *self.parts, *self.numbers, "subject"}
         own = {each.name: plain(getattr(self, each.name)) for each in fields(self) if each.name not in told}
@@ -94,7 +94,7 @@ _KINDS: dict[str, type[Event]] = {}
 
 
 def event_kinds() -> Mapping[str, type[Event]]:
-    """All classes of events that were imported so far, by kind."""
+    """Returns all classes of events that were imported so far, by kind."""
     return MappingProxyType(_KINDS)
 
 
@@ -131,10 +131,10 @@ def event(kind: str) -> Callable[[type[E]], type[E]]:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def event_base(cls: type[E]) -> type[E]:
-    """Makes a class one of events that have fields in common; it has no kind of its own."""
+    """Makes a base class of events with common fields; it has no kind of its own."""
     for name in inspect.get_annotations(cls):
         if name not in cls.__dict__:
-            setattr(cls, name, field())  # else the property that it takes the place of would be its default
+            setattr(cls, name, field())  # else the field's default would be the inherited property
     return dataclass(frozen=True, slots=True, kw_only=True)(cls)
 
 
@@ -189,7 +189,7 @@ class RunEvent(Event):
 
 
 def plain(value: Any) -> Any:
-    """A field's value as JSON has it.
+    """Converts a field's value to a JSON value.
 
     >>> plain({InstanceId("counter", 0): ("n1", "n2")})
     {'counter[0]': ['n1', 'n2']}

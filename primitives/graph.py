@@ -14,12 +14,12 @@ from primitives.slots import DEFAULT_SLOT_BITS, MAX_SLOT_BITS
 
 
 class Kind(StrEnum):
-    """The kind of an operator: whether it keeps state, and so how it is recovered."""
+    """The kind of an operator, which tells whether it has state and how it is recovered."""
 
-    SOURCE = "source"  #: reads from outside; healed from the source log
-    STATELESS = "stateless"  #: keeps nothing; healed by replay alone
-    STATEFUL = "stateful"  #: keeps state per key; healed from its backup
-    SINK = "sink"  #: writes outside; healed from what it has committed
+    SOURCE = "source"  #: reads from outside; recovered from the source log
+    STATELESS = "stateless"  #: has no state; recovered by replay alone
+    STATEFUL = "stateful"  #: has state per key; recovered from its backup
+    SINK = "sink"  #: writes outside; recovered from what it has committed
 
 
 class InstanceId(NamedTuple):
@@ -39,7 +39,7 @@ class OperatorSpec:
     name: str
     kind: Kind
     slot_bits: int = DEFAULT_SLOT_BITS
-    keeps_extra: bool = False  #: stateless, and yet a cut has something of each of its instances
+    keeps_extra: bool = False  #: stateless, but each of its instances adds something to a cut
 
     def __post_init__(self) -> None:
         if not 0 <= self.slot_bits <= MAX_SLOT_BITS:
@@ -135,7 +135,7 @@ def _check_names(operators: list[OperatorSpec], edges: tuple[Edge, ...]) -> None
 
 
 def _flow_order(graph: QueryGraph) -> tuple[str, ...]:
-    """The operators from sources to sinks: as they are listed, if every edge leads on in that list."""
+    """Returns the operators from sources to sinks; in the listed order, if every edge leads forward in it."""
     listed = {name: place for place, name in enumerate(graph.operators)}
     if all(listed[edge.upstream] < listed[edge.downstream] for edge in graph.edges):
         return tuple(listed)
@@ -143,7 +143,7 @@ def _flow_order(graph: QueryGraph) -> tuple[str, ...]:
 
 
 def _sorted_by_flow(graph: QueryGraph) -> tuple[str, ...]:
-    import networkx as nx  # takes 0.3 s; a node has no need of it, as it gets its graph in order
+    import networkx as nx  # the import takes 0.3 s; nodes get their graph in order and do not need it
 
     flow: nx.DiGraph[str] = nx.DiGraph()
     flow.add_nodes_from(graph.operators)

@@ -274,7 +274,7 @@ def _is_plain_decimal(kind: pa.DataType) -> bool:
 
 
 def _hash_nothing(_array: pa.Array, _hashes: Hashes) -> None:
-    """For columns of type null, which hold nothing else."""
+    """For columns of type null, which hold nulls only."""
 
 
 _HASHERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array, Hashes], None]], ...] = (
@@ -305,7 +305,7 @@ NUMBER_TYPES: dict[pa.DataType, np.dtype[Any]] = {
 
 
 def _numbers(array: pa.Array) -> NDArray[Any]:
-    """The numbers in a fixed-width array, without a copy; where it is null, any number."""
+    """Returns the numbers in a fixed-width array, without a copy; any number for a null."""
     return _view(array.buffers()[1], NUMBER_TYPES[array.type], array.offset + len(array))[array.offset :]
 
 
@@ -348,7 +348,7 @@ def _absorb_each(states: Hashes, words: Hashes) -> None:
 def _hash_doubles(values: NDArray[np.float64], bits: Hashes, hashes: Hashes) -> None:
     for row in range(len(hashes)):
         value = values[row]
-        signed = -(2.0**63) <= value < 2.0**63  # processors differ in what they convert a float out of range to
+        signed = -(2.0**63) <= value < 2.0**63  # processors differ in the conversion of floats out of range
         whole = np.int64(value) if signed else np.int64(0)
         if signed and np.float64(whole) == value:
             hashes[row] = _absorb(np.uint64(_NUMBER), np.uint64(whole))
@@ -360,7 +360,7 @@ def _hash_doubles(values: NDArray[np.float64], bits: Hashes, hashes: Hashes) -> 
 
 @kernel
 def _hash_wide(words: NDArray[np.uint64], scale: int, hashes: Hashes) -> None:
-    """For 128-bit numbers as two words, the lower one first."""
+    """Hashes 128-bit numbers, given as two words, the lower one first."""
     for row in range(len(hashes)):
         low, high, digits = words[2 * row], words[2 * row + 1], scale
         negative = high >> np.uint64(63) != 0
@@ -389,7 +389,7 @@ def _negated(low: np.uint64, high: np.uint64) -> tuple[np.uint64, np.uint64]:
 
 @kernel
 def _by_ten(low: np.uint64, high: np.uint64) -> tuple[np.uint64, np.uint64, np.uint64]:
-    """A tenth of an unsigned 128-bit number, and the rest; by digits of 32 bits."""
+    """Divides an unsigned 128-bit number by ten; returns quotient and remainder."""
     ten, half, mask = np.uint64(10), np.uint64(32), np.uint64(0xFFFFFFFF)
     upper, rest = high // ten, high % ten
     middle = rest << half | low >> half

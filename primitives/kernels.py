@@ -1,4 +1,4 @@
-"""Kernels: functions over arrays that Numba compiles to machine code, and keeps on disk for later processes."""
+"""Kernels: functions over arrays that Numba compiles to machine code and caches on disk for later processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from numba import njit
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compiles the function at its first call with arguments of some types. It runs without Python's lock."""
+    """Compiles the function at its first call for each combination of types.
+
+    The compiled code releases Python's lock.
+    """
     compiled = njit(cache=True, nogil=True)(function)
     if (cache := getattr(compiled, "_cache", None)) is not None:
         _bind_to_source(cache._cache_file)

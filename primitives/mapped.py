@@ -23,10 +23,10 @@ from primitives.state.files import disk_faults, fresh_directory, map_file
 
 
 class MappedFiles:
-    """Buffers above a size, each in a file of a directory that belongs to this shelf alone.
+    """Puts large buffers into files of a directory that belongs to this shelf alone.
 
-    The file is deleted as soon as it is mapped, so its space is free when nobody refers to the buffer any more, or the
-    process ends. What is on the shelf already is not written again.
+    A file is deleted as soon as it is mapped, so its space is free when nothing refers to the buffer any more, or the
+    process ends. Buffers that are on the shelf already are not written again.
 
     >>> import tempfile
     >>> shelf = MappedFiles(Path(tempfile.mkdtemp(), "backups"), above=4)
@@ -39,7 +39,7 @@ class MappedFiles:
         self._above = above
         self._serials = count()
         self._lock = threading.Lock()
-        #: address -> what is mapped there, as long as anybody refers to it
+        #: address -> the mapped buffer there, while anything refers to it
         self._maps: WeakValueDictionary[int, NDArray[np.uint8]] = WeakValueDictionary()
 
     def buffer(self, parts: Sequence[pa.Buffer]) -> pa.Buffer:
@@ -52,7 +52,7 @@ class MappedFiles:
         return self._put(size, lambda sink: [sink.write(part) for part in parts])
 
     def filling(self, size: int) -> MappedFile:
-        """A buffer of that size, to be filled."""
+        """Returns a buffer of that size, to be filled."""
         return MappedFile(size, self if size > self._above else None)
 
     def batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -69,7 +69,7 @@ class MappedFiles:
             return stream.read_next_batch()
 
     def checkpoint(self, checkpoint: Checkpoint) -> Checkpoint:
-        """The checkpoint, with what is large of its state and output on the shelf."""
+        """Returns the checkpoint with large parts of its state and output on the shelf."""
         buffer = tuple((epoch, self._emission(emission)) for epoch, emission in checkpoint.buffer)
         return replace(checkpoint, state=tuple(map(self._chunk, checkpoint.state)), buffer=buffer)
 
@@ -100,11 +100,11 @@ class MappedFiles:
                 path.unlink(missing_ok=True)
 
     def fresh_path(self) -> Path:
-        """Where a file may be written that the shelf is to take."""
+        """Returns a path for a file that the shelf will take."""
         return self.directory / str(next(self._serials))
 
     def take(self, path: Path) -> pa.Buffer:
-        """The content of such a file; whoever wrote it deletes it."""
+        """Returns the content of such a file, which the caller deletes."""
         mapped = np.frombuffer(map_file(path), np.uint8)
         with self._lock:
             self._maps[mapped.ctypes.data] = mapped
@@ -116,7 +116,7 @@ class MappedFiles:
 
 
 class MappedFile:
-    """A buffer of a known size that is filled from its beginning, with a shelf in a file, as long as the disk takes it.
+    """A buffer of known size that is filled from its beginning; in a file if it has a shelf and the disk has room.
 
     >>> filling = MappedFile(5)
     >>> filling.write(pa.py_buffer(b"he")), filling.write(pa.py_buffer(b"llo"))
@@ -130,21 +130,21 @@ class MappedFile:
         self._path = shelf.fresh_path() if shelf is not None else None
         self._file: IO[bytes] | None = None
         if self._path is not None:
-            with suppress(OSError):  # no room: who has to keep the buffer will say so
+            with suppress(OSError):  # no room: the caller who keeps the buffer reports it
                 self._file = self._path.open("w+b", buffering=0)
         self._memory = None if self._file is not None else pa.allocate_buffer(size)
 
     def write(self, part: pa.Buffer) -> None:
-        """The next bytes."""
+        """Writes the next bytes."""
         if self._file is not None and not self._is_written(part):
             self._leave_disk()
         if self._memory is not None:
             target = np.frombuffer(self._memory, np.uint8)[self._at : self._at + part.size]
-            np.copyto(target, np.frombuffer(part, np.uint8))  # which lets other threads run
+            np.copyto(target, np.frombuffer(part, np.uint8))  # releases Python's lock
         self._at += part.size
 
     def whole(self) -> pa.Buffer:
-        """The buffer, once all of it is here."""
+        """Returns the complete buffer."""
         if self._memory is not None:
             return self._memory
         assert self._shelf is not None
@@ -155,7 +155,7 @@ class MappedFile:
             self.drop()
 
     def drop(self) -> None:
-        """Deletes the file, if there is one; what is mapped of it stays."""
+        """Deletes the file, if any; mapped parts stay readable."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -19,7 +19,7 @@ P = TypeVar("P")
 
 
 def nbytes_of(payload: object) -> int:
-    """The payload's own `nbytes`, or 0 if it does not know its size."""
+    """Returns the payload's own `nbytes`, or 0 if it has none."""
     return int(getattr(payload, "nbytes", 0))
 
 
@@ -76,7 +76,7 @@ class Outbox(Generic[P]):
         self._memory: dict[int, P] = {}
         #: the epochs that the spill store holds
         self._spilled: set[int] = set()
-        #: epoch -> bytes, of all epochs that have a size at all
+        #: epoch -> bytes, for all epochs with a size
         self._sizes: dict[int, int] = {}
         #: the epochs of `_sizes` that are in memory, ascending: what spilling can choose from
         self._resident: list[int] = []
@@ -104,9 +104,9 @@ class Outbox(Generic[P]):
                 spill_state(self, self._budget)
 
     def trim(self, epoch: int) -> int:
-        """Drops all epochs up to and including `epoch` and returns how many; a lower epoch than before does nothing.
+        """Drops all epochs up to `epoch` and returns their number; an epoch lower than before does nothing.
 
-        A receiver whose cursor is further back goes on after `epoch`: the caller knows that all of it is safe.
+        A receiver whose cursor is further back continues after `epoch`: the caller knows that all of it is safe.
         """
         if epoch <= self._trimmed:
             return 0
@@ -124,7 +124,7 @@ class Outbox(Generic[P]):
             self.append(epoch, payload)
 
     def close(self) -> None:
-        """Forgets all entries and receivers and removes all spill files."""
+        """Removes all entries and receivers, and all spill files."""
         self._cursors.clear()
         self.trim(self.last)
         if self._spill is not None:
@@ -141,7 +141,7 @@ class Outbox(Generic[P]):
         self._cursors[receiver] = first
 
     def detach(self, receiver: Hashable) -> None:
-        """Forgets the receiver; an unknown one is ignored."""
+        """Removes the receiver; an unknown one is ignored."""
         self._cursors.pop(receiver, None)
 
     @property
@@ -174,7 +174,7 @@ class Outbox(Generic[P]):
         cursor = self._cursors.get(receiver)
         return None if cursor is None else max(cursor, self._trimmed + 1)
 
-    # --- looking inside
+    # --- inspection
 
     def entries(self, after: int | None = None) -> list[tuple[int, P]]:
         """All entries, or those of epochs above `after`, in order: what a checkpoint carries."""

@@ -41,7 +41,7 @@ def partition_processing_state(
 def partition_routing_state(
     topology: Topology, operator: str, parts: Mapping[int, SlotSet], first: int, arrival: Arrival
 ) -> Topology:
-    """The topology in which, from the epoch `first` on, rows of the given slots go to the given instances."""
+    """Returns the topology in which rows of the given slots go to the given instances from epoch `first` on."""
     assignment = topology.at(operator, first).moved(parts)
     return topology.amended(operator, Version(first, assignment, arrival))
 
@@ -54,9 +54,10 @@ def partition_buffer_state(
     receiver: InstanceId,
     batches: Batches[Batch],
 ) -> dict[int, Batch]:
-    """The share of one receiver in an epoch's output, by input port.
+    """Returns a receiver's share of an epoch's output, by input port.
 
-    Nothing was ever cut beforehand: owners are looked up in the topology of the batch's own epoch, when it is sent.
+    Output is not partitioned in advance: owners are looked up in the topology of the batch's own epoch, when it is
+    sent.
     """
     assignment = topology.at(receiver.operator, epoch)
     share: dict[int, Batch] = {}

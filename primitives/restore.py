@@ -1,4 +1,4 @@
-"""restore_state and replay_buffer_state: bring a checkpoint back to life, and send again what came after."""
+"""restore_state and replay_buffer_state: restore a checkpoint, and resend the epochs after it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def restore_state(checkpoint: Checkpoint, state: ProcessingState, outbox: Outbox
 
 
 def resume_state(checkpoint: Checkpoint, state: ProcessingState, outbox: Outbox[Any]) -> int:
-    """The rest of it, for an operator that has the state already: changes count from here on, and output is back."""
+    """Restores the rest of a checkpoint, if the operator has the state already: change tracking and output."""
     state.mark(checkpoint.epoch)
     outbox.trim(checkpoint.trimmed)
     outbox.restore(checkpoint.buffer)
@@ -29,7 +29,7 @@ def resume_state(checkpoint: Checkpoint, state: ProcessingState, outbox: Outbox[
 
 
 def replay_buffer_state(outbox: Outbox[Any], receiver: Hashable, first: int) -> None:
-    """Sends a receiver every epoch from `first` on, again if need be: its cursor on the outbox is moved back.
+    """Moves a receiver's cursor on the outbox back, so that it gets every epoch from `first` on again.
 
     Law: replaying twice has the effect of replaying once, as receivers drop the epochs that they have processed.
     """

@@ -142,5 +142,5 @@ def _choose(mask: NDArray[np.bool_], slots: NDArray[Any], places: NDArray[np.int
     count = 0
     for at in range(len(slots)):
         places[count] = at
-        count += mask[slots[at]]  # no branch, as it could not be foreseen
+        count += mask[slots[at]]  # without a branch, as it could not be predicted
     return count

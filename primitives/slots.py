@@ -16,7 +16,7 @@ from primitives.errors import UserError
 DEFAULT_SLOT_BITS = 8
 MAX_SLOT_BITS = 20
 
-#: Above this many slots a set is read and built with NumPy; below it a plain loop is quicker.
+#: Sets with more slots than this are read and built with NumPy; for smaller ones a plain loop is faster.
 _FEW = 64
 
 
@@ -189,7 +189,7 @@ class SlotSet:
         return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
 
     def parts(self, count: int) -> Iterator[SlotSet]:
-        """Itself in up to so many parts, one after the other, as large as each other but for the last.
+        """Divides the set, in order, into up to `count` parts of equal size; the last one may be smaller.
 
         >>> [*SlotSet.range(3, 7).parts(2)]
         [SlotSet(3-5), SlotSet(6-7)]
@@ -379,7 +379,7 @@ def _even_bounds_under(cap: float, totals: NDArray[np.float64], parts: int) -> l
 
 
 def _nearest(totals: NDArray[np.float64], target: float) -> int:
-    """The position whose running total is nearest to `target`, which is not above the last one."""
+    """Returns the position whose running total is nearest to `target`, which is not above the last one."""
     above = min(int(np.searchsorted(totals, target)), len(totals) - 1)
     below = max(above - 1, 0)
     return below if target - totals[below] < totals[above] - target else above

@@ -17,13 +17,13 @@ Batches = Mapping[str, pa.RecordBatch]
 
 _METADATA = b"seep.metadata"
 _SUFFIX = ".arrow"
-#: A file is whole once it has lost this ending.
+#: Suffix of unfinished files.
 _PARTIAL = ".partial"
 
 
 @dataclass(frozen=True)
 class SpillCodec(Generic[P]):
-    """How a payload turns into named Arrow batches with JSON metadata, and back.
+    """Converts a payload to named Arrow batches with JSON metadata, and back.
 
     >>> words = SpillCodec[list[str]](
     ...     to_batches=lambda payload: ({"words": pa.record_batch({"word": payload})}, {}),
@@ -37,7 +37,7 @@ class SpillCodec(Generic[P]):
     from_batches: Callable[[dict[str, pa.RecordBatch], dict[str, object]], P]
 
 
-#: For payloads that are a batch per edge and nothing else.
+#: The codec of payloads that only have a batch per edge.
 BATCHES: SpillCodec[Batches] = SpillCodec(lambda payload: (payload, {}), lambda batches, _: batches)
 
 
@@ -100,7 +100,7 @@ class SpillStore(Generic[P]):
     def __init__(self, directory: Path | str, codec: SpillCodec[P]) -> None:
         self.directory = Path(directory)
         self._codec = codec
-        #: epoch -> size of its file, for all files that are whole
+        #: epoch -> size of its file, for all complete files
         self._files: dict[int, int] = {}
         try:
             self.directory.mkdir(parents=True, exist_ok=True)

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from primitives.errors import EnvironmentFault
 from primitives.slots import SlotSet
 
-#: What a spill leaves free of the budget beyond what is asked for, so that it need not be done each time.
+#: Fraction of the budget that a spill frees beyond the request, so that not every request spills.
 _SLACK = 0.1
 
-#: So much more than the budget may be in memory for a moment.
+#: The factor of the budget that memory may reach for a moment.
 _TOLERANCE = 1.2
 
 
@@ -22,8 +22,8 @@ class MemoryUse(NamedTuple):
     """The memory use of a container, slot by slot."""
 
     sizes: NDArray[np.int64]  #: bytes of each slot
-    used: NDArray[np.int64]  #: when each was used last
-    free: NDArray[np.bool_]  #: which of them may leave
+    used: NDArray[np.int64]  #: logical time of each slot's last use
+    free: NDArray[np.bool_]  #: whether each slot may be spilled
 
 
 @runtime_checkable
@@ -34,7 +34,7 @@ class Spillable(Protocol):
     def name(self) -> str: ...
 
     def held(self) -> MemoryUse:
-        """The memory that is in use."""
+        """Returns the memory in use."""
         ...
 
     def spill(self, slots: SlotSet) -> None:
@@ -42,14 +42,12 @@ class Spillable(Protocol):
         ...
 
     def settle(self) -> None:
-        """All slots may leave: whoever uses the container holds no object of it that could change."""
+        """Makes all slots spillable: no user of the container holds an object of it that could change."""
         ...
 
 
 class MemoryBudget:
-    """Keeps what containers hold in memory below a limit, by their own estimates, all of a node together.
-
-    One thread at a time may use the containers of a budget.
+    """Limits the estimated memory of all containers of a node together. One thread at a time may use its containers.
 
     >>> budget = MemoryBudget(1 << 20)
     >>> budget.held()
@@ -62,15 +60,15 @@ class MemoryBudget:
         self._clock = count(1)
 
     def join(self, member: Spillable) -> None:
-        """Counts a container in."""
+        """Adds a container."""
         self._members.append(member)
 
     def leave(self, member: Spillable) -> None:
-        """Counts a container out, which is not needed any more."""
+        """Removes a container that is not needed any more."""
         self._members = [other for other in self._members if other is not member]
 
     def tick(self) -> int:
-        """The logical time of a use, later than all before."""
+        """Returns the logical time of a use, later than all before."""
         return next(self._clock)
 
     def held(self) -> int:
@@ -78,7 +76,7 @@ class MemoryBudget:
         return sum(int(member.held().sizes.sum()) for member in self._members)
 
     def settle(self) -> None:
-        """Between epochs: nobody holds objects of a container, so all slots may leave, and they do if need be."""
+        """Ends an epoch: no objects of containers are in use, so all slots may be spilled, and are if necessary."""
         for member in self._members:
             member.settle()
         self.make_room()
@@ -86,10 +84,10 @@ class MemoryBudget:
     def make_room(
         self, more: int = 0, user: Spillable | None = None, kept: SlotSet | None = None, growth: int = 0
     ) -> None:
-        """Spills until `more` bytes fit, but not the `kept` slots of `user`, least recently used ones first.
+        """Spills until `more` bytes fit, the least recently used slots first, but not the `kept` slots of `user`.
 
-        They may grow by `growth`, for which there is room if it can be made. Raises EnvironmentFault if what cannot
-        leave exceeds the budget by more than a fifth.
+        The kept slots may grow by `growth`, for which room is made if possible. Raises EnvironmentFault if the slots
+        that cannot be spilled exceed the budget by more than a fifth.
         """
         excess = self.held() + more - self.limit
         if excess + growth > 0:
@@ -101,7 +99,7 @@ class MemoryBudget:
             )
 
     def _spill(self, wanted: int, user: Spillable | None, kept: SlotSet) -> int:
-        """Spills some bytes, if there are as many that may leave; returns how many these were."""
+        """Spills `wanted` bytes, if as many may be spilled; returns how many were."""
         nothing = SlotSet.empty()
         candidates = [
             _candidates(at, member.held(), kept if member is user else nothing)
@@ -116,7 +114,7 @@ class MemoryBudget:
 
 
 def _candidates(owner: int, held: MemoryUse, kept: SlotSet) -> tuple[NDArray[np.int64], ...]:
-    """Owner, slot, size and last use of each slot of a container that may leave."""
+    """Returns owner, slot, size and last use of each slot that may be spilled."""
     free = held.free & (held.sizes > 0)
     free[kept.array] = False
     slots = np.flatnonzero(free)

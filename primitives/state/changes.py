@@ -16,7 +16,7 @@ Log = TypeVar("Log")
 
 @dataclass(slots=True)
 class Interval(Generic[Log]):
-    """The changes between one mark and the next: slots replaced, and the container's own log of the rest."""
+    """The changes between one mark and the next: replaced slots, and the container's own log of other changes."""
 
     mark: int
     replaced: SlotSet
@@ -24,7 +24,7 @@ class Interval(Generic[Log]):
 
 
 class Changes(Generic[Log]):
-    """Intervals since the oldest retained mark; without a mark nothing is recorded, since nobody can ask for it.
+    """Intervals since the oldest retained mark. Without a mark nothing is recorded, as no delta can be requested.
 
     >>> changes = Changes("counts", set)
     >>> changes.mark(4)
@@ -40,7 +40,7 @@ class Changes(Generic[Log]):
         self._name = name
         self._new_log = new_log
         self._intervals: dict[int, Interval[Log]] = {}  #: by mark, ascending
-        self.current: Interval[Log] | None = None  #: the interval after the last mark, to be written to
+        self.current: Interval[Log] | None = None  #: the interval after the last mark, which is written to
 
     @property
     def marks(self) -> tuple[int, ...]:
@@ -85,13 +85,13 @@ class Changes(Generic[Log]):
 
 
 class Tracked(ABC, Generic[Log]):
-    """A `State` that keeps `Changes`: the part that is the same for all such containers, and the verbs that are not."""
+    """The part of a `State` that is common to all containers with `Changes`."""
 
     name: str
     slot_bits: int
     _changes: Changes[Log]
 
-    #: which new keys may be written, while somebody's code works on rows; None: any
+    #: the new keys that may be written while user code processes rows; None: any
     owned: OwnedKeys | None = None
 
     @abstractmethod

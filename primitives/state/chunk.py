@@ -20,9 +20,9 @@ from primitives.routing import places_in, take_rows
 from primitives.slots import SlotSet, slots_of
 
 _METADATA = b"seep.chunk"
-_TRAILER = b"SEEPCHK1"  # after the Arrow streams: this, then their CRC-32
+_TRAILER = b"SEEPCHK1"  # follows the Arrow streams; after it comes their CRC-32
 
-#: To take rows one by one costs less than to filter all if they are less than one in so many.
+#: Rows are taken one by one, instead of by a filter, if they are fewer than one in this number.
 _FEW = 8
 
 
@@ -39,12 +39,12 @@ class Chunk:
     name: str  #: the container's name within its operator
     version: int  #: the operator's state version
     slot_bits: int
-    replaced: SlotSet  #: slots whose content before this chunk is void
+    replaced: SlotSet  #: slots whose earlier content is void
     keys: tuple[str, ...]  #: columns hashed into the slot
     identity: tuple[str, ...]  #: columns that identify a row
     rows: pa.RecordBatch  #: upserts: identity columns and value columns
     deleted: pa.RecordBatch  #: identity columns only
-    #: the slots of `rows`, once they were asked for: who keeps a chunk may have to give parts of it again and again
+    #: the slots of `rows`, computed at the first request, because parts of a chunk may be requested repeatedly
     _slots: NDArray[np.uint32] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -70,11 +70,11 @@ class Chunk:
         return self._slots
 
     def select(self, slots: SlotSet) -> Chunk:
-        """The part of this chunk that concerns `slots`."""
+        """Returns the part of this chunk for `slots`."""
         return self.split([slots])[0]
 
     def split(self, parts: Sequence[SlotSet]) -> list[Chunk]:
-        """The part of this chunk that concerns each set of slots; hashes each row once, however often it is asked.
+        """Returns the part of this chunk for each set of slots; hashes each row at most once, in all calls.
 
         Law: if the parts are disjoint and cover its slots, merging the results gives this chunk's effect.
         """
@@ -102,7 +102,7 @@ class Chunk:
 
 
 def _those_in(mask: NDArray[np.bool_], batch: pa.RecordBatch, slots: NDArray[np.uint32]) -> pa.RecordBatch:
-    """The rows whose slots are in a mask."""
+    """Returns the rows whose slots are in a mask."""
     places = places_in(mask, slots)
     if _FEW * len(places) < len(batch):
         return take_rows(batch, places)
@@ -126,7 +126,7 @@ def merge_chunks(chunks: Sequence[Chunk]) -> Chunk:
         raise InternalError("there is nothing to merge: merge_chunks needs at least one chunk")
     _check_alike(chunks)
     replaced = SlotSet.empty()
-    words: list[pa.RecordBatch] = []  # latest first: rows and deletions of each chunk in turn
+    words: list[pa.RecordBatch] = []  # latest first: rows and deletions of each chunk alternate
     for chunk in reversed(chunks):
         words += [chunk._outside(replaced, chunk.rows), chunk._outside(replaced, chunk.deleted)]
         replaced |= chunk.replaced
@@ -148,7 +148,7 @@ def _check_alike(chunks: Sequence[Chunk]) -> None:
 
 
 def _last_words(words: Sequence[pa.RecordBatch], identity: Sequence[str]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """The upserts and deletions that nothing later overrides, from deletions and rows of chunks in turn."""
+    """Returns the upserts and deletions that no later one overrides, given deletions and rows of chunks in turn."""
     identities = pa.concat_batches([batch.select(identity) for batch in words])
     last = _last_of_each(identities, [len(batch) for batch in words])
     bounds = accumulate(map(len, words), initial=0)
@@ -157,9 +157,9 @@ def _last_words(words: Sequence[pa.RecordBatch], identity: Sequence[str]) -> tup
 
 
 def _last_of_each(identities: pa.RecordBatch, lengths: Sequence[int]) -> NDArray[np.bool_]:
-    """A mask of the rows that no later row equals; `lengths` are those of the parts within which rows are distinct."""
+    """Returns a mask of the rows that no later row equals; rows are distinct within each part of `lengths` rows."""
     hashes = hash_keys(identities.columns)
-    few = 2 * max(lengths) > len(hashes)  # of them are in question, then it pays to find out which
+    few = 2 * max(lengths) > len(hashes)  # with few candidates, the exact check pays
     disputed = np.flatnonzero(_disputed(hashes, lengths)) if few else np.arange(len(hashes))
     heirs = disputed[_last_alike(hashes[disputed])]
     overridden = heirs != disputed
@@ -172,7 +172,7 @@ def _last_of_each(identities: pa.RecordBatch, lengths: Sequence[int]) -> NDArray
 
 @kernel
 def _last_alike(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """For each hash, where it is for the last time."""
+    """Returns for each hash the position of its last occurrence."""
     bits = 1
     while 1 << bits < 2 * len(hashes):
         bits += 1
@@ -221,7 +221,7 @@ def _disputed(hashes: NDArray[np.uint64], lengths: Sequence[int]) -> NDArray[np.
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """The column without dictionary encoding, which Arrow cannot group by when dictionaries differ."""
+    """Returns the column without dictionary encoding: Arrow cannot group by different dictionaries."""
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
@@ -275,7 +275,7 @@ def _checksum(body: pa.Buffer) -> bytes:
 
 
 def _checked_body(data: pa.Buffer) -> pa.Buffer:
-    """The Arrow streams in `data`, if their trailer and checksum are right."""
+    """Returns the Arrow streams in `data` if their trailer and checksum are right."""
     size = max(data.size - len(_TRAILER) - 4, 0)
     body, trailer = data.slice(0, size), data.slice(size).to_pybytes()
     if trailer[:-4] != _TRAILER:
@@ -287,5 +287,5 @@ def _checked_body(data: pa.Buffer) -> pa.Buffer:
 
 def _read_batch(reader: pa.BufferReader) -> pa.RecordBatch:
     with pa.ipc.open_stream(reader) as stream:
-        (batch,) = stream  # reads to the end of the stream, where the next one starts
+        (batch,) = stream  # reads up to the end of the stream, where the next one starts
         return batch

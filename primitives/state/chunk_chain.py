@@ -1,4 +1,4 @@
-"""Merges chunks of one container, which take effect in order, into the fewest with the same effect."""
+"""Merges chunks of one container, which take effect in order, into as few as possible with the same effect."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from primitives.state.file_chunk import FileChunk
 
 
 def settled(chunks: Iterable[Any]) -> list[Any]:
-    """The chunks of a chain that still count: each one of files is complete, as far as the chain has the files, and
-    what it voids is gone. A chain of rows stays as it is."""
+    """Returns the chunks of a chain that still count.
+
+    Chunks of files get their missing files from earlier ones of the chain, and chunks that they replace are dropped. A
+    chain of rows is not changed.
+    """
     found: list[Any] = []
     for chunk in chunks:
         if isinstance(chunk, FileChunk):
@@ -25,7 +28,7 @@ def settled(chunks: Iterable[Any]) -> list[Any]:
 
 
 def merged(chunks: Sequence[Any]) -> list[Any]:
-    """The fewest chunks with the effect of a chain: one, unless there are files in it, which rows may follow."""
+    """Returns the fewest chunks with the effect of a chain: one, unless rows follow files."""
     found: list[Any] = []
     for are_files, run in groupby(settled(chunks), lambda chunk: isinstance(chunk, FileChunk)):
         first, *later = run
@@ -34,7 +37,7 @@ def merged(chunks: Sequence[Any]) -> list[Any]:
 
 
 def _outside(slots: SlotSet, chunk: Chunk | FileChunk) -> Chunk | FileChunk | None:
-    """The part of a chunk for all other slots, if there is one."""
+    """Returns the part of a chunk for all other slots, or None if there is none."""
     if isinstance(chunk, FileChunk):
         others = chunk.select(chunk.slots - slots)
         return others if others.slots else None

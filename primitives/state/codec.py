@@ -19,7 +19,7 @@ from primitives.errors import EnvironmentFault, UserError
 Encode = Callable[[Any], Any]
 Decode = Callable[[Any], Any]
 
-#: Codes of msgpack extension types. They are on storage: never change one, only add.
+#: Codes of msgpack extension types. Stored data has them: never change one, only add.
 _TUPLE, _SET, _FROZENSET, _DATETIME, _DATE, _TIMEDELTA, _DECIMAL, _INT, _ARRAY = range(1, 10)
 
 
@@ -176,14 +176,14 @@ class ValueCodec:
                 raise ValueError("encode returned None, which stands for no value")
         if self._packer is not None:
             return self._pack(value)
-        return index(value) if self._is_integer else value  # for Arrow would cut off a fraction
+        return index(value) if self._is_integer else value  # as Arrow would cut off a fraction
 
     def _pack(self, value: Any) -> bytes:
         assert self._packer is not None
         try:
             packed: bytes = self._packer.pack(value)
         except BaseException:
-            self._packer.reset()  # forget what was written before the failure
+            self._packer.reset()  # removes what was packed before the failure
             raise
         return packed
 

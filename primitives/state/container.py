@@ -34,29 +34,31 @@ class State(Protocol):
         ...
 
     def snapshot(self, slots: SlotSet, since: int | None = None) -> Any:
-        """The content of `slots` in full, as a `Chunk`, or a `FileChunk` where there is much; without slots, a `Chunk`.
+        """Returns the content of `slots` in full, as a `Chunk` or, if large, a `FileChunk`; for no slots, a `Chunk`.
 
-        Or with `since`, a marked epoch, what changed after it.
-
-        The latter names every slot replaced since, whether or not in `slots`: a checkpoint must void what it held of
-        slots that have left. Whoever restores it next to other slots takes `select(slots)` of it first.
+        With `since`, a marked epoch, it returns the changes after it. This delta names every slot replaced since,
+        whether or not in `slots`, because a checkpoint must remove what it held of slots that have left. To restore it
+        next to other slots, take `select(slots)` of it first.
         """
         ...
 
     def restore(self, chunks: Iterable[Any]) -> None:
-        """Applies each chunk, in order, by the law of `Chunk`; all that builds on a `FileChunk` in the same call."""
+        """Applies each chunk in order, by the law of `Chunk`.
+
+        Chunks that build on a `FileChunk` must be in the same call.
+        """
         ...
 
     def adopt(self, slots: SlotSet) -> None:
-        """Counts `slots`, with what was restored of them before, as replaced now."""
+        """Counts `slots`, including what was restored of them before, as replaced now."""
         ...
 
     def drop(self, slots: SlotSet) -> None:
-        """Forgets the slots; the next delta says so."""
+        """Removes the content of slots; the next delta contains this."""
         ...
 
     def drop_in_parts(self, slots: SlotSet, parts: int) -> Iterator[None]:
-        """Drops slots that are not used meanwhile; each step a part of them, all of which take about as long."""
+        """Drops slots that are not used meanwhile; each step drops a part of them, of about equal duration."""
         ...
 
     def size(self, slots: SlotSet | None = None) -> int:
@@ -68,15 +70,15 @@ class State(Protocol):
         ...
 
     def mark(self, epoch: int) -> None:
-        """Ends the epoch: what is written from now on counts as after it.
+        """Ends the epoch: later writes count as after it. Epochs are marked in ascending order.
 
-        Epochs are marked in ascending order. To mark the last one again changes nothing: a delta since then still
-        covers all that was written after the first time, which is right for whoever has either state.
+        Marking the last one again changes nothing. A delta since then still has all writes after the first time, so it
+        is right for a reader with the state of either time.
         """
         ...
 
     def release(self, epoch: int) -> None:
-        """Forgets the marks below `epoch`; a mark at `epoch` itself stays usable."""
+        """Removes the marks below `epoch`; a mark at `epoch` itself can still be used."""
         ...
 
     def changed(self, since: int) -> int:
@@ -86,10 +88,10 @@ class State(Protocol):
 
 @runtime_checkable
 class Closable(Protocol):
-    """A container with files of its own."""
+    """A container with its own files."""
 
     def close(self) -> None:
-        """Lets go of the files and deletes them."""
+        """Closes the files and deletes them."""
         ...
 
 

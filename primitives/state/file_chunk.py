@@ -23,30 +23,30 @@ _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 
 
 class Links:
-    """A directory for hard links, which is deleted when nobody refers to this any more."""
+    """A directory for hard links, which is deleted when nothing refers to this object any more."""
 
     def __init__(self, beside: Path) -> None:
         with disk_faults(f"link files in {beside.parent}"):
             root = Path(tempfile.mkdtemp(prefix=f"{beside.name}-", dir=beside.parent))
-        self.directory = root / "files"  #: not there yet
+        self.directory = root / "files"  #: created when needed
         weakref.finalize(self, shutil.rmtree, root, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileChunk:
-    """All rows of some slots, in files; whatever was before in these slots is void.
+    """All rows of some slots, in files; earlier content of these slots is void.
 
-    It is full or incremental by the files that it brings: an incremental one lacks those that whoever has the state
-    since which it tells what changed has already (see `completed`). The files hold rows of other slots too, which are
-    to be left alone: so to select slots costs nothing, and saves nothing.
+    The chunk is full or incremental by the files that it contains. An incremental chunk lacks the files that a reader
+    with the state of its base has already (see `completed`). The files also hold rows of other slots, which must be
+    ignored: so selecting slots costs nothing, and saves nothing.
     """
 
     like: Chunk  #: a chunk of the same container without rows
     slots: SlotSet
-    rows_in_slot: NDArray[np.int64]  #: how many rows of each slot the files hold
-    sizes: Mapping[str, int]  #: of all files, by name
-    contents: Mapping[str, pa.Buffer]  #: of those that are new; may be mapped, so that they take no memory
-    links: Links | None = None  #: to all of them, in the process that they come from
+    rows_in_slot: NDArray[np.int64]  #: number of each slot's rows in the files
+    sizes: Mapping[str, int]  #: sizes of all files, by name
+    contents: Mapping[str, pa.Buffer]  #: contents of the new files; they may be mapped, so that they take no memory
+    links: Links | None = None  #: links to all files, in the process that they come from
 
     def __post_init__(self) -> None:
         self._check_description()
@@ -76,33 +76,33 @@ class FileChunk:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the files that it brings."""
+        """Bytes of the files that it contains."""
         return sum(content.size for content in self.contents.values())
 
     @property
     def row_bytes(self) -> float:
-        """About how many bytes a row takes."""
+        """Average bytes of a row."""
         return sum(self.sizes.values()) / max(int(self.rows_in_slot.sum()), 1)
 
     @property
     def missing(self) -> list[str]:
-        """The files that are not at hand."""
+        """Names of the files that the chunk lacks."""
         return [] if self.links else sorted(self.sizes.keys() - self.contents.keys())
 
     def count_in(self, slots: SlotSet) -> int:
-        """How many rows the files hold of some slots."""
+        """Returns the number of rows of some slots."""
         return int(self.rows_in_slot[slots.mask(self.like.slot_bits)].sum())
 
     def select(self, slots: SlotSet) -> FileChunk:
-        """The part that concerns `slots`; it has the same files."""
+        """Returns the part for `slots`, which has the same files."""
         return replace(self, slots=self.slots & slots)
 
     def merge(self, later: Sequence[FileChunk]) -> FileChunk:
-        """The last of them, with what this one and the others bring of its files."""
+        """Returns the last chunk, with the files that this one and the others contain."""
         return later[-1].completed([self, *later[:-1]]) if later else self
 
     def completed(self, earlier: Sequence[FileChunk]) -> FileChunk:
-        """This one with those of its files that it lacks and `earlier` ones bring; the last that has a file counts."""
+        """Returns this chunk with its missing files taken from `earlier` ones; the last one that has a file counts."""
         contents = dict(self.contents)
         for chunk in reversed(earlier):
             for name, content in chunk.contents.items():
@@ -111,7 +111,7 @@ class FileChunk:
         return replace(self, contents=contents)
 
     def check_whole(self) -> None:
-        """EnvironmentFault with their names if some files are not at hand."""
+        """Raises EnvironmentFault with their names if some files are missing."""
         if missing := self.missing:
             named = ", ".join([*missing[:3], "…"] if len(missing) > 3 else missing)
             raise EnvironmentFault(
@@ -120,7 +120,7 @@ class FileChunk:
             )
 
     def place_in(self, directory: Path) -> None:
-        """Puts all files into an empty directory; copies nothing if they are on the same file system."""
+        """Puts all files into an empty directory; copies nothing if both are on the same file system."""
         self.check_whole()
         with disk_faults(f"take over the files of state '{self.name}' to {directory}"):
             for name in self.sizes:

@@ -1,4 +1,4 @@
-"""Writes files for containers of a running process, whole or not at all, and reports faults of the disk clearly."""
+"""Writes files for containers of a running process atomically, and reports faults of the disk clearly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from primitives.errors import EnvironmentFault
 
 @contextmanager
 def disk_faults(task: str) -> Iterator[None]:
-    """Turns an error of the operating system into EnvironmentFault, which says what could not be done."""
+    """Converts an error of the operating system to EnvironmentFault, which says what could not be done."""
     try:
         yield
     except OSError as reason:
@@ -24,7 +24,7 @@ def disk_faults(task: str) -> Iterator[None]:
 
 
 def fresh_directory(path: Path) -> Path:
-    """An empty directory: what a predecessor left there is of no use to anybody."""
+    """Creates an empty directory; files of an earlier process are removed."""
     with disk_faults(f"use {path} for state"):
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
@@ -32,7 +32,7 @@ def fresh_directory(path: Path) -> Path:
 
 
 def write_file(path: Path, data: pa.Buffer) -> None:
-    """Writes a file; no part of it stays if that fails."""
+    """Writes a file; removes it if that fails."""
     with disk_faults(f"write {data.size} bytes of state to {path}"):
         try:
             path.write_bytes(data)
@@ -48,7 +48,7 @@ def read_file(path: Path) -> pa.Buffer:
 
 
 def map_file(path: Path) -> pa.Buffer:
-    """The content of a file, to be read in place; it stays readable when the file is deleted."""
+    """Returns the content of a file by a memory map; it stays readable when the file is deleted."""
     with disk_faults(f"read state back from {path}"):
         if not path.stat().st_size:
             return pa.py_buffer(b"")
@@ -57,7 +57,7 @@ def map_file(path: Path) -> pa.Buffer:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Makes a file that never changes appear at another place too."""
+    """Links a file that never changes to another path, or copies it."""
     try:
         target.hardlink_to(source)
     except OSError:  # on another file system

@@ -1,1 +1,1 @@
-"""Compiled in-memory structures of columns, of which the containers for high throughput are made."""
+"""Compiled in-memory structures of columns, which the containers for high throughput use."""

@@ -1,7 +1,7 @@
 """Compiled loops that fold numbers into rows of a table, and detect sums beyond the range of their type.
 
-Sums are exact whatever the order of what is added: where an addition wraps around, that is noted, and only a row whose
-wraps do not cancel out in the end has overflowed. So the common case costs a comparison that is always false.
+Sums are exact in any order of additions. Each addition that wraps around is noted, and a row has overflowed only if its
+wraps do not cancel out in the end. So the common case costs one comparison that is always false.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from primitives.state.columnar.intrinsics import pointer, prefetch
 Words = NDArray[np.uint64]
 Ints = NDArray[np.int64]
 
-#: How many rows ahead compiled loops ask for memory.
+#: Number of rows by which compiled loops prefetch memory.
 AHEAD = 128
 
 _TOP = np.uint64(63)
 
 
 def overflowed(rows: Ints, noted: Ints) -> Ints:
-    """Of additions to `rows`, given what was noted of them, one position for each row that is beyond its type."""
+    """Returns one position in `rows` for each row whose sum is beyond its type, given the noted wraps."""
     at = np.where(noted < 0, ~noted, noted)
     _, first, row = np.unique(rows[at], return_index=True, return_inverse=True)
     net = np.bincount(row, weights=np.where(noted < 0, -1, 1))
@@ -65,7 +65,7 @@ def add_signed(values: Ints, width: int, head: int, rows: Ints, addends: Ints, n
 
 @kernel
 def add_unsigned(values: Words, width: int, head: int, rows: Ints, addends: Words, noted: Ints) -> int:
-    """As `add_signed`."""
+    """Does as `add_signed`, for unsigned numbers."""
     there, count = pointer(values), 0
     for at in range(len(rows)):
         prefetch(there, rows[min(at + AHEAD, len(rows) - 1)] * width + head)
@@ -80,7 +80,7 @@ def add_unsigned(values: Words, width: int, head: int, rows: Ints, addends: Word
 
 @kernel
 def lower_floats(there: NDArray[Any], rows: Ints, others: NDArray[Any]) -> None:
-    """Lowers floats to others that are less; NaN is greater than any number, other than for NumPy's minimum."""
+    """Replaces floats by lower ones. NaN is greater than any number, unlike in NumPy's minimum."""
     for at in range(len(rows)):
         other, one = others[at], there[rows[at]]
         if other < one or one != one:
@@ -92,7 +92,7 @@ def lower_floats(there: NDArray[Any], rows: Ints, others: NDArray[Any]) -> None:
 
 @kernel
 def add_wide(values: Words, width: int, head: int, rows: Ints, addends: Words, noted: Ints) -> int:
-    """As `add_signed`, for numbers of 128 bits."""
+    """Does as `add_signed`, for numbers of 128 bits."""
     there, more, count = pointer(values), pointer(addends), 0
     for at in range(len(rows)):
         prefetch(there, rows[min(at + AHEAD, len(rows) - 1)] * width + head)
@@ -109,7 +109,7 @@ def add_wide(values: Words, width: int, head: int, rows: Ints, addends: Words, n
 
 @kernel
 def beyond(values: Words, width: int, head: int, rows: Ints, limit_low: np.uint64, limit_high: np.uint64) -> Ints:
-    """Positions of rows whose number is the limit or more, or its negative or less."""
+    """Returns positions of rows whose number is at least the limit, or at most its negative."""
     found, count = np.empty(len(rows), np.int64), 0
     for at in range(len(rows)):
         low, high = values[rows[at] * width + head], values[rows[at] * width + head + 1]
@@ -123,7 +123,7 @@ def beyond(values: Words, width: int, head: int, rows: Ints, limit_low: np.uint6
 
 @kernel
 def extreme_wide(values: Words, width: int, head: int, rows: Ints, others: Words, greatest: bool) -> None:
-    """Replaces numbers by others that are less, or greater."""
+    """Replaces numbers by lower ones, or with `greatest` by greater ones."""
     for at in range(len(rows)):
         place = rows[at] * width + head
         low, high = values[place], np.int64(values[place + 1])

@@ -32,7 +32,7 @@ class Bitmap:
 
     def __init__(self) -> None:
         self._words: Region[np.uint64] = Region(np.uint64)
-        self._size = 0  #: in words: beyond, none is set
+        self._size = 0  #: words in use; no bit beyond is set
 
     def add(self, rows: Rows) -> None:
         """Adds rows, which may repeat."""
@@ -41,12 +41,12 @@ class Bitmap:
             _set(self._words.array, rows)
 
     def discard(self, rows: Rows) -> Rows:
-        """Removes rows, and returns those that were members, each once; any number may be among them."""
+        """Removes rows, and returns the members among them, each once; the rows may be any numbers."""
         members = np.empty(len(rows), np.int64)
         return members[: _clear(self._words.array, 64 * self._size, rows, members)]
 
     def holds(self, rows: Rows) -> NDArray[np.bool_]:
-        """Which of the rows are members; any number may be among them."""
+        """Returns which of the rows are members; the rows may be any numbers."""
         held = np.empty(len(rows), np.bool_)
         _test(self._words.array, 64 * self._size, rows, held)
         return held
@@ -56,7 +56,7 @@ class Bitmap:
         return common_rows(self, [self])
 
     def renumber(self, rows: Rows) -> None:
-        """Keeps the members among `rows`, under their positions there as new numbers."""
+        """Keeps the members among `rows`, and numbers them by their positions there."""
         positions = np.flatnonzero(self.holds(rows))
         self._words.array[: self._size] = 0
         self._size = 0
@@ -71,18 +71,18 @@ class Bitmap:
 
 
 def common_rows(bitmap: Bitmap, others: Sequence[Bitmap]) -> Rows:
-    """The members of one that are also members of any of the others, ascending."""
+    """Returns the members that are also members of any of the others, ascending."""
     rows: Rows = _common_rows(*_side_by_side(bitmap, others))
     return rows
 
 
 def count_common(bitmap: Bitmap, others: Sequence[Bitmap]) -> int:
-    """How many rows `common_rows` finds; costs a look at every 64 numbers."""
+    """Returns the number of rows that `common_rows` finds; costs a look at every 64 numbers."""
     return int(_count_common(*_side_by_side(bitmap, others)))
 
 
 def _side_by_side(bitmap: Bitmap, others: Sequence[Bitmap]) -> tuple[Words, Words]:
-    """The words of one, and those of all others together, as far as both go."""
+    """Returns the words of one bitmap, and the union of all others, up to the shorter length."""
     words = others[0]._used() if len(others) == 1 else _union(others)
     size = min(bitmap._size, len(words))
     return bitmap._used()[:size], words[:size]
@@ -137,7 +137,7 @@ def _common_rows(words: Words, others: Words) -> Rows:
     for place in range(len(words)):
         some[count], places[count] = words[place] & others[place], place
         size += ones(some[count])
-        count += some[count] != 0  # no branch, as it could not be foreseen
+        count += some[count] != 0  # without a branch, as it could not be predicted
     rows, found = np.empty(size, np.int64), 0
     for at in range(count):
         word = some[at]

@@ -19,7 +19,7 @@ _CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
 class DeclaredColumns:
-    """Turns what users give into arrays of the declared types; what does not fit raises UserError with its name.
+    """Converts users' input to arrays of the declared types; raises UserError with the column's name on a misfit.
 
     >>> columns = DeclaredColumns("counts", {"id": pa.int64()}, {"n": pa.int32()}, {})
     >>> columns.keys_from({"id": [7, 9]})[0].to_pylist(), columns.value_from("n", 1, rows=2).to_pylist()
@@ -92,7 +92,7 @@ class DeclaredColumns:
     # --- as given -----------------------------------------------------------------------------------------------------
 
     def keys_from(self, given: Any) -> list[pa.Array]:
-        """The key columns in a RecordBatch, Table or mapping; or from the key column itself, if it is the only one."""
+        """Returns the key columns of a RecordBatch, Table or mapping, or of the only key column itself."""
         if not isinstance(given, Mapping | pa.RecordBatch | pa.Table):
             given = self._only_key(given)
         columns: list[pa.Array] = []
@@ -112,7 +112,7 @@ class DeclaredColumns:
         self._value_type(name)
 
     def check_fold(self, name: str, fold: str) -> None:
-        """Raises UserError unless the value column is of a type for which there is the fold."""
+        """Raises UserError unless the fold supports the column's type."""
         kind = self._value_type(name)
         if fold not in FOLDS:
             raise UserError(f"{self._label(name)} knows no fold '{fold}'; use one of {', '.join(FOLDS)}")
@@ -140,7 +140,7 @@ class DeclaredColumns:
 
 
 def _default_of(kind: pa.DataType) -> pa.Scalar:
-    """The value of a column in a new row by default: zero, false, or else null."""
+    """Returns a column's default value in a new row: zero, false, or else null."""
     if pa.types.is_boolean(kind):
         return pa.scalar(False)
     kinds = pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_duration
@@ -162,5 +162,5 @@ def _to_arrow(kind: pa.DataType, given: Any, rows: int | None) -> pa.Array:
 
 def _from_python(given: Any, kind: pa.DataType) -> pa.Array:
     if pa.types.is_integer(kind) and pa.types.is_floating(pa.infer_type(given)):
-        return pa.array(given).cast(kind)  # which refuses what is not whole, where Arrow would cut it off
+        return pa.array(given).cast(kind)  # refuses fractions, which Arrow would cut off
     return pa.array(given, kind)

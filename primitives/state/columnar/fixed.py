@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from primitives.hashing import NUMBER_TYPES
 
-#: Rows of a container: their numbers, or from one to another (as a slice with a start and a stop).
+#: Rows of a container: their numbers, or a range as a slice with a start and a stop.
 Selection = NDArray[np.int64] | slice
 
 
-#: A decimal of 128 bits, as Arrow has it.
+#: A decimal of 128 bits in Arrow's layout.
 WIDE: np.dtype[Any] = np.dtype([("low", "<u8"), ("high", "<u8")])
 
 
@@ -54,27 +54,27 @@ def as_words(numbers: NDArray[Any]) -> NDArray[np.uint64]:
 
 
 def zeroed(numbers: NDArray[Any], where: NDArray[np.bool_]) -> NDArray[Any]:
-    """A copy of numbers, with zeros in some places."""
+    """Returns a copy of numbers, with zeros in some places."""
     copy = numbers.copy()
     copy[where] = np.zeros((), numbers.dtype)
     return copy
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """The array, read-only and aligned: what comes from Arrow mostly is, and Numba compiles for each kind of array."""
+    """Returns the array, read-only and aligned, as most arrays of Arrow are: Numba compiles for each kind of array."""
     array = array if array.flags.aligned else array.copy()
     array.flags.writeable = False
     return array
 
 
 def from_numbers(kind: pa.DataType, numbers: NDArray[Any], valid: pa.Buffer | None) -> pa.Array:
-    """The array of a type that has the given numbers; shares their memory."""
+    """Returns the array of a type with the given numbers; shares their memory."""
     data = np.packbits(numbers, bitorder="little") if numbers.dtype == np.bool_ else numbers
     return pa.Array.from_buffers(kind, len(numbers), [valid, pa.py_buffer(data)])
 
 
 def null_mask(array: pa.Array) -> NDArray[np.bool_]:
-    """Which values are null."""
+    """Returns which values are null."""
     mask: NDArray[np.bool_] = array.is_null().to_numpy(zero_copy_only=False)
     return mask
 

@@ -14,21 +14,21 @@ from primitives.state.columnar.fixed import WIDE, storage_type
 
 
 class Fold(NamedTuple):
-    """One way to combine."""
+    """A way to combine two values."""
 
     accepts: Callable[[pa.DataType], bool]
-    needs: str  #: what it accepts, in words
-    identity: Callable[[np.dtype[Any]], Any]  #: what changes no value that it is combined with
+    needs: str  #: the accepted types, in words
+    identity: Callable[[np.dtype[Any]], Any]  #: the value that changes no value that it is combined with
     combine: np.ufunc
 
 
 class Overflow(UserError):
-    """A sum is beyond the type of its column; the rows at fault hold what is left of it when it wraps around."""
+    """A sum is beyond the type of its column; the rows concerned hold the wrapped sum."""
 
     def __init__(self, state: str, field: pa.Field, key: Mapping[str, Any], positions: NDArray[np.int64]) -> None:
         super().__init__(f"the sum in column '{field.name}' of state '{state}' for key {key} is beyond {field.type}")
-        self.key = key  #: of the first row
-        self.positions = positions  #: in what was added, one for each row that has overflowed, in order
+        self.key = key  #: key of the first row concerned
+        self.positions = positions  #: positions in the addends, one for each row that has overflowed, in order
 
 
 def _is_wrapping(kind: pa.DataType) -> bool:
@@ -61,8 +61,8 @@ def _greatest(kind: np.dtype[Any]) -> Any:
 
 _FIXED = "a number, bool, date or time"
 
-#: By name. A sum of integers or decimals that exceeds its type is an `Overflow`, except that of `add_wrapping`, which
-#: wraps around at 64 bits. NaN is greater than any number, as in Spark.
+#: Folds by name. A sum of integers or decimals that exceeds its type raises `Overflow`, except with `add_wrapping`,
+#: which wraps around at 64 bits. NaN is greater than any number, as in Spark.
 FOLDS: Mapping[str, Fold] = {
     "add": Fold(_is_summable, "int64, uint64, float64, decimal128 or duration", _zero, np.add),
     "add_wrapping": Fold(_is_wrapping, "int64, uint64, float64 or duration", _zero, np.add),

@@ -37,15 +37,15 @@ _MAX_ROWS = 2**32 - 1
 
 
 class Located(NamedTuple):
-    """Where the keys of a batch are."""
+    """The rows of a batch's keys."""
 
     rows: NDArray[np.int64]  #: -1 if there is none
-    created: NDArray[np.int64]  #: positions, in the batch, of the keys for which a row was created
+    created: NDArray[np.int64]  #: positions in the batch of the keys that got a new row
     hashes: NDArray[np.uint64]
 
 
 class Index:
-    """Numbers the rows of a table by key: 0, 1, 2 …, and again those of rows that were removed.
+    """Numbers the rows of a table by key: 0, 1, 2 …; numbers of removed rows are used again.
 
     >>> index = Index(RowTable([pa.int64()]))
     >>> index.locate([pa.array([7, 9, 7])], create=True).rows.tolist()
@@ -56,7 +56,7 @@ class Index:
 
     def __init__(self, table: RowTable) -> None:
         self._table = table
-        self.live = Bitmap()  #: the rows that there are
+        self.live = Bitmap()  #: the existing rows
         self._free: Region[np.int64] = Region(np.int64)
         self._clear()
 
@@ -97,9 +97,9 @@ class Index:
         return Located(rows, created, probe.hashes)
 
     def append(self, probe: Probe) -> slice:
-        """New rows at the end for keys, of which none has a row, in their order; several times as fast as `locate`.
+        """Adds new rows at the end for keys that have none, in order; several times as fast as `locate`.
 
-        If a key has a row after all, then it and those after it get none.
+        If a key has a row after all, then it and the keys after it get none.
         """
         first, count = self.end, len(probe.hashes)
         self._reserve(count, len(probe.data))
@@ -113,7 +113,7 @@ class Index:
         return rows
 
     def make_room(self, more: int) -> None:
-        """Makes segments for so many rows more if they are most of all, rather than to split them again and again."""
+        """Reserves segments for this many more rows if these are most of all, so that fewer segments are split."""
         if more > len(self):
             depth = ((len(self) + more - 1) // ROOMY).bit_length()
             self._add_segments(max((1 << depth) - int(self._counts[SEGMENTS]), 0))
@@ -126,7 +126,7 @@ class Index:
         return members
 
     def remove(self, rows: NDArray[np.int64]) -> None:
-        """Removes rows, each given once; their numbers are free for new keys."""
+        """Removes rows, each given once; their numbers can be used for new keys."""
         self._free.reserve(int(self._counts[FREE]) + len(rows))
         remove(self._segments(), self._table.hashes(rows), rows)
         self.live.discard(rows)
@@ -138,9 +138,9 @@ class Index:
         self._table.clear(rows)
 
     def compact(self, without: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Removes rows, numbers the others anew without gaps, and gives memory back; returns their old numbers.
+        """Removes rows, renumbers the others without gaps, and frees memory; returns their old numbers.
 
-        Costs nothing for the rows that are removed, so it is the way to remove many.
+        Costs nothing for the removed rows, so use it to remove many.
         """
         self.live.discard(without)
         self._table.release(without)
@@ -173,11 +173,11 @@ class Index:
 
     @property
     def _is_used_up(self) -> bool:
-        """Whether every segment that there is memory for is in use."""
+        """Whether every allocated segment is in use."""
         return bool(self._counts[SEGMENTS] == self._room)
 
     def _segments(self) -> Segments:
-        """The arrays that compiled code needs; not to be kept, as they are views of regions."""
+        """Returns the arrays for compiled code; not to be kept, as they are views of regions."""
         return Segments(
             self._places.array, self._directory.array, self._facts.array, self._free.array, self._counts, self._room
         )

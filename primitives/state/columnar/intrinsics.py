@@ -8,8 +8,8 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-#: What a prefetch is for: to read, from the second-level cache on, data. The second level can wait for more lines at
-#: the same time than the first (measured: a third of the time, or less).
+#: Arguments of a prefetch: read, second-level cache, data. More lines can be in flight to the second level than to the
+#: first (measured: a third of the time, or less).
 _READ, _SECOND_LEVEL, _DATA = ir.IntType(32)(0), ir.IntType(32)(2), ir.IntType(32)(1)
 
 

@@ -11,8 +11,8 @@ from numpy.typing import DTypeLike, NDArray
 
 Element = TypeVar("Element", bound=np.generic)
 
-#: What a region of some size is made of: huge pages, which also need their size as alignment; the kernel sees to that
-#: if the size of the region is a multiple of it.
+#: The page size of large regions: huge pages. They need this alignment too, which the kernel provides if the size of
+#: the region is a multiple of it.
 _HUGE_PAGE = 2 << 20
 
 #: Rows moved at a time.
@@ -48,7 +48,7 @@ class Region(Generic[Element]):
     def keep(self, rows: NDArray[np.int64], width: int = 1) -> None:
         """Keeps these rows, which ascend and have `width` elements each; gives back the memory of the others."""
         table = self.array[: len(self.array) // width * width].reshape(-1, width)
-        for start in range(0, len(rows), _BLOCK):  # in place, as no row moves up
+        for start in range(0, len(rows), _BLOCK):  # in place, as no row moves to a higher place
             table[start : start + _BLOCK][: len(rows) - start] = table[rows[start : start + _BLOCK]]
         del table
         self.truncate(len(rows) * width)
@@ -56,11 +56,11 @@ class Region(Generic[Element]):
     def truncate(self, length: int) -> None:
         """Gives back the memory of all elements from `length` on."""
         kept = _whole_pages(length * self._dtype.itemsize) // self._dtype.itemsize
-        self.array[length:kept] = 0  # what stays in the last page must be zero when it is used again
+        self.array[length:kept] = 0  # the rest of the last page must be zero when it is used again
         self._resize(length)
 
     def _resize(self, length: int) -> None:
-        self.array = np.empty(0, self._dtype)  # lets go of the memory
+        self.array = np.empty(0, self._dtype)  # frees the memory
         self._memory = _resized(self._memory, _whole_pages(length * self._dtype.itemsize))
         self.array = np.frombuffer(self._memory, self._dtype)
 

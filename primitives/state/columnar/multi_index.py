@@ -17,15 +17,15 @@ Ints = NDArray[np.int64]
 
 _MAX_ROWS = 2**31 - 2
 
-#: Places to begin with, and how many rows ahead compiled loops ask for memory.
+#: Initial number of places, and the number of rows by which compiled loops prefetch memory.
 _PLACES, _AHEAD = 1 << 10, 16
 
 
 class Chains:
-    """Rows 0, 1, 2 … by a 64-bit number, of which the low bits must be well mixed; several rows may have the same.
+    """Rows 0, 1, 2 … by a 64-bit number with well-mixed low bits; several rows may have the same number.
 
-    Each place of the table holds the last row whose number leads there, each row the one before it. A lookup costs a
-    wait for memory for the place, and one for each row that it passes.
+    Each place of the table holds the last row whose number leads there, and each row the one before it. A lookup costs
+    a wait for memory for the place, and one for each row that it passes.
 
     >>> chains = Chains()
     >>> chains.append(np.array([7, 9, 7], np.uint64))
@@ -47,7 +47,7 @@ class Chains:
         return self._length
 
     def append(self, numbers: Words) -> None:
-        """Adds rows. Now and then the table is made anew for twice as many, which costs a look at each row."""
+        """Adds rows. When the table is full, it is rebuilt at twice the size, which costs a look at each row."""
         first, end = self._length, self._length + len(numbers)
         if end > _MAX_ROWS:
             raise EnvironmentFault(f"a container holds up to {_MAX_ROWS} rows; run the operator on more instances")
@@ -64,7 +64,7 @@ class Chains:
         return positions, rows
 
     def keep(self, rows: Ints) -> None:
-        """Keeps these rows only, which ascend, and numbers them anew."""
+        """Keeps only these rows, which ascend, and renumbers them."""
         numbers = self._links.array[: 2 * self._length : 2][rows]
         self._clear()
         self.append(numbers)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 
-#: Batches above these rows or bytes are not merged any more, lest one merge take long.
+#: Batches above these rows or bytes are not merged again, so that no merge takes long.
 _LARGE, _LARGE_BYTES = 1 << 20, 1 << 28
 
 
@@ -40,7 +40,7 @@ class Pile:
         self._batches.append(tail[0] if len(tail) == 1 else pa.concat_batches(tail))
 
     def take(self, rows: Ints) -> tuple[Ints, pa.RecordBatch]:
-        """The given rows, batch by batch, and at which positions they were asked for; if they ascend, in their order.
+        """Returns the given rows, batch by batch, and their positions in the request; ascending rows stay in order.
 
         Costs a look at each of `rows` for every batch, and a copy.
         """
@@ -57,7 +57,7 @@ class Pile:
         return np.concatenate(order), pa.concat_batches(parts)
 
     def keep(self, rows: Ints) -> None:
-        """Keeps these rows only, which ascend, and numbers them anew."""
+        """Keeps only these rows, which ascend, and renumbers them."""
         start, batches, self._batches = 0, self._batches, []
         for batch in batches:
             mine = rows[np.searchsorted(rows, start) : np.searchsorted(rows, start + len(batch))]

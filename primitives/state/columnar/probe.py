@@ -17,13 +17,13 @@ Ints = NDArray[np.int64]
 
 
 class Probe(NamedTuple):
-    """The keys of a batch, in words as in the table."""
+    """The keys of a batch, as words in the layout of the table."""
 
     hashes: Words
     words: Words
     nulls: Words  #: for each key, a bit for each column
-    data: Bytes  #: of long spans
-    nullable: bool  #: as long as no key ever had a null it is false, and no nulls are looked at
+    data: Bytes  #: bytes of long spans
+    nullable: bool  #: false until a key has a null; then nulls are not compared
 
 
 class TableArrays(NamedTuple):
@@ -34,9 +34,9 @@ class TableArrays(NamedTuple):
     heap: Bytes
     heap_counts: Ints
     width: int  #: words in a row
-    key_width: int  #: how many of them, the first ones, are the key
-    plain: int  #: how many of these, again the first ones, are compared as they are; the others are spans
-    key_bits: np.uint64  #: those of the key columns in a mask of nulls
+    key_width: int  #: number of key words, which come first
+    plain: int  #: number of key words that are compared directly, which come first; the others are spans
+    key_bits: np.uint64  #: bits of the key columns in a mask of nulls
 
 
 @kernel

@@ -13,18 +13,18 @@ from primitives.slots import SlotSet
 from primitives.state.columnar.memory import Region
 
 Ints = NDArray[np.int64]
-Slots = NDArray[Any]  # unsigned integers, as narrow as will do
+Slots = NDArray[Any]  # unsigned integers of the narrowest type that fits
 
-#: Slots that two bytes a row can name.
+#: Number of slots that fit into two bytes a row.
 _NARROW = 16
-#: Rows that are looked at at a time; what is made of them stays in the cache.
+#: Rows processed at a time, so that intermediate results stay in the cache.
 _BLOCK = 1 << 16
 
 
 class RowSlots:
-    """Two bytes a row, or four: so the rows of a few slots are found without a look at any key.
+    """The slot of each row in two or four bytes, so that the rows of some slots are found without reading keys.
 
-    It does not know which rows there are: whoever asks drops those that are gone.
+    It does not know which rows exist: the caller filters out removed rows.
 
     >>> slots = RowSlots(slot_bits=2)
     >>> slots.add(np.array([0, 1, 2]), np.array([2**63, 0, 2**63], np.uint64))
@@ -38,29 +38,29 @@ class RowSlots:
         self.counts = np.zeros(1 << slot_bits, np.int64)
 
     def add(self, rows: Ints, hashes: NDArray[np.uint64]) -> None:
-        """New rows, with the hashes of their keys."""
+        """Adds new rows, given the hashes of their keys."""
         if len(rows):
             self._slots.reserve(int(rows.max()) + 1)
             _enter(self._slots.array, self.counts, np.uint64(63 - self._slot_bits), rows, hashes)
 
     def remove(self, rows: Ints) -> None:
-        """Rows are gone."""
+        """Removes rows."""
         _leave(self._slots.array, self.counts, rows)
 
     def clear(self, slots: SlotSet) -> None:
-        """All rows of slots are gone."""
+        """Removes all rows of slots."""
         self.counts[self._mask(slots)] = 0
 
     def keep(self, rows: Ints) -> None:
-        """These rows, which ascend, are numbered anew; the others have been removed."""
+        """Keeps these rows, which ascend, and renumbers them; the others have been removed."""
         self._slots.keep(rows)
 
     def count_in(self, slots: SlotSet) -> int:
-        """How many rows slots have."""
+        """Returns the number of rows in slots."""
         return int(self.counts[self._mask(slots)].sum())
 
     def rows_in(self, slots: SlotSet, end: int, first: int = 0) -> Ints:
-        """Numbers below `end` of rows in slots, from `first` on; those of rows that are gone may be among them."""
+        """Returns the rows in slots with numbers from `first` to below `end`; removed rows may be among them."""
         mask, known = self._mask(slots), self._slots.array[:end]
         chosen = [_NO_ROWS]
         for start in range(first, end, _BLOCK):
@@ -68,7 +68,7 @@ class RowSlots:
         return np.concatenate(chosen)
 
     def within(self, slots: SlotSet, rows: Ints) -> Ints:
-        """The given rows that are in slots."""
+        """Returns the given rows that are in slots."""
         found: Ints = rows[self._mask(slots)[self._slots.array[rows]]]
         return found
 
@@ -82,7 +82,7 @@ _NO_ROWS = np.empty(0, np.int64)
 @kernel
 def _enter(slots: Slots, counts: Ints, shift: np.uint64, rows: Ints, hashes: NDArray[np.uint64]) -> None:
     for at in range(len(rows)):
-        slot = (hashes[at] >> np.uint64(1)) >> shift  # in two, as a shift by all 64 bits is undefined
+        slot = (hashes[at] >> np.uint64(1)) >> shift  # in two steps, as a shift by all 64 bits is undefined
         slots[rows[at]] = slot
         counts[slot] += 1
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-#: 2^3 runs of about one size are merged into one.
+#: Runs of similar size that are merged into one: 2^3.
 _FAN_IN_BITS = 3
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -22,29 +22,29 @@ class SortedRun:
 
     def __init__(self, rows: pa.RecordBatch, hashes: NDArray[np.uint64], born: NDArray[np.int64]) -> None:
         """Sorts `rows`, given the hash of each row's key and the epoch after which it was written."""
-        order = np.argsort(rows.column(0).to_numpy(), kind="stable")  # merges sorted runs in linear time
+        order = np.argsort(rows.column(0).to_numpy(), kind="stable")  # linear time for sorted runs
         self.rows = rows.take(pa.array(order))
         self.times: NDArray[np.int64] = self.rows.column(0).to_numpy()
         self.hashes = hashes[order]
         self.born = born[order]
         self.alive = np.ones(len(order), np.bool_)
         self.live = len(order)
-        self.head = 0  #: nothing before it is alive
+        self.head = 0  #: all rows before it are removed
         self._index: tuple[NDArray[np.uint64], NDArray[np.intp]] | None = None
 
     def due(self, watermark: int) -> NDArray[np.intp]:
-        """Positions of the rows up to a time."""
+        """Returns positions of the rows up to a time."""
         end = self.head + int(np.searchsorted(self.times[self.head :], watermark, side="right"))
         return self.head + np.flatnonzero(self.alive[self.head : end])
 
     def where(self, mask: NDArray[np.bool_]) -> NDArray[np.intp]:
-        """Positions of the rows that are alive in a mask."""
+        """Returns positions in a mask of the rows that are alive."""
         return np.flatnonzero(self.alive & mask)
 
     def find(self, wanted: NDArray[np.uint64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Positions of rows that have one of the given signatures, and which one each.
+        """Returns positions of rows that have one of the given signatures, and the signature of each.
 
-        Costs a binary search for each, quick if they are in order; the first call sorts an index.
+        Costs a binary search for each, which is fast if they are in order; the first call sorts an index.
         """
         known, order = self._indexed()
         first, last = np.searchsorted(known, wanted), np.searchsorted(known, wanted, side="right")
@@ -76,7 +76,7 @@ class SortedRun:
 
 
 class Runs:
-    """Many rows in few runs; a row is moved as often as the number of rows has digits to the base of the fan-in."""
+    """Many rows in few runs; a row is copied log(rows) times, to the base of the fan-in."""
 
     def __init__(self) -> None:
         self._runs: list[SortedRun] = []
@@ -94,7 +94,7 @@ class Runs:
             self.tidy()
 
     def tidy(self) -> None:
-        """Drops empty runs, rewrites those mostly empty, and merges where there are too many of about one size."""
+        """Drops empty runs, rewrites mostly empty ones, and merges runs if too many have a similar size."""
         runs = [run if 2 * run.live >= len(run.alive) else _merged([run]) for run in self._runs if run.live]
         while crowd := _crowd(runs):
             runs = [run for run in runs if run not in crowd]
@@ -103,7 +103,7 @@ class Runs:
 
 
 def _crowd(runs: Sequence[SortedRun]) -> list[SortedRun]:
-    """Runs of one level, if there are enough of them to be merged."""
+    """Returns the runs of one level, if there are enough of them to be merged."""
     levels: defaultdict[int, list[SortedRun]] = defaultdict(list)
     for run in runs:
         levels[run.live.bit_length() // _FAN_IN_BITS].append(run)
@@ -120,5 +120,5 @@ def _merged(runs: Sequence[SortedRun]) -> SortedRun:
 
 
 def signatures(times: NDArray[np.int64], hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """One number for time and key hash, by which rows can be found; others may have the same."""
+    """Returns a number for each time and key hash, by which rows can be found; different rows may share one."""
     return hashes + times.view(np.uint64) * _ODD

@@ -22,25 +22,25 @@ from primitives.state.columnar.spans import Integer
 Words = NDArray[np.uint64]
 Ints = NDArray[np.int64]
 
-# What is counted: bits of a tag that the directory looks at, segments in use, rows ever in use, and those of them that
-# are free; and keys of the batch for which a row was created.
+# Counters: bits of a tag that the directory uses, segments in use, rows ever in use, and those of them that are free;
+# and keys of the batch for which a row was created.
 DEPTH, SEGMENTS, ROWS, FREE, CREATED, COUNTS = 0, 1, 2, 3, 4, 5
 
-# What is known of a segment: how many places are taken, how many low bits the tags of its keys share, and the segment
-# that it overflows into, or 0.
+# Fields of a segment: number of places taken, number of low bits that the tags of its keys share, and the segment that
+# it overflows into, or 0.
 _FILL, _LOCAL_DEPTH, _OVERFLOW, FACTS = 0, 1, 2, 3
 
 _PLACE_BITS = 10
 PLACES = 1 << _PLACE_BITS
 _FULL = PLACES * 3 // 4
 
-#: Keys that segments are made for ahead of time, on average: so few that hardly any is split for having more.
+#: Average number of keys per segment for which segments are reserved: so few that hardly any segment needs a split.
 ROOMY = _FULL * 9 // 10
 
-#: With a good hash a directory has a few entries for each segment. If it would need more, then splits do not help.
+#: With a good hash, a directory has a few entries for each segment. If it would need more, splits do not help.
 ENTRIES = 16
 
-#: Keys that are looked up together, so that they wait for memory at the same time.
+#: Number of keys that are looked up together, so that their waits for memory overlap.
 _BLOCK = 128
 
 _TAG = np.uint64(0xFFFFFFFF)
@@ -49,14 +49,14 @@ _TO_PLACE = np.uint64(64 - _PLACE_BITS)
 
 
 class Segments(NamedTuple):
-    """A hash table's arrays."""
+    """The arrays of a hash table."""
 
-    places: Words  #: in each, a tag (upper half), and the number of its row plus one; zero if it is empty
+    places: Words  #: each holds a tag (upper half) and the number of its row plus one, or zero if it is empty
     directory: NDArray[np.int32]
     facts: NDArray[np.int32]
     free: Ints  #: row numbers that can be used again
     counts: Ints
-    room: int  #: for how many segments there is memory
+    room: int  #: number of segments that fit into the memory
 
 
 @kernel
@@ -74,7 +74,7 @@ def _pointers(t: Segments) -> Segments:
 def locate(
     table: Segments, stored: TableArrays, probe: Probe, rows: Ints, created: Ints, first: Integer, create: bool
 ) -> Integer:
-    """Writes the rows of the keys from `first` on, -1 for none; returns how far it got before it ran out of segments.
+    """Writes the rows of the keys from `first` on, or -1 for none; returns the first key not done for lack of segments.
 
     With `create` there is no -1, and the positions of keys for which a row was created are added to `created`.
     """
@@ -91,7 +91,7 @@ def locate(
 
 @kernel
 def _guess(table: Segments, stored: TableArrays, probe: Probe, rows: Ints, start: Integer, end: Integer) -> None:
-    """Writes, for each key of a block, the first place with its tag or with none, and sends for the row there."""
+    """Writes for each key of a block the first place with its tag, or an empty one, and prefetches the row there."""
     for at in range(start, end):
         prefetch(table.places, _home(table, probe.hashes[at]))
     for at in range(start, end):
@@ -105,7 +105,7 @@ def _guess(table: Segments, stored: TableArrays, probe: Probe, rows: Ints, start
 
 @kernel
 def _confirm(table: Segments, stored: TableArrays, probe: Probe, rows: Ints, start: Integer, end: Integer) -> bool:
-    """Writes the rows at guessed places, or if they are not those of the keys, ~place; returns whether all were."""
+    """Writes the rows at guessed places, or ~place if a row is not that of the key; returns whether all were."""
     confirmed = True
     for at in range(start, end):
         row = _row_at(table, rows[at])
@@ -126,12 +126,12 @@ def _resolve(
     end: Integer,
     create: bool,
 ) -> Integer:
-    """Looks on for the keys of a block that are still at ~place, and creates rows; returns how far it got."""
+    """Continues the search for keys of a block that are still at ~place, and creates rows; returns how far it got."""
     segments = table.counts[SEGMENTS]
     for at in range(start, end):
         if rows[at] >= 0:
             continue
-        is_split = segments != table.counts[SEGMENTS]  # then the guess may not hold any more
+        is_split = segments != table.counts[SEGMENTS]  # then the guesses may be wrong
         place = _search(table, stored, probe, at, _home(table, probe.hashes[at]) if is_split else ~rows[at])
         rows[at] = _row_at(table, place)
         if rows[at] < 0 and create:
@@ -145,7 +145,7 @@ def _resolve(
 
 @kernel
 def _search(table: Segments, stored: TableArrays, probe: Probe, at: Integer, place: Integer) -> Integer:
-    """The place of a key, looked for from a place on; or, if it has none, the empty one at which that is certain."""
+    """Returns the place of a key, searched from a place on, or the empty place that shows that the key is absent."""
     tag = probe.hashes[at] & _TAG
     while True:
         while table.places[place]:
@@ -160,7 +160,7 @@ def _search(table: Segments, stored: TableArrays, probe: Probe, at: Integer, pla
 
 @kernel
 def _home(table: Segments, key_hash: np.uint64) -> Integer:
-    """The place at which to begin to look for a key."""
+    """Returns the place where the search for a key begins."""
     segment, place = _segment(table, key_hash & _TAG), _first_place(key_hash & _TAG)
     return int(segment << _PLACE_BITS | place)
 
@@ -177,19 +177,19 @@ def _first_place(tag: np.uint64) -> Integer:
 
 @kernel
 def _next(place: Integer) -> Integer:
-    """The place after one, within its segment; after the last one, the first."""
+    """Returns the next place in the segment; after the last one, the first."""
     return (place & -PLACES) | ((place + 1) & (PLACES - 1))
 
 
 @kernel
 def _row_at(table: Segments, place: Integer) -> Integer:
-    """The row at a place, or -1 if it is empty."""
+    """Returns the row at a place, or -1 if it is empty."""
     return np.int64(table.places[place] & _TAG) - 1
 
 
 @kernel
 def _content(key_hash: np.uint64, row: Integer) -> np.uint64:
-    """The entry for a row."""
+    """Returns the entry for a row."""
     return key_hash << _UPPER | np.uint64(row + 1)
 
 
@@ -198,7 +198,7 @@ def _content(key_hash: np.uint64, row: Integer) -> np.uint64:
 
 @kernel
 def _create(table: Segments, stored: TableArrays, probe: Probe, at: Integer, place: Integer) -> Integer:
-    """The new row of a key, whose search ended at `place`; or -1 if another segment is needed first."""
+    """Returns the new row of a key whose search ended at `place`, or -1 if another segment is needed first."""
     free = table.counts[FREE]
     row = table.free[free - 1] if free else table.counts[ROWS]
     if not _enter(table, probe.hashes[at], row, place):
@@ -210,9 +210,9 @@ def _create(table: Segments, stored: TableArrays, probe: Probe, at: Integer, pla
 
 @kernel
 def append(table: Segments, stored: TableArrays, probe: Probe, first: Integer) -> Integer:
-    """Inserts rows at the end, which hold the keys from `first` on already; returns how far it got.
+    """Inserts rows at the end that have the keys from `first` on already; returns how far it got.
 
-    It stops where it runs out of segments, and at a key that has another row.
+    Stops if it runs out of segments, and at a key that has another row.
     """
     count = len(probe.hashes)
     table, stored, probe = _pointers(table), stored_pointers(stored), probe_pointers(probe)
@@ -221,7 +221,7 @@ def append(table: Segments, stored: TableArrays, probe: Probe, first: Integer) -
         place = _place_of_new(table, probe.hashes[at])
         if place >= 0:
             _occupy(table, place, _content(probe.hashes[at], table.counts[ROWS]))
-        elif not _append_after_search(table, stored, probe, at):  # rarely, so that only this is a call
+        elif not _append_after_search(table, stored, probe, at):  # rare, so only this case is a call
             return at
         table.counts[ROWS] += 1
     return count
@@ -235,10 +235,10 @@ def _append_after_search(table: Segments, stored: TableArrays, probe: Probe, at:
 
 @kernel
 def _place_of_new(table: Segments, key_hash: np.uint64) -> Integer:
-    """The empty place for a key if a look at tags shows that it is new, and there is room for it; otherwise -1."""
+    """Returns the empty place for a key if the tags show that it is new, and there is room for it; otherwise -1."""
     tag, place, is_like_another = key_hash & _TAG, _home(table, key_hash), False
     while table.places[place]:
-        is_like_another |= table.places[place] >> _UPPER == tag  # no branch, which takes half as long again
+        is_like_another |= table.places[place] >> _UPPER == tag  # without a branch, which would take half as long again
         place = _next(place)
     segment = place >> _PLACE_BITS
     overflows = table.facts[segment * FACTS + _OVERFLOW] != 0
@@ -258,7 +258,7 @@ def insert_all(table: Segments, hashes: Words, first: Integer) -> Integer:
 
 @kernel
 def _enter(table: Segments, key_hash: np.uint64, row: Integer, place: Integer) -> bool:
-    """Inserts a row whose key was looked for up to the empty `place`; or not, if another segment is needed first."""
+    """Inserts a row at `place`, where the search for its key ended; returns False if it first needs another segment."""
     if _is_full(table, place >> _PLACE_BITS):
         return bool(_insert(table, key_hash, row))
     _occupy(table, place, _content(key_hash, row))
@@ -303,7 +303,7 @@ def _occupy(table: Segments, place: Integer, content: np.uint64) -> None:
 
 @kernel
 def spread(table: Segments, depth: int) -> None:
-    """Splits segments until the tags in each share so many bits, as far as there is room and none overflows."""
+    """Splits segments until the tags in each share `depth` bits, as long as there is room and none overflows."""
     table = _pointers(table)
     for bits in range(depth):
         for tag in range(1 << bits):
@@ -316,7 +316,7 @@ def spread(table: Segments, depth: int) -> None:
 
 @kernel
 def _add_segment(table: Segments, head: Integer, last: Integer, tag: np.uint64) -> bool:
-    """Splits the full segment of a tag or, failing that, lets it overflow from the last one behind it."""
+    """Splits the full segment of a tag; if that is not possible, lets it overflow from the last one behind it."""
     added = table.counts[SEGMENTS]
     if added == table.room:
         return False
@@ -330,7 +330,7 @@ def _add_segment(table: Segments, head: Integer, last: Integer, tag: np.uint64) 
 
 @kernel
 def _deepen(table: Segments, local_depth: Integer) -> bool:
-    """Makes sure that the directory looks at more bits than the keys of a segment share."""
+    """Ensures that the directory uses more bits than the keys of a segment share."""
     size = 1 << table.counts[DEPTH]
     if local_depth < table.counts[DEPTH]:
         return True
@@ -354,7 +354,7 @@ def _split(table: Segments, old: Integer, new: Integer, tag: Integer) -> None:
     contents, taken = np.empty(PLACES, np.uint64), 0
     for place in range(old << _PLACE_BITS, (old + 1) << _PLACE_BITS):
         contents[taken] = table.places[place]
-        taken += table.places[place] != 0  # no branch here nor below, as none could be foreseen
+        taken += table.places[place] != 0  # without a branch here and below, as it could not be predicted
         table.places[place] = 0
     for content in contents[:taken]:
         goes = (np.int64(content >> _UPPER) >> depth) & 1
@@ -394,7 +394,7 @@ def _take(table: Segments, tag: np.uint64, row: Integer) -> None:
 
 @kernel
 def _close_gap(table: Segments, gap: Integer) -> None:
-    """Empties a place, and moves up what was put behind it only because it was taken."""
+    """Empties a place, and moves up entries that were placed behind it only because it was taken."""
     place = _next(gap)
     while table.places[place]:
         home = np.int64(table.places[place] >> _TO_PLACE)

@@ -1,7 +1,7 @@
 """Spans: strings and binaries as two words each; those longer than 12 bytes have their bytes in a separate heap.
 
-The first word holds the length (low 32 bits) and the first 4 bytes; the second one the next 8 bytes, or where in the
-heap a long span begins. So equal short spans are equal words, and most others differ in the first.
+The first word holds the length (low 32 bits) and the first 4 bytes. The second word holds the next 8 bytes, or the
+place of a long span in the heap. So equal short spans are equal words, and most others differ in the first.
 """
 
 from __future__ import annotations
@@ -32,42 +32,42 @@ _UPPER = np.uint64(32)
 
 
 class Spans(NamedTuple):
-    """A column of spans: two neighbours in each row of a table of words."""
+    """A column of spans: two adjacent words in each row of a table."""
 
     words: Words
     width: int  #: words in a row of the table
-    head: int  #: which of them is the first word of the span
+    head: int  #: index of the span's first word
 
 
 class Heap:
-    """The bytes of long spans, one after the other; those of spans that are gone are garbage until it is rewritten."""
+    """The bytes of long spans, one after the other; bytes of removed spans are garbage until the heap is rewritten."""
 
     __slots__ = ("counts", "region")
 
     def __init__(self) -> None:
         self.region: Region[np.uint8] = Region(np.uint8)
-        self.counts = np.zeros(2, np.int64)  #: bytes USED, and how many of them are GARBAGE
+        self.counts = np.zeros(2, np.int64)  #: number of bytes USED, and of GARBAGE among them
 
     def reserve(self, more: int) -> None:
-        """Makes room for so many bytes more."""
+        """Makes room for this many more bytes."""
         self.region.reserve(int(self.counts[USED]) + more)
 
     @property
     def wasteful(self) -> bool:
-        """Whether more than half of it is garbage, so that it is time to rewrite it."""
+        """Whether more than half of it is garbage, so that it should be rewritten."""
         return bool(self.counts[GARBAGE] > max(self.counts[USED] // 2, 1 << 16))
 
     def rewrite(self, columns: Sequence[Spans], rows: Ints) -> None:
-        """Leaves the garbage behind; `columns` and `rows` are those of all spans that there are."""
+        """Copies the used bytes only; `columns` and `rows` are those of all spans that exist."""
         old = self.region.array
         self.region, self.counts = Region(np.uint8), np.array([0, 0])
-        self.reserve(len(old))  # takes no memory before it is written
+        self.reserve(len(old))  # memory is used only when it is written
         for column in columns:
             _move(column, rows, old, self.region.array, self.counts)
 
 
 def starts_and_bytes(array: pa.Array) -> tuple[Ints, Bytes]:
-    """Where each value of a string or binary array begins, and the last one ends; and the bytes from first to last."""
+    """Returns the start of each value of a string or binary array, with the end of the last; and the bytes between."""
     array = array.cast(pa.large_binary())
     if not len(array):
         return read_only(np.zeros(1, np.int64)), read_only(np.empty(0, np.uint8))
@@ -77,7 +77,7 @@ def starts_and_bytes(array: pa.Array) -> tuple[Ints, Bytes]:
 
 
 def spans_to_arrow(kind: pa.DataType, column: Spans, rows: Ints, heap: Heap, valid: pa.Buffer | None) -> pa.Array:
-    """The spans of rows as an array of a string or binary type."""
+    """Returns the spans of rows as an array of a string or binary type."""
     starts = np.empty(len(rows) + 1, np.int64)
     _measure(column, rows, starts)
     data = np.empty(starts[-1], np.uint8)
@@ -94,7 +94,7 @@ def spans_to_arrow(kind: pa.DataType, column: Spans, rows: Ints, heap: Heap, val
 
 @kernel
 def encode(starts: Ints, data: Bytes, shift: int, column: Spans) -> None:
-    """Writes the values of `starts_and_bytes` as spans, the long ones with their place in `data`, plus `shift`."""
+    """Writes the values of `starts_and_bytes` as spans, long ones with their place in `data` plus `shift`."""
     words, there = pointer(column.words), pointer(data)
     for row in range(len(starts) - 1):
         start, length = starts[row] - starts[0], starts[row + 1] - starts[row]
@@ -155,7 +155,7 @@ def _move(column: Spans, rows: Ints, old: Bytes, new: Bytes, counts: Ints) -> No
             counts[USED] += length
 
 
-# What follows is given pointers for arrays.
+# The functions below expect pointers in place of arrays.
 
 
 @kernel
@@ -174,7 +174,7 @@ def copy_span(
 
 @kernel
 def same_span(words: Words, at: Integer, heap: Bytes, others: Words, other: Integer, data: Bytes) -> bool:
-    """Whether a span in the state, at `at`, is one in a batch, at `other`."""
+    """Whether a span of the state, at `at`, equals one of a batch, at `other`."""
     if words[at] != others[other]:
         return False
     length = _long_length(words, at)
@@ -188,7 +188,7 @@ def same_span(words: Words, at: Integer, heap: Bytes, others: Words, other: Inte
 
 @kernel
 def _long_length(words: Words, at: Integer) -> Integer:
-    """The bytes that a span has in the heap."""
+    """Returns the number of the span's bytes in the heap."""
     length = np.int64(words[at] & _LENGTH)
     return length if length > _INLINE else 0
 

@@ -1,6 +1,6 @@
 """RowTable: the columns of a container's rows, stored row by row as 64-bit words.
 
-Columns come in and go out, but batches of keys touch rows at random: with its words side by side a row costs one wait
+Columns come in and go out, but batches of keys access rows at random. With its words side by side, a row costs one wait
 for memory, not one for each column.
 """
 
@@ -54,7 +54,7 @@ Ints = NDArray[np.int64]
 #: Bits in a row's mask of nulls.
 MAX_COLUMNS = 64
 
-#: Rows whose words are taken apart at a time; they fit into the first-level cache.
+#: Rows whose words are separated at a time; they fit into the first-level cache.
 _BLOCK = 512
 
 
@@ -63,8 +63,8 @@ class TableColumn:
     """A column's type and its place in each row."""
 
     kind: pa.DataType
-    head: int  #: its first word, or only one
-    bit: np.uint64  #: in the mask of nulls
+    head: int  #: index of its first word
+    bit: np.uint64  #: its bit in the mask of nulls
 
     @property
     def is_span(self) -> bool:
@@ -72,12 +72,12 @@ class TableColumn:
 
     @property
     def is_wide(self) -> bool:
-        """Whether it is of numbers of two words, the lower one first."""
+        """Whether its numbers have two words, the lower one first."""
         return _is_wide(self.kind)
 
     @property
     def words(self) -> list[int]:
-        """The words that hold its numbers."""
+        """Returns the indexes of the words with its numbers."""
         return [self.head, self.head + 1] if self.is_wide else [self.head]
 
 
@@ -86,8 +86,8 @@ class RowTable:
 
     In a row's words, the key comes first. A key that is a single column of up to 64 bits is one word. Any other key is
     its hash, then a word for each such column or two for a decimal, then two for each span. Value columns follow. A
-    null is zero, and a bit in a mask beside the words that takes no memory before the first null. Rows that are not in
-    use are all zeros.
+    null is zero, with a bit in a mask beside the words that takes no memory before the first null. Unused rows are all
+    zeros.
 
     If the first `slot_keys` of the key columns alone decide the slot, then they alone make the upper half of the hash.
     """
@@ -113,14 +113,14 @@ class RowTable:
         }
         self._words: Region[np.uint64] = Region(np.uint64)
         self._nulls: Region[np.uint64] = Region(np.uint64)
-        self._null_keys = False  #: whether there ever was a null in a key …
-        self._nullable = bool(self._null_bits)  #: … or anywhere: before, no mask is read
+        self._null_keys = False  #: whether any key has ever had a null
+        self._nullable = bool(self._null_bits)  #: whether any column has ever had a null; before that, no mask is read
         self._heap = Heap()
 
     # --- keys ---------------------------------------------------------------------------------------------------------
 
     def probe(self, keys: Sequence[pa.Array]) -> Probe:
-        """The keys of a batch, given as columns of the declared types."""
+        """Converts the keys of a batch, given as columns of the declared types."""
         hashes = self._hash(keys)
         self._null_keys = self._null_keys or any(array.null_count for array in keys)
         self._nullable = self._nullable or self._null_keys
@@ -138,7 +138,7 @@ class RowTable:
         return Probe(hashes, read_only(words.reshape(-1)), nulls, _joined(data), self._null_keys)
 
     def _hash(self, keys: Sequence[pa.Array]) -> Words:
-        """The hashes of keys: slots are in the upper half, and an index looks at the lower one."""
+        """Returns the hashes of keys: the upper half decides the slot, and the index uses the lower half."""
         of_slot, others = keys[: self._slot_keys], keys[self._slot_keys :]
         return read_only(hash_keys(of_slot) ^ (hash_keys(others) >> _UPPER)) if others else hash_keys(keys)
 
@@ -150,13 +150,13 @@ class RowTable:
         return masks
 
     def hashes(self, rows: Selection) -> Words:
-        """The hash of the key of each row."""
+        """Returns the hash of the key of each row."""
         return self._gather([0], rows)[0] if self._hashed else hash_keys(self.to_arrow(self.keys, rows))
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
     def reserve(self, rows: int, data: int) -> None:
-        """Makes room for so many rows in all, and for so many bytes of long spans more."""
+        """Makes room for `rows` rows in all, and for `data` more bytes of long spans."""
         self._words.reserve(rows * self._width)
         self._nulls.reserve(rows)
         self._heap.reserve(data)
@@ -176,7 +176,7 @@ class RowTable:
         )
 
     def append(self, first: int, probe: Probe) -> None:
-        """Writes keys as those of the rows from `first` on, for which there is room and which are not in use."""
+        """Writes keys into unused rows from `first` on, for which there is room."""
         rows = slice(first, first + len(probe.hashes))
         words, matrix = probe.words.reshape(-1, self._key_width), self._matrix()
         for word in range(self._plain):
@@ -189,25 +189,25 @@ class RowTable:
             self._nulls.array[rows] = probe.nulls
 
     def set_defaults(self, rows: Ints) -> None:
-        """Gives new rows the default of each value column."""
+        """Writes the default of each value column into new rows."""
         if self._null_bits:
             self._nulls.array[rows] |= self._null_bits
         for column, default in self._defaults.items():
             self.assign(column, rows, pa.repeat(default, len(rows)))
 
     def release(self, rows: Ints) -> None:
-        """Lets go of what rows hold in the heap, before they are cleared or not kept."""
+        """Frees the bytes that rows have in the heap, before the rows are cleared or dropped."""
         for spans in self._all_spans():
             release(spans, rows, self._heap.counts)
 
     def clear(self, rows: Ints) -> None:
-        """Makes rows unused."""
+        """Marks rows as unused."""
         _clear_rows(self._words.array, self._width, rows)
         if self._nullable:
             self._nulls.array[rows] = 0
 
     def keep(self, rows: Ints) -> None:
-        """Keeps these rows only, which ascend, and numbers them anew."""
+        """Keeps only these rows, which ascend, and renumbers them."""
         self._words.keep(rows, self._width)
         if self._nullable:
             self._nulls.keep(rows)
@@ -215,14 +215,14 @@ class RowTable:
             self._nulls.truncate(len(rows))
 
     def tidy(self, rows: Callable[[], Selection]) -> None:
-        """Leaves garbage behind if there is much; `rows` are all that are in use."""
+        """Rewrites the heap if it is mostly garbage; `rows` are all rows in use."""
         if self._heap.wasteful:
             self._heap.rewrite(self._all_spans(), row_numbers(rows()))
 
     # --- columns ------------------------------------------------------------------------------------------------------
 
     def to_arrow(self, columns: Sequence[TableColumn], rows: Selection) -> list[pa.Array]:
-        """A copy of the given columns of rows."""
+        """Returns a copy of the given columns of rows."""
         words = iter(self._gather([word for column in columns if not column.is_span for word in column.words], rows))
         masks = self._nulls.array[rows] if self._nullable else None
         arrays = []
@@ -236,7 +236,7 @@ class RowTable:
         return arrays
 
     def assign(self, column: TableColumn, rows: Selection, values: pa.Array) -> None:
-        """Writes values, in order, so the last one for a row stays."""
+        """Writes values, in order: the last one for a row counts."""
         if column.is_span:
             self._assign_spans(column, row_numbers(rows), values)
         elif column.is_wide:
@@ -258,10 +258,10 @@ class RowTable:
         store(self._spans(column), rows, words.reshape(-1), data, self._heap.region.array, self._heap.counts)
 
     def fold(self, column: TableColumn, name: str, rows: Ints, values: pa.Array) -> Ints:
-        """Combines, in order, what is there with values, by one of FOLDS that accepts the type.
+        """Combines the stored values with others, in order, by one of FOLDS that accepts the type.
 
-        A null among the values changes nothing; a null that is there gives way to any value. Returns positions in
-        `rows`, one for each row whose sum is beyond its type, and has wrapped around.
+        A null among the values changes nothing; a stored null is replaced by any value. Returns positions in `rows`,
+        one for each row whose sum is beyond its type, and has wrapped around.
         """
         numbers, valid = to_numbers(values), None
         if values.null_count:
@@ -273,7 +273,7 @@ class RowTable:
         return positions if valid is None else valid[positions]
 
     def _begin(self, column: TableColumn, name: str, empty: Ints) -> None:
-        """Gives rows that are null what changes no value."""
+        """Replaces nulls in rows by the identity of the fold."""
         identity = FOLDS[name].identity(_storage(column.kind))
         if column.is_wide:
             self._matrix()[empty, column.head : column.head + 2] = as_words(identity.reshape(1))
@@ -286,7 +286,7 @@ class RowTable:
             return self._combine_wide(column, name, rows, as_words(numbers))
         if name == "add" and numbers.dtype.kind != "f":
             return self._add(column, rows, numbers)
-        if name in ("add", "add_wrapping"):  # as NumPy below, but several times as fast
+        if name in ("add", "add_wrapping"):  # as NumPy does below, but several times as fast
             kind = numbers.dtype if numbers.dtype == np.float64 else np.dtype(np.int64)
             add(self._words.array.view(kind), self._width, column.head, rows, numbers.view(kind))
         else:
@@ -297,14 +297,14 @@ class RowTable:
         there = self._numbers(column)
         if name == "min" and numbers.dtype in (np.float64, np.float32):
             lower_floats(there, rows, numbers)
-        elif name == "min" and numbers.dtype.kind == "f":  # which Numba does not have
+        elif name == "min" and numbers.dtype.kind == "f":  # Numba does not have it
             np.fmin.at(there, rows, numbers)
         else:
-            with np.errstate(invalid="ignore"):  # NaN is a number like any other
+            with np.errstate(invalid="ignore"):  # NaN is compared like any number
                 FOLDS[name].combine.at(there, rows, numbers)
 
     def _add(self, column: TableColumn, rows: Ints, addends: NDArray[Any]) -> Ints:
-        noted = np.empty(len(rows), np.int64)  # takes no memory before it is written
+        noted = np.empty(len(rows), np.int64)  # memory is used only when it is written
         unsigned = addends.dtype.kind == "u"
         words = self._words.array if unsigned else self._words.array.view(np.int64)
         count = (add_unsigned if unsigned else add_signed)(words, self._width, column.head, rows, addends, noted)
@@ -325,7 +325,7 @@ class RowTable:
     # --- words --------------------------------------------------------------------------------------------------------
 
     def value_words(self) -> tuple[NDArray[np.int64], int, int]:
-        """The words of all rows, how many words a row has, and which of them is that of the first value column."""
+        """Returns the words of all rows, the number of words in a row, and the index of the first value column's."""
         return self._words.array.view(np.int64), self._width, self._key_width
 
     def _matrix(self) -> NDArray[np.uint64]:
@@ -333,7 +333,7 @@ class RowTable:
         return words[: len(words) // self._width * self._width].reshape(-1, self._width)
 
     def _numbers(self, column: TableColumn) -> NDArray[Any]:
-        """A fixed-width column in place; of its words, narrow types are the low bytes."""
+        """Returns a view of a fixed-width column; narrow types are the low bytes of their word."""
         kind = _storage(column.kind)
         numbers = self._words.array.view(kind)
         parts = 8 // kind.itemsize
@@ -346,7 +346,7 @@ class RowTable:
         return [self._spans(column) for column in (*self.keys, *self.values) if column.is_span]
 
     def _gather(self, heads: Sequence[int], rows: Selection) -> NDArray[np.uint64]:
-        """A copy of the words at each of `heads` in turn."""
+        """Returns a copy of the words at each of `heads` in turn."""
         places = np.array(heads, np.int64)
         if isinstance(rows, slice):
             copies = np.empty((len(heads), rows.stop - rows.start), np.uint64)
@@ -366,7 +366,7 @@ _NO_BYTES = read_only(np.empty(0, np.uint8))
 def _lay_out(
     keys: Sequence[pa.DataType], values: Sequence[pa.DataType], first: int
 ) -> tuple[tuple[TableColumn, ...], int]:
-    """Where columns are in a row, and how many words it has."""
+    """Returns the place of each column in a row, and the number of words in a row."""
     kinds = [*keys, *values]
     key_order = sorted(range(len(keys)), key=lambda at: is_span(kinds[at]))
     heads = {}
@@ -395,7 +395,7 @@ def _is_zero(value: pa.Scalar) -> bool:
 
 
 def _to_words(array: pa.Array) -> Words:
-    """The values of a fixed-width key column, zero for null; floats normalised, so that equal keys are equal words."""
+    """Returns the values of a fixed-width key column, zero for null; floats are normalised to make equals equal."""
     numbers = _numbers_of(array)
     if numbers.dtype == WIDE:
         return read_only(as_words(numbers))
@@ -405,7 +405,7 @@ def _to_words(array: pa.Array) -> Words:
 
 
 def _numbers_of(array: pa.Array) -> NDArray[Any]:
-    """The values of a fixed-width column, zero for null."""
+    """Returns the values of a fixed-width column, zero for null."""
     numbers = to_numbers(array)
     return zeroed(numbers, null_mask(array)) if array.null_count else numbers
 

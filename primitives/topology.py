@@ -1,8 +1,8 @@
 """The versioned execution graph: which instance owns which slot of each operator, from which epoch on.
 
-A topology is an immutable value. Every reconfiguration (scale out or in, migration, recovery in parts) is a new
-version of one operator's assignment with a first epoch; a version whose slots change hands also says where their
-state comes from. Which node an instance lives on is not epochal and so not part of it (see `seep.protocol.view`).
+A topology is an immutable value. Every reconfiguration (scale out or in, migration, split from backup) is a new version
+of one operator's assignment with a first epoch. A version that moves slots also says where their state comes from. The
+node of an instance does not depend on the epoch, and so is not part of it (see `seep.protocol.view`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Assignment:
 
     @cached_property
     def runs(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Where each run of slots with one owner begins, and the owners.
+        """Returns the start of each run of slots with one owner, and the owners.
 
         >>> [each.tolist() for each in Assignment([0, 0, 5, 0]).runs]
         [[0, 2, 3], [0, 5, 0]]
@@ -73,7 +73,7 @@ class Assignment:
         return self.parts.get(index, SlotSet.empty())
 
     def moved(self, moves: Mapping[int, SlotSet]) -> Assignment:
-        """A copy in which each given instance owns the given slots besides what it keeps."""
+        """Returns a copy in which each given instance owns the given slots besides those that it keeps."""
         owners = self.owners.copy()
         for index, slots in moves.items():
             if len(slots) and int(slots.array[-1]) >= owners.size:
@@ -104,7 +104,7 @@ class Assignment:
 
 
 class Arrival(StrEnum):
-    """How the state of slots that change hands reaches its new owner."""
+    """The way in which the state of moved slots reaches its new owner."""
 
     HANDOVER = "handover"  #: the old owner sends it at the end of the epoch before
     BACKUP = "backup"  #: it was restored from the old owner's backup before the version was made
@@ -120,7 +120,7 @@ class Version:
 
 
 class Topology:
-    """The history of all operators' assignments. Ask it with an epoch; it never changes."""
+    """The history of all operators' assignments; immutable, and queried by epoch."""
 
     def __init__(self, graph: QueryGraph, history: Mapping[str, tuple[Version, ...]]) -> None:
         self.graph = graph
@@ -134,7 +134,7 @@ class Topology:
 
     @classmethod
     def initial(cls, graph: QueryGraph, parallelism: Mapping[str, int] | None = None, first: int = 1) -> Topology:
-        """Contiguous slots from the first epoch on; one instance where nothing else is said."""
+        """Returns contiguous slots from the first epoch on; one instance unless another number is given."""
         wanted = dict(parallelism or {})
         unknown = set(wanted) - set(graph.operators)
         if unknown:
@@ -149,7 +149,7 @@ class Topology:
             },
         )
 
-    # -- what holds at an epoch ------------------------------------------------------------------------------------
+    # -- at an epoch -----------------------------------------------------------------------------------------------
 
     def version_at(self, operator: str, epoch: int) -> Version:
         history = self.history[operator]
@@ -172,7 +172,7 @@ class Topology:
         return tuple(InstanceId(operator, i) for i in self.at(operator, epoch).parts)
 
     def senders(self, instance: InstanceId, epoch: int) -> tuple[InstanceId, ...]:
-        """Whose data an owner of slots waits for at an epoch."""
+        """Returns the instances whose data an owner of slots waits for at an epoch."""
         key = (instance.operator, self._era(epoch))
         known = self._senders.get(key)
         if known is None:
@@ -191,20 +191,23 @@ class Topology:
         return known
 
     def _era(self, epoch: int) -> int:
-        """Epochs of the same era have the same senders and receivers; slots change hands in an era of one epoch."""
+        """Returns the era of an epoch; epochs of one era have the same senders and receivers.
+
+        An epoch at whose beginning slots move is an era of its own.
+        """
         return bisect_right(self._eras, epoch)
 
-    # -- slots that change hands -------------------------------------------------------------------------------------
+    # -- moved slots -------------------------------------------------------------------------------------------------
 
     def arrivals(self, instance: InstanceId, epoch: int) -> dict[InstanceId, SlotSet]:
-        """Which slots come to an instance by handover just before an epoch, by their old owner."""
+        """Returns the slots that an instance gets by handover just before an epoch, by their old owner."""
         moves = self._moves_at(instance.operator, epoch)
         return {
             InstanceId(instance.operator, old): slots for (old, new), slots in moves.items() if new == instance.index
         }
 
     def departures(self, instance: InstanceId, epoch: int) -> dict[InstanceId, SlotSet]:
-        """Which slots leave an instance by handover just before an epoch, by their new owner."""
+        """Returns the slots that leave an instance by handover just before an epoch, by their new owner."""
         moves = self._moves_at(instance.operator, epoch)
         return {
             InstanceId(instance.operator, new): slots for (old, new), slots in moves.items() if old == instance.index
@@ -215,7 +218,7 @@ class Topology:
         return tuple(v.first for v in self.history[operator][1:] if v.first > after)
 
     def last_epoch(self, instance: InstanceId) -> int | None:
-        """The last epoch at which an instance owns anything, or None while no end is known."""
+        """Returns the last epoch at which an instance owns anything, or None if no end is known."""
         history = self.history[instance.operator]
         ends = (later.first for v, later in pairwise(history) if instance.index in v.assignment.parts)
         return None if instance.index in history[-1].assignment.parts else max(ends, default=0) - 1
@@ -245,7 +248,7 @@ class Topology:
     # -- change ------------------------------------------------------------------------------------------------------
 
     def amended(self, operator: str, version: Version) -> Topology:
-        """A copy with one more version of an operator; from a past epoch too, but not before another version."""
+        """Returns a copy with one more version of an operator, which may begin in the past, but after all others."""
         history = self.history[operator]
         if version.first <= history[-1].first:
             raise InternalError(
@@ -254,7 +257,7 @@ class Topology:
         return Topology(self.graph, {**self.history, operator: (*history, version)})
 
     def forgotten(self, before: int) -> Topology:
-        """A copy that can tell who owns what from `before` on, and what changes hands after it, but nothing earlier."""
+        """Returns a copy with owners from `before` on and moves of slots after it, but nothing earlier."""
         kept = {operator: versions[_place(versions, before) :] for operator, versions in self.history.items()}
         return self if kept == self.history else Topology(self.graph, kept)
 
@@ -289,7 +292,7 @@ def edges_between(graph: QueryGraph, upstream: str, downstream: str) -> tuple[Ed
 
 
 def _place(history: tuple[Version, ...], epoch: int) -> int:
-    """Which version holds at an epoch; the first one also before it began, when nothing was owned yet."""
+    """Returns the index of the version at an epoch; the first version also for epochs before it."""
     return max(bisect_right(history, epoch, key=lambda version: version.first) - 1, 0)
 
 

@@ -1,4 +1,4 @@
-"""trim: drops the output that no receiver can need again."""
+"""trim: drops output that no receiver will need again."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ def safe_to_trim(
     *,
     of_output: bool = False,
 ) -> int:
-    """The last epoch up to which all receivers of a sender are safe, from `trimmed` on and at most `limit`.
+    """Returns the last epoch up to which all receivers of a sender are safe, from `trimmed` on and at most `limit`.
 
     Receivers are those of the epoch in question: instances that own slots downstream and, unless only those `of_output`
-    count, the new owners of slots that leave the sender. Law: never above the safe epoch of anyone who may ask for a
-    replay.
+    count, the new owners of slots that leave the sender.
+
+    Law: never above the safe epoch of anyone who may ask for a replay.
     """
     epoch = trimmed
     while epoch < limit and all(

@@ -30,19 +30,19 @@ from primitives.state.container import check_fits
 Rows = NDArray[np.int64]
 Keys = Any  # a RecordBatch, Table or mapping with the key columns, or the only key column itself
 
-#: Rows that `size` looks at to estimate all.
+#: Number of rows by which `size` estimates all.
 _SAMPLE = 64
 
-#: A frame with more row numbers than this is compacted when only one in so many is a row: it stands still meanwhile.
+#: A frame with more row numbers than this is compacted, which blocks it, only when less than one in `_SPARSE` is a row.
 _WORTH_COMPACTING, _SPARSE = 1 << 16, 4
 
-#: Rows that are restored at a time.
+#: Number of rows that are restored at a time.
 _PART = 1 << 16
 
-#: Rows of slots are few if they are less than one in so many.
+#: Rows of slots count as few if they are less than one in this number.
 _FEW = 8
 
-#: A delta of most of so many rows is as well a snapshot in full: who keeps it can let go of what was before.
+#: If most of this many rows have changed, a delta is a full snapshot, so that the reader can drop earlier chunks.
 _WORTH_A_WHOLE = 1 << 12
 
 _NO_ROWS = np.empty(0, np.int64)
@@ -58,7 +58,7 @@ class InPlace(NamedTuple):
     words: NDArray[np.int64]
     width: int
     first: int
-    rows: Rows  #: those that were asked for
+    rows: Rows  #: the requested rows
     end: int  #: one more than the highest row number
 
 
@@ -126,7 +126,7 @@ class Frame(Tracked[_Log]):
         return self._create(self._declared.keys_from(keys)) if create else self._find(keys)
 
     def locate_new(self, keys: Keys) -> tuple[Rows, Rows]:
-        """As `locate`; and the positions in `keys` of those for which a row was created now.
+        """Does as `locate`, and returns the positions in `keys` of those that got a new row.
 
         >>> seen = Frame("seen", keys={"id": pa.int64()}, values={})
         >>> rows, new = seen.locate_new([7, 9, 7])
@@ -137,7 +137,7 @@ class Frame(Tracked[_Log]):
         return located.rows, located.created
 
     def put(self, keys: Keys, /, **values: Any) -> Rows:
-        """Writes the given columns of the rows of keys, which are created if need be; returns their numbers.
+        """Writes the given columns of the rows of keys, which are created if necessary; returns their numbers.
 
         >>> names = Frame("names", keys={"id": pa.int64()}, values={"name": pa.string(), "age": pa.int32()})
         >>> _ = names.put({"id": [1, 2]}, name=["Ada", None])
@@ -150,11 +150,11 @@ class Frame(Tracked[_Log]):
         return rows
 
     def reserve(self, rows: int) -> None:
-        """Says that so many rows more are to come, which then costs less than it would bit by bit."""
+        """Announces this many new rows, which makes adding them cheaper."""
         self._index.make_room(rows)
 
     def append(self, rows: pa.RecordBatch) -> None:
-        """Adds whole rows, whose keys are not there yet; several times as fast as `put`.
+        """Adds whole rows with new keys; several times as fast as `put`.
 
         >>> names = Frame("names", keys={"id": pa.int64()}, values={"age": pa.int32()})
         >>> names.append(pa.record_batch({"id": [1, 2], "age": pa.array([7, 9], pa.int32())}))
@@ -171,18 +171,18 @@ class Frame(Tracked[_Log]):
                 raise UserError(f"state '{self.name}' is to append a row with the key {key}, which has one; use put")
 
     def add(self, keys: Keys, /, **values: Any) -> Rows:
-        """Adds to columns of the rows of keys, which are created if need be; returns their numbers.
+        """Adds to columns of the rows of keys, which are created if necessary; returns their numbers.
 
-        Only columns of 64 bits and decimals can be added to. A sum that is beyond its type raises `Overflow`, with the
-        key; then all has been added, and such sums have wrapped around. A null that is added changes nothing, and null
-        plus a number is that number; so it is with `min` and `max`.
+        Only columns of 64 bits and decimals can be added to. A sum beyond its type raises `Overflow`, with the key;
+        then all rows have been added, and such sums have wrapped around. Adding a null changes nothing, and null plus a
+        number is that number; the same holds for `min` and `max`.
         """
         return self._fold("add", keys, values)
 
     def min(self, keys: Keys, /, **values: Any) -> Rows:
-        """Lowers columns to the given values, where these are less; NaN is greater than any number.
+        """Lowers columns to the given values if these are less; NaN is greater than any number.
 
-        Columns kept like this want None as their default, so that the first value stands whatever it is.
+        Such columns should have None as their default, so that the first value is always taken.
 
         >>> low = Frame("low", keys={"id": pa.int64()}, values={"price": pa.float64()}, defaults={"price": None})
         >>> _ = low.min([1, 1, 2], price=[5.0, 3.0, 9.0])
@@ -192,11 +192,11 @@ class Frame(Tracked[_Log]):
         return self._fold("min", keys, values)
 
     def max(self, keys: Keys, /, **values: Any) -> Rows:
-        """Raises columns to the given values, where these are greater; as `min` otherwise."""
+        """Raises columns to the given values if these are greater; otherwise as `min`."""
         return self._fold("max", keys, values)
 
     def get(self, keys: Keys) -> tuple[pa.RecordBatch, NDArray[np.bool_]]:
-        """The values of keys, null for a key without a row; and which keys have one."""
+        """Returns the values of keys, null for a key without a row, and which keys have a row."""
         rows = self._find(keys)
         found = rows >= 0
         values = self._table.to_arrow(self._table.values, np.maximum(rows, 0))
@@ -205,7 +205,7 @@ class Frame(Tracked[_Log]):
         return pa.record_batch(values, schema=self._declared.values), found
 
     def delete(self, keys: Keys) -> int:
-        """Deletes the rows of keys; returns how many there were."""
+        """Deletes the rows of keys; returns the number of deleted rows."""
         return self._delete_rows(self._index.distinct(self._find(keys)))
 
     def _delete_rows(self, rows: Rows) -> int:
@@ -219,7 +219,7 @@ class Frame(Tracked[_Log]):
     # --- by row number ------------------------------------------------------------------------------------------------
 
     def column(self, name: str) -> ColumnView:
-        """A value column, to be read and written by row number."""
+        """Returns a view of a value column, to read and write it by row number."""
         self._declared.check_value(name)
         return ColumnView(self, name)
 
@@ -228,14 +228,14 @@ class Frame(Tracked[_Log]):
         return self._batch(self._checked(rows))
 
     def delete_rows(self, rows: Rows) -> int:
-        """Deletes rows by number; returns how many there were."""
+        """Deletes rows by number; returns the number of deleted rows."""
         return self._delete_rows(self._index.distinct(self._checked(rows)))
 
     def in_place(self, rows: Rows) -> InPlace:
-        """The value columns where they are, for compiled code that reads and writes the given rows.
+        """Returns the place of the value columns in memory, for compiled code that reads and writes the given rows.
 
-        It costs a fraction of what views of several columns do, as each row is waited for once. It is not to be kept:
-        the next call of any other method may move all. Only columns of numbers that have no nulls can be used so.
+        It costs a fraction of views of several columns, as each row is waited for once. Use it at once: the next call
+        of any other method may move everything. Only columns of numbers without nulls can be used.
 
         >>> totals = Frame("totals", keys={"id": pa.int64()}, values={"n": pa.int64(), "sum": pa.int64()})
         >>> place = totals.in_place(totals.locate([7, 9]))
@@ -270,8 +270,8 @@ class Frame(Tracked[_Log]):
     def snapshot(self, slots: SlotSet, since: int | None = None) -> Chunk:
         """See `State.snapshot`.
 
-        In full it costs a copy, and for some of the slots a look at the slot of each row too; with `since`, a bit per
-        row and a copy of the rows that were written. If these are most of many rows, it is one in full.
+        A full snapshot costs a copy, and for some of the slots a look at the slot of each row too. With `since`, it
+        costs a bit per row and a copy of the written rows. If these are most of many rows, the snapshot is full.
         """
         if since is None:
             return self._chunk(slots, self._rows_in(slots), self._no_keys())
@@ -280,7 +280,7 @@ class Frame(Tracked[_Log]):
         written = self._written_in(kept, since)
         if written is None:
             return self.snapshot(slots)
-        whole = row_numbers(self._rows_in(slots & replaced))  # written since or not, as the chunk voids what was there
+        whole = row_numbers(self._rows_in(slots & replaced))  # written or not
         rows = np.concatenate([written, whole]) if len(whole) else written
         return self._chunk(replaced, rows, self._deleted_since(since, kept))
 
@@ -297,14 +297,14 @@ class Frame(Tracked[_Log]):
 
     @property
     def _puts_only(self) -> bool:
-        """Whether a subclass sees to more than rows when they are put, such as to a budget of memory."""
+        """Whether a subclass does more than write rows when they are put, such as to keep a budget of memory."""
         return type(self).put is not Frame.put
 
     def _put(self, rows: pa.RecordBatch) -> None:
         self.put(rows, **{name: rows[name] for name in self._columns})
 
     def _upsert(self, rows: pa.RecordBatch) -> None:
-        """Puts distinct rows, some at a time, so that what is made of them stays in the cache."""
+        """Puts distinct rows, some at a time, so that intermediate results stay in the cache."""
         held = self._slots.counts > 0
         self._index.make_room(len(rows))
         for start in range(0, len(rows), _PART):
@@ -323,7 +323,7 @@ class Frame(Tracked[_Log]):
         return key
 
     def _append(self, part: pa.RecordBatch, probe: Probe) -> int:
-        """Adds rows in order, up to the first whose key is there already; returns how many."""
+        """Adds rows in order, up to the first whose key exists already; returns their number."""
         rows = self._index.append(probe)
         count: int = rows.stop - rows.start
         numbers = row_numbers(rows)
@@ -341,8 +341,8 @@ class Frame(Tracked[_Log]):
     def drop_in_parts(self, slots: SlotSet, parts: int) -> Iterator[None]:
         """See `State.drop_in_parts`.
 
-        Each part is of neighbouring rows, which costs less than those of a slot; with the last, a look finds whatever
-        has been numbered anew meanwhile.
+        Each part has neighbouring rows, which costs less than the rows of a slot. The last part searches for rows that
+        were renumbered meanwhile.
         """
         if self._puts_only:
             yield from super().drop_in_parts(slots, parts)
@@ -378,15 +378,16 @@ class Frame(Tracked[_Log]):
         kept = SlotSet.full(self.slot_bits) - self._changes.replaced_since(since)
         return len(self._written_since(since)) + len(self._deleted_since(since, kept)[0])
 
-    # --- rows that are kept elsewhere for a while ---------------------------------------------------------------------
+    # --- rows that are stored elsewhere for a while
+    # ---------------------------------------------------------------------
 
     def evict(self, slots: SlotSet) -> None:
-        """Removes the rows of slots that are kept elsewhere from now on, so it does not count as a change."""
+        """Removes the rows of slots that are stored elsewhere from now on; this does not count as a change."""
         self._unlog(row_numbers(self._rows_in(slots)))
         self._remove_slots(slots)
 
     def admit(self, rows: pa.RecordBatch, written: Mapping[int, pa.RecordBatch] = MappingProxyType({})) -> None:
-        """Brings back rows, which are not there; `written` has the keys of what changed since a mark, by mark."""
+        """Adds rows that were evicted; `written` has the keys of rows changed since a mark, by mark."""
         numbers = self._number(rows)
         for name, column in self._columns.items():
             self._table.assign(column, numbers, rows[name])
@@ -395,7 +396,7 @@ class Frame(Tracked[_Log]):
             self._changes.since(mark)[0].log.written.add(changed[changed >= 0])
 
     def _number(self, rows: pa.RecordBatch) -> Rows:
-        """New rows for keys that have none, without a word in the logs, where their numbers may be left over."""
+        """Creates rows for new keys without logging them; the logs may still have entries of their numbers."""
         located = self._index.locate(self._declared.keys_from(rows), create=True)
         self._slots.add(located.rows[located.created], located.hashes[located.created])
         self._unlog(located.rows)
@@ -412,7 +413,7 @@ class Frame(Tracked[_Log]):
         return RowTable(self._declared.keys.types, values, defaults, slot_keys=len(self._slot_keys))
 
     def _located(self, columns: Sequence[pa.Array]) -> Located:
-        """Where keys are; they all get rows."""
+        """Returns the rows of keys, which are all created if necessary."""
         located = self._index.locate(columns, create=True)
         rows = located.rows[located.created]
         if len(rows):
@@ -427,11 +428,11 @@ class Frame(Tracked[_Log]):
         return self._located(columns).rows
 
     def _find(self, keys: Keys) -> Rows:
-        """The row of each key, -1 if it has none."""
+        """Returns the row of each key, or -1."""
         return self._index.locate(self._declared.keys_from(keys), create=False).rows
 
     def _open(self, keys: Keys, values: Mapping[str, Any]) -> tuple[Rows, dict[str, pa.Array]]:
-        """The rows of keys, created if need be and about to be written; and what is given for them, as arrays."""
+        """Returns the rows of keys, created if necessary and marked as written, and the given values as arrays."""
         key_columns = self._declared.keys_from(keys)
         count = len(key_columns[0])
         columns = {name: self._declared.value_from(name, given, count) for name, given in values.items()}
@@ -470,11 +471,11 @@ class Frame(Tracked[_Log]):
             interval.log.written.add(rows)
 
     def _is_sparse(self, rows: int) -> bool:
-        """Whether to number all anew if so many rows are left."""
+        """Whether to renumber all rows if this many are left."""
         return self._index.end > max(_SPARSE * rows, _WORTH_COMPACTING)
 
     def _compact(self, without: Rows) -> None:
-        """Removes rows, numbers the others anew without gaps, and gives memory back."""
+        """Removes rows, renumbers the others without gaps, and frees memory."""
         rows = self._index.compact(without)
         self._slots.keep(rows)
         for mark in self.marks[:1]:
@@ -494,12 +495,12 @@ class Frame(Tracked[_Log]):
         return rows if len(rows) == count else rows[self._index.live.holds(rows)]
 
     def _written_in(self, slots: SlotSet, since: int) -> Rows | None:
-        """The rows of slots that were written; None if these are most of many."""
+        """Returns the written rows of slots; None if these are most of many."""
         there = self._slots.count_in(slots)
-        if there == len(self._index):  # which is known without a list of them
+        if there == len(self._index):  # known without a list of them
             is_most = self._is_most(count_common(self._index.live, self._logs_since(since)), there)
             return None if is_most else self._written_since(since)
-        is_few = _FEW * there < len(self._index)  # so it is they that are looked at, or else what was written
+        is_few = _FEW * there < len(self._index)  # so these are checked, or else the written ones
         written = self._written_among(slots, since) if is_few else self._slots.within(slots, self._written_since(since))
         return None if self._is_most(len(written), there) else written
 
@@ -515,7 +516,7 @@ class Frame(Tracked[_Log]):
         return [interval.log.written for interval in self._changes.since(since)]
 
     def _deleted_since(self, since: int, slots: SlotSet) -> list[pa.Array]:
-        """The keys in `slots` that were deleted and are not there again, each once."""
+        """Returns the keys in `slots` that were deleted and not created again, each once."""
         logged = [keys for interval in self._changes.since(since) for keys in interval.log.deleted]
         if not logged:
             return self._no_keys()
@@ -550,7 +551,7 @@ class Frame(Tracked[_Log]):
         numbers = np.asarray(rows)
         if numbers.dtype.kind not in "iu" or numbers.ndim != 1:
             raise UserError(f"row numbers of state '{self.name}' are a list of integers; got {rows!r}")
-        numbers = numbers.astype(np.int64)  # a plain copy, whatever was given, as compiled code is made for
+        numbers = numbers.astype(np.int64)  # a plain copy, as compiled code is made for one type of array
         held = self._index.live.holds(numbers)
         if not held.all():
             raise UserError(
@@ -582,7 +583,7 @@ class ColumnView:
         self._name = name
 
     def __getitem__(self, rows: Rows) -> NDArray[Any]:
-        """A copy of the values of rows, as Arrow converts them: with a null among them, integers become floats."""
+        """Returns a copy of the values of rows, as Arrow converts them: integers with a null become floats."""
         values: NDArray[Any] = self.to_arrow(rows).to_numpy(zero_copy_only=False)
         return values
 
@@ -607,13 +608,13 @@ class ColumnView:
         self._frame._fold_rows(fold, self._name, rows, values)
 
     def to_arrow(self, rows: Rows) -> pa.Array:
-        """A copy of the values of rows."""
+        """Returns a copy of the values of rows."""
         column = self._frame._columns[self._name]
         return self._frame._table.to_arrow([column], self._frame._checked(rows))[0]
 
 
 def warm_up() -> None:
-    """Compiles what frames need, or loads it from Numba's cache, so that the first batch need not wait for it."""
+    """Compiles the kernels of frames, or loads them from Numba's cache, so that the first batch need not wait."""
     values = {"n": pa.int64(), "x": pa.float64(), "s": pa.string()}
     for keys in ({"k": pa.int64()}, {"k": pa.int64(), "t": pa.string()}):
         frame = Frame("warm up", keys, values)
@@ -621,7 +622,7 @@ def warm_up() -> None:
         frame.mark(0)
         frame.add(given, n=1, x=1.0)
         frame.put(given, s="long" * 50_000)
-        frame.put(given, s="short")  # leaves garbage enough to rewrite the heap
+        frame.put(given, s="short")  # makes enough garbage to rewrite the heap
         frame.delete({"k": [2], "t": ["b" * 20]})
         frame.column("n")[frame.locate(given)] = 3
         chunks = [frame.snapshot(SlotSet.full(frame.slot_bits), since) for since in (None, 0)]
@@ -633,7 +634,7 @@ def warm_up() -> None:
 
 
 def _warm_up_folds() -> None:
-    """Compiles what sums of other types, such as decimals, and minima of floats need."""
+    """Compiles the kernels for sums of other types, such as decimals, and for minima of floats."""
     price = pa.decimal128(9, 2)
     frame = Frame("warm up", {"k": price}, {"total": price, "u": pa.uint64(), "low": pa.float64()})
     given = {"k": pa.array([Decimal(1), Decimal("2.5")], price)}

@@ -30,7 +30,7 @@ _BITS = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
 
 CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
-#: Python values of these exact types are normal as they are; so are ints in the range of an integer type.
+#: Python values of these exact types are always normal; so are ints in the range of an integer type.
 _PLAIN: dict[pa.DataType, type] = {
     pa.string(): str,
     pa.large_string(): str,
@@ -41,10 +41,10 @@ _PLAIN: dict[pa.DataType, type] = {
 
 
 class KeyColumns:
-    """Names and types of key columns; turns keys into the one normal form in which equal keys are the same.
+    """Names and types of key columns; converts keys to their normal form, in which equal keys are identical.
 
-    A key is *normal* if its values are what the declared columns give back: an int for any integer, a number rounded to
-    float32 if that is the type, one NaN, no -0.0. Null is a key like any other.
+    A key is *normal* if its values are those that the declared columns return: an int for any integer, a number rounded
+    to float32 if that is the type, one NaN, no -0.0. Null is a key like any other.
 
     >>> keys = KeyColumns("counts", 8, {"word": pa.string(), "score": pa.float64()}, reserved=["value"])
     >>> keys.normal(("a", -0.0))
@@ -68,7 +68,7 @@ class KeyColumns:
     # --- one key ------------------------------------------------------------------------------------------------------
 
     def normal(self, key: Any) -> Key:
-        """The normal form of a key as a user writes it."""
+        """Returns the normal form of a user's key."""
         if len(self.fields) == 1:
             return self._normal_value(0, key)
         if not isinstance(key, tuple) or len(key) != len(self.fields):
@@ -80,7 +80,7 @@ class KeyColumns:
             return self._checked_unicode(at, value) if type(value) is str else value
         kind = self.fields[at].type
         try:
-            exact = index(value) if pa.types.is_integer(kind) else value  # for Arrow would cut off a fraction
+            exact = index(value) if pa.types.is_integer(kind) else value  # as Arrow would cut off a fraction
             plain: Hashable = pa.scalar(exact, kind).as_py()
         except CONVERSION_ERRORS as reason:
             raise self._wrong(at, f"{value!r} of type {type(value).__name__} is not a {kind}") from reason
@@ -115,7 +115,7 @@ class KeyColumns:
     # --- columns ------------------------------------------------------------------------------------------------------
 
     def to_columns(self, keys: Sequence[Any]) -> list[pa.Array]:
-        """One column per key column from normal keys."""
+        """Returns one column per key column, from normal keys."""
         if len(self.fields) == 1:
             return [pa.array(keys, self.fields[0].type)]
         return [pa.array([key[at] for key in keys], field.type) for at, field in enumerate(self.fields)]
@@ -126,7 +126,7 @@ class KeyColumns:
         return values[0] if len(values) == 1 else list(zip(*values, strict=True))
 
     def normal_columns(self, columns: Sequence[Column], rows: int) -> list[pa.Array]:
-        """The normal form of key columns of `rows` rows as a user gives them, in the declared order."""
+        """Returns the normal form of a user's key columns with `rows` rows, in the declared order."""
         if len(columns) != len(self.fields):
             raise UserError(
                 f"state '{self._container}' has key columns {', '.join(self.names)}; got {len(columns)} columns"
@@ -134,7 +134,7 @@ class KeyColumns:
         return [self._normal_column(at, column, rows) for at, column in enumerate(columns)]
 
     def check_owned(self, owned: OwnedKeys | None, columns: Sequence[pa.Array]) -> None:
-        """Raises if keys, given as normal columns, may not be written now."""
+        """Raises an error if keys, given as normal columns, may not be written now."""
         if owned is not None:
             owned.check(self._container, hash_keys(columns), lambda at: self._key_at(columns, at))
 
@@ -153,7 +153,7 @@ class KeyColumns:
 
 
 def to_array(column: Column, kind: pa.DataType) -> pa.Array:
-    """A column as a user gives it, as an Arrow array of a type; shares no memory that the user could write to."""
+    """Converts a user's column to an Arrow array of a type, which shares no memory that the user could write to."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if isinstance(column, pa.Array):
@@ -176,7 +176,7 @@ def same_rows(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> NDArray[np
 
 
 def _comparable(column: pa.Array) -> pa.Array:
-    """Floats as their bits, so that NaN equals NaN."""
+    """Converts floats to their bits, so that NaN equals NaN."""
     return column.view(_BITS[column.type]) if column.type in _BITS else column
 
 
@@ -214,7 +214,7 @@ def _rank(value: Any) -> int:
 
 
 def _normal_float(value: float) -> float:
-    return value + 0.0 if value == value else math.nan  # one NaN object, so that dictionaries find it
+    return value + 0.0 if value == value else math.nan  # one NaN object, which dictionaries find
 
 
 def _python_values(column: pa.Array) -> list[Any]:

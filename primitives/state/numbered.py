@@ -1,4 +1,4 @@
-"""NumberedRows: the common part of containers that number their rows to tell rows of equal keys apart."""
+"""NumberedRows: the common part of containers that number their rows to distinguish rows of equal keys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from primitives.state.chunk import Chunk
 from primitives.state.container import check_fits
 from primitives.state.keys import KeyColumns
 
-_NEVER_MARKED = -(2**63)  # the epoch that rows are written after while no mark is retained; before any other
+_NEVER_MARKED = -(2**63)  # the epoch of rows written without a retained mark; before any other
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class RemovedRows:
 
 
 class NumberedRows(Tracked[list[RemovedRows]]):
-    """Logs removed rows by identity, and makes chunks of what was written and removed since a mark."""
+    """Logs removed rows by identity, and makes chunks of the rows written and removed since a mark."""
 
     version: int
     _keys: KeyColumns
@@ -43,7 +43,7 @@ class NumberedRows(Tracked[list[RemovedRows]]):
 
     @property
     def _last_mark(self) -> int:
-        """The mark after which a row counts as written that is added now."""
+        """The mark after which rows that are added now count as written."""
         interval = self._changes.current
         return _NEVER_MARKED if interval is None else interval.mark
 
@@ -54,7 +54,7 @@ class NumberedRows(Tracked[list[RemovedRows]]):
         hashes: NDArray[np.uint64],
         take: Callable[[NDArray[Any]], pa.RecordBatch],
     ) -> None:
-        """Logs the rows at places, which are about to be removed, as far as they were there at the last mark."""
+        """Logs the rows at `places`, which are about to be removed, unless they were written after the last mark."""
         interval = self._changes.current
         if interval is None:
             return
@@ -64,7 +64,7 @@ class NumberedRows(Tracked[list[RemovedRows]]):
             interval.log.append(RemovedRows(identities, slots_of(hashes[older], self.slot_bits), born[older]))
 
     def _removed(self, slots: SlotSet, since: int) -> list[pa.RecordBatch]:
-        """Identities of the rows that were in some slots at a mark and have been removed since."""
+        """Returns identities of the rows that were in some slots at a mark and have been removed since."""
         mask = slots.mask(self.slot_bits)
         return [
             gone.identities.filter(pa.array(mask[gone.slots] & (gone.born < since)))
@@ -73,7 +73,7 @@ class NumberedRows(Tracked[list[RemovedRows]]):
         ]
 
     def _chunk(self, slots: SlotSet, since: int | None, written: Callable[[SlotSet], pa.RecordBatch]) -> Chunk:
-        """The chunk for `snapshot`, given the rows that it writes as a function of the slots that it replaces."""
+        """Returns the chunk for `snapshot`; `written` returns its rows, given the slots that it replaces."""
         replaced = slots if since is None else self._changes.replaced_since(since)
         removed = [] if since is None else self._removed(slots - replaced, since)
         return Chunk(
@@ -97,5 +97,5 @@ class NumberedRows(Tracked[list[RemovedRows]]):
 
 
 def concatenated(parts: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
-    """The rows of all parts; of none, an empty batch of the schema."""
+    """Returns the rows of all parts; without parts, an empty batch of the schema."""
     return pa.concat_batches(parts) if parts else pa.RecordBatch.from_pylist([], schema)

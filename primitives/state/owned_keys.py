@@ -1,4 +1,4 @@
-"""OwnedKeys: refuses state for keys that the instance does not own, which would get lost."""
+"""OwnedKeys: refuses state for keys that the instance does not own, which would be lost."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _UPPER = 32
 
 
 class OwnedKeys:
-    """Refuses new keys whose slots are not those of the rows in hand; or, given the keys of all rows so far, any other.
+    """Refuses new keys outside of the slots of the current rows; given the keys of all rows so far, any other key.
 
-    Containers ask while user code runs. Only new keys are looked at: who has a key owns its slot.
+    Containers check while user code runs. Only new keys are checked: an instance with a key owns its slot.
 
     >>> owned = OwnedKeys("friends", SlotSet([0, 1]), slot_bits=2)
     >>> owned.check_key("counts", 2**64 - 1, "bob")
@@ -34,7 +34,7 @@ class OwnedKeys:
         self._mask = slots.mask(slot_bits)
 
     def check(self, container: str, hashes: NDArray[np.uint64], key_at: Callable[[int], Any]) -> None:
-        """UserError that names the first key at fault, of keys that a container is about to hold."""
+        """Raises UserError, naming the first such key, if a container is about to hold keys that are not owned."""
         own = self._mask[slots_of(hashes, self._bits)]
         if self._known is not None:
             own &= np.fromiter((each in self._known for each in signatures(hashes)), np.bool_, len(hashes))
@@ -42,7 +42,7 @@ class OwnedKeys:
             raise self._foreign(container, key_at(int(np.argmin(own))))
 
     def check_key(self, container: str, key_hash: int, key: Any) -> None:
-        """As `check`, for one key."""
+        """Does as `check`, for one key."""
         is_known = self._known is None or key_hash >> _UPPER in self._known
         if not is_known or slot_of(key_hash, self._bits) not in self._slots:
             raise self._foreign(container, key)
@@ -56,6 +56,6 @@ class OwnedKeys:
 
 
 def signatures(hashes: NDArray[np.uint64]) -> list[int]:
-    """The part of key hashes that is remembered: the half that does not depend on subkeys."""
+    """Returns the part of key hashes that is remembered: the half that does not depend on subkeys."""
     found: list[int] = (hashes >> np.uint64(_UPPER)).tolist()
     return found

@@ -1,4 +1,4 @@
-"""Containers: all state containers of an operator, which together are its processing state."""
+"""Containers: all state containers of an operator, which form its processing state."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Containers:
         if len(set(bits.values())) > 1:
             raise UserError(f"containers of one operator need the same slot_bits; these have {bits}")
         self._containers = dict(zip(names, containers, strict=True))
-        self.restored = 0  #: how often state was restored
+        self.restored = 0  #: number of restores so far
 
     @property
     def marks(self) -> tuple[int, ...]:
@@ -56,7 +56,7 @@ class Containers:
     def restore(self, chunks: Iterable[Any]) -> None:
         """Gives each container its chunks, in order.
 
-        Every container must get some, and every chunk must have a container, or else nothing is restored.
+        Every container must get some, and every chunk must have a container; otherwise nothing is restored.
         """
         by_name: dict[str, list[Any]] = {name: [] for name in self._containers}
         for chunk in chunks:
@@ -67,7 +67,7 @@ class Containers:
             container.restore(by_name[name])
 
     def restore_ahead(self, chunks: Iterable[Any]) -> bool:
-        """See `ProcessingState.restore_ahead`: files are taken over only together with what builds on them."""
+        """See `ProcessingState.restore_ahead`: files are taken over only together with chunks that build on them."""
         given = tuple(chunks)
         if any(isinstance(chunk, FileChunk) for chunk in given):
             return False
@@ -117,19 +117,19 @@ class Containers:
         return sum(container.changed(since) for container in self._containers.values())
 
     def close(self) -> None:
-        """Lets go of files; containers that have any are not to be used any more."""
+        """Closes files; containers with files can no longer be used."""
         for container in self._containers.values():
             if isinstance(container, Closable):
                 container.close()
 
     @property
     def in_memory(self) -> bool:
-        """Whether no container has files, or spills."""
+        """Whether no container has files or spills."""
         return not any(isinstance(container, Closable | Spillable) for container in self._containers.values())
 
     @property
     def shares_budget(self) -> bool:
-        """Whether any container spills what others need room for, so that their users must take turns."""
+        """Whether any container spills to make room for others, so that their users must take turns."""
         return any(isinstance(container, Spillable) for container in self._containers.values())
 
     def size(self, slots: SlotSet | None = None) -> int:

@@ -24,17 +24,17 @@ from primitives.state.numbered import NumberedRows
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
 
-#: The column that tells rows of one key apart.
+#: The column that distinguishes rows of one key.
 SEQUENCE = "_seq"
 
-_NEVER = 2**63 - 1  # the bucket before which there is none, if there is no row
+_NEVER = 2**63 - 1  # the earliest bucket if there are no rows
 
-#: Rows removed are left where they are until they are more than the others and more than this.
+#: Removed rows stay in place until they are more than the others and more than this.
 _WORTH_COMPACTING = 1 << 16
 
 
 class _Facts:
-    """Numbers kept for each row beside its columns."""
+    """Numbers that are stored for each row beside its columns."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -53,7 +53,7 @@ class _Facts:
         self.alive[start:] = True
 
     def keep(self, rows: Ints) -> None:
-        """Keeps these rows only, which ascend."""
+        """Keeps only these rows, which ascend."""
         self._hashes.keep(rows)
         self._numbers.keep(rows, 3)
         self._alive.keep(rows)
@@ -69,7 +69,7 @@ class _Facts:
 
     @property
     def born(self) -> Ints:
-        """After which mark each row was written."""
+        """The mark after which each row was written."""
         return self._numbers.array[1 : 3 * self.count : 3]
 
     @property
@@ -84,8 +84,8 @@ class _Facts:
 class Rows(NumberedRows):
     """A bag of rows by key: equal rows are all kept. Columns that are not keys may be of any Arrow type.
 
-    With `bucket`, which makes an integer of each row of a batch, rows are looked up by key and bucket, and removed by
-    bucket: a bucket is a window, or a stretch of time, so that what is over is neither searched nor kept.
+    With `bucket`, which maps each row of a batch to an integer, rows are looked up by key and bucket, and removed by
+    bucket. A bucket is a window, or a period of time, so that expired rows are neither searched nor kept.
 
     >>> bids = Rows("bids", keys={"item": pa.int64()}, values={"price": pa.float64()})
     >>> bids.add(pa.record_batch({"item": [7, 9, 7], "price": [1.0, 2.0, 3.0]}))
@@ -114,7 +114,7 @@ class Rows(NumberedRows):
         self._identity = pa.schema([*self._keys.fields, (SEQUENCE, pa.int64())])
         self._schema = pa.schema([*self._identity, *values.items()])
         self._next_seq = 0
-        self._oldest = _NEVER  #: no row is in a bucket before this one
+        self._oldest = _NEVER  #: no row is in an earlier bucket
         self._live = 0
         self._pile = Pile(self._declared)
         self._facts = _Facts()
@@ -149,7 +149,7 @@ class Rows(NumberedRows):
     def pop(
         self, keys: Sequence[Column], fits: Callable[[Ints, pa.RecordBatch], NDArray[np.bool_]]
     ) -> tuple[Ints, pa.RecordBatch]:
-        """As `match`, but only the pairs that fit, by positions and rows; and their rows are removed.
+        """Does as `match`, but returns only the pairs that fit, by positions and rows, and removes their rows.
 
         >>> bids = Rows("bids", keys={"item": pa.int64()}, values={"price": pa.float64()})
         >>> bids.add(pa.record_batch({"item": [7, 7], "price": [1.0, 3.0]}))
@@ -173,12 +173,13 @@ class Rows(NumberedRows):
         order, found = self._pile.take(rows)
         positions, rows = positions[order], rows[order]
         wanted = pa.array(positions)
-        # Of one key, other buckets have other signatures; so only other keys can have been found by mistake.
+        # Rows of a key in other buckets have other signatures; so only rows of other keys can have been found by
+        # mistake.
         same = same_rows(found.columns[: len(columns)], [column.take(wanted) for column in columns])
         return (positions, found, rows) if same.all() else (positions[same], found.filter(pa.array(same)), rows[same])
 
     def expire(self, before: int, slots: SlotSet | None = None) -> int:
-        """Removes the rows in buckets before one, in all or some slots; returns how many these were.
+        """Removes the rows in buckets before `before`, in all or some slots; returns their number.
 
         Costs nothing if there are none, and a look at every row if there may be some.
         """
@@ -193,7 +194,7 @@ class Rows(NumberedRows):
         return len(rows)
 
     def to_arrow(self) -> pa.RecordBatch:
-        """A copy of all rows, in no particular order."""
+        """Returns a copy of all rows, in no particular order."""
         return self._pile.take(np.flatnonzero(self._facts.alive))[1]
 
     def _column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
@@ -224,7 +225,7 @@ class Rows(NumberedRows):
         self._forget(rows)
 
     def _forget(self, rows: Ints) -> None:
-        """Removes rows; numbers the others anew if there are not many."""
+        """Removes rows; renumbers the others if few are left."""
         self._facts.alive[rows] = False
         self._live -= len(rows)
         if self._facts.count > max(2 * self._live, _WORTH_COMPACTING):
@@ -245,13 +246,13 @@ class Rows(NumberedRows):
         self._remove(rows[same_rows(mine.columns, identities.take(pa.array(which)).columns)])
 
     def _batch(self, rows: Ints) -> pa.RecordBatch:
-        """The rows at ascending numbers, as in a chunk."""
+        """Returns the rows at ascending numbers, in the columns of a chunk."""
         columns: list[Any] = self._pile.take(rows)[1].columns
         columns.insert(len(self._keys.names), pa.array(self._facts.seqs[rows]))
         return pa.record_batch(columns, schema=self._schema)
 
     def _in(self, slots: SlotSet) -> NDArray[np.bool_]:
-        """Which rows, alive or not, are in slots."""
+        """Returns which rows, removed ones included, are in slots."""
         return slots.mask(self.slot_bits)[slots_of(self._facts.hashes, self.slot_bits)]
 
     # --- a State ------------------------------------------------------------------------------------------------------
@@ -260,11 +261,11 @@ class Rows(NumberedRows):
         return self._live
 
     def snapshot(self, slots: SlotSet, since: int | None = None) -> Chunk:
-        """See `State.snapshot`. Costs a glance at every row (its slot, or its age), and the rows in the chunk."""
+        """See `State.snapshot`. Costs a look at the slot or age of every row, and the rows in the chunk."""
         return self._chunk(slots, since, lambda replaced: self._batch(self._written(slots, replaced, since)))
 
     def _written(self, slots: SlotSet, replaced: SlotSet, since: int | None) -> Ints:
-        """The rows in some slots that were written since a mark, and all in replaced slots."""
+        """Returns the rows in some slots that were written since a mark, and all in replaced slots."""
         written = self._in(replaced)
         if since is not None:
             written |= self._facts.born >= since
@@ -284,7 +285,7 @@ class Rows(NumberedRows):
         self._changes.replace(slots)
 
     def size(self, slots: SlotSet | None = None) -> int:
-        """See `State.size`. Takes all rows as equally large."""
+        """See `State.size`. Counts all rows as equally large."""
         count = self._live if slots is None else int((self._in(slots) & self._facts.alive).sum())
         return count * (self._pile.nbytes // self._facts.count + 8) if count else 0
 
@@ -295,7 +296,7 @@ class Rows(NumberedRows):
 
 
 def warm_up() -> None:
-    """Compiles what such containers need, or loads it from Numba's cache, so that the first batch need not wait."""
+    """Compiles the kernels of such containers, or loads them from Numba's cache, for the first batch not to wait."""
     rows = Rows("warm up", {"k": pa.int64()}, {})
     rows.add(pa.record_batch({"k": [1, 2]}))
     rows.match([[1]])

@@ -25,7 +25,7 @@ _TIMES = range(-(2**63), 2**63)
 
 
 class Timers(NumberedRows):
-    """Records (time, key, value) to come back when the watermark reaches their time; a timer is one without value.
+    """Records (time, key, value) that return when the watermark reaches their time; a timer is one without value.
 
     Times are int64 event time in any unit. Records of one time and key keep the order in which they were scheduled; a
     third identifying column, `seq`, numbers them. Keys, values and their encoding are as in `Values`.
@@ -82,7 +82,8 @@ class Timers(NumberedRows):
     def schedule_batch(self, times: Column, keys: Sequence[Column], values: Column | None = None) -> None:
         """Adds a record for each of `times`; `keys` has one column per key column, in the declared order.
 
-        `values` is a column of the declared type; or a sequence of Python objects, if there is none or an `encode`.
+        `values` is a column of the declared type; or a sequence of Python objects, if there is no type or there is an
+        `encode`.
         """
         times = self._time_column(times)
         count = len(times)
@@ -136,7 +137,7 @@ class Timers(NumberedRows):
             raise UserError(f"the values given to state '{self.name}' are not {self._codec.type}: {reason}") from reason
 
     def _settle(self) -> None:
-        """Brings what was scheduled and cancelled since the last look into the runs."""
+        """Applies to the runs what was scheduled and cancelled since the last call."""
         if self._singles:
             self._batches.append(self._single_rows())
             self._singles = []
@@ -184,7 +185,7 @@ class Timers(NumberedRows):
             self._remove(run, np.unique(positions[same]))
 
     def _remove(self, run: SortedRun, positions: NDArray[np.intp]) -> None:
-        """Removes rows of a run, and logs those that were there at the last mark."""
+        """Removes rows of a run, and logs those that existed at the last mark."""
         self._log_removed(positions, run.born, run.hashes, run.take)
         run.remove(positions)
 
@@ -196,8 +197,8 @@ class Timers(NumberedRows):
     def pop(self, watermark: int, slots: SlotSet | None = None) -> pa.RecordBatch:
         """Removes the records up to and including a time, in all or some slots, and returns them.
 
-        The columns are time, the keys, and value; the order is by time, key (nulls last), and when they were scheduled.
-        Costs the records returned; and those due in other slots, which are passed over.
+        The columns are time, the keys, and value. The order is by time, key (nulls last), and order of scheduling.
+        Costs the returned records, and the due ones in other slots, which are skipped.
         """
         self._settle()
         mask = None if slots is None else slots.mask(self.slot_bits)
@@ -218,11 +219,12 @@ class Timers(NumberedRows):
         if len(parts) > 1:
             rows = rows.take(pa.array(np.argsort(rows.column("time").to_numpy(), kind="stable")))
         by_identity = [(name, "ascending") for name in self._identity.names]
-        # Sorted by time as they are, a sort of all costs little; Arrow sorts tables of one chunk faster than batches.
+        # Sorting rows that are sorted by time already costs little; Arrow sorts tables of one chunk faster than
+        # batches.
         return rows.take(pc.sort_indices(pa.Table.from_batches([rows]), sort_keys=by_identity))
 
     def records(self, popped: pa.RecordBatch) -> Iterator[tuple[int, Key, Any]]:
-        """Time, key and value of each row that `pop` returned, as Python objects."""
+        """Returns time, key and value of each row that `pop` returned, as Python objects."""
         times = popped.column("time").to_pylist()
         keys = self._keys.from_columns(popped.columns[1:-1])
         return zip(times, keys, self._codec.values(popped.column("value")), strict=True)
@@ -239,7 +241,7 @@ class Timers(NumberedRows):
         super().mark(epoch)
 
     def snapshot(self, slots: SlotSet, since: int | None = None) -> Chunk:
-        """See `State.snapshot`. Costs a glance at every row (its slot, or its age), and the rows in the chunk."""
+        """See `State.snapshot`. Costs a look at the slot or age of every row, and the rows in the chunk."""
         self._settle()
 
         def written(replaced: SlotSet) -> pa.RecordBatch:
@@ -249,7 +251,7 @@ class Timers(NumberedRows):
         return self._chunk(slots, since, written)
 
     def _written(self, run: SortedRun, slots: SlotSet, replaced: SlotSet, since: int | None) -> NDArray[np.intp]:
-        """Positions of the rows of a run in some slots: those written since a mark, and all in replaced slots."""
+        """Returns positions of the rows of a run in some slots: written since a mark, or in replaced slots."""
         written = np.zeros(len(run.alive), np.bool_) if since is None else run.born >= since
         if replaced:
             written |= replaced.mask(self.slot_bits)[self._slots(run.hashes)]
@@ -257,7 +259,7 @@ class Timers(NumberedRows):
         return positions[slots.mask(self.slot_bits)[self._slots(run.hashes[positions])]]
 
     def restore(self, chunks: Iterable[Chunk]) -> None:
-        """See `State.restore`. Costs the rows of the chunks, and what `drop` costs."""
+        """See `State.restore`. Costs the rows of the chunks, and as much as `drop`."""
         for chunk in chunks:
             self._clear_for(chunk)
             self._runs.tidy()
@@ -274,7 +276,7 @@ class Timers(NumberedRows):
         self._changes.replace(slots)
 
     def size(self, slots: SlotSet | None = None) -> int:
-        """See `State.size`. Takes all rows of a run as equally large."""
+        """See `State.size`. Counts all rows of a run as equally large."""
         self._settle()
         mask = np.ones(1 << self.slot_bits, np.bool_) if slots is None else slots.mask(self.slot_bits)
         return sum(

@@ -21,10 +21,10 @@ from primitives.state.codec import Decode, Encode, ValueCodec
 from primitives.state.container import check_fits
 from primitives.state.keys import Key, KeyColumns
 
-#: Exact types whose instances cannot change in place.
+#: Exact types whose instances are immutable.
 _IMMUTABLE = {type(None), bool, int, float, str, bytes, datetime, date, timedelta, Decimal}
 
-#: Rows encoded to estimate the size of all.
+#: Number of rows that are encoded to estimate the size of all.
 _SAMPLE = 64
 
 _ABSENT: Any = object()
@@ -37,7 +37,7 @@ class Cell:
     value: Any
 
 
-#: What an interval logs: keys written or deleted, by slot (in a dict for its order, the same in every process).
+#: The log of an interval: keys written or deleted, by slot. A dict, because its order is the same in every process.
 _Touched = defaultdict[int, dict[Key, None]]
 
 
@@ -118,17 +118,17 @@ class Values(Tracked[_Touched], MutableMapping[Any, Any]):
         return default
 
     def change(self, key: Any, function: Callable[[Any], Any], default: Any = None) -> Any:
-        """Sets a key to what `function` makes of its value, or of `default` if there is none, and returns that."""
+        """Sets a key to `function` of its value, or of `default` if there is none, and returns the result."""
         self[key] = value = function(self.get(key, default))
         return value
 
     def peek(self, key: Any, default: Any = None) -> Any:
-        """The value of a key, or `default`, to be looked at and not changed in place: does not count as a change."""
+        """Returns the value of a key, or `default`, to be read and not changed in place; does not count as a change."""
         cell = self._cells.get(key) or self._find(key)
         return default if cell is None else cell.value
 
     def scan(self, slots: SlotSet | None = None) -> Iterator[tuple[Key, Any]]:
-        """Keys and values of all or some slots in order, to be looked at as with `peek`."""
+        """Returns keys and values of all or some slots in order, for reading only, as with `peek`."""
         for slot in self._held(SlotSet.full(self.slot_bits) if slots is None else slots):
             for key in self._ordered(slot):
                 yield key, self._cells[key].value
@@ -149,7 +149,7 @@ class Values(Tracked[_Touched], MutableMapping[Any, Any]):
             self._delete(cell)
 
     def _find(self, key: Any) -> Cell | None:
-        """The cell of a key that is not known as written, but may be in its normal form."""
+        """Returns the cell of a key that was not found as given, by its normal form."""
         return self._cells.get(self._keys.normal(key))
 
     def _handed_out(self, cell: Cell) -> Any:
@@ -224,10 +224,11 @@ class Values(Tracked[_Touched], MutableMapping[Any, Any]):
         written, deleted = self._touched(SlotSet.full(self.slot_bits) - replaced, since)
         return len(written) + len(deleted) + sum(len(self._slots[slot]) for slot in self._held(replaced))
 
-    # --- slots that are kept elsewhere for a while --------------------------------------------------------------------
+    # --- slots that are stored elsewhere for a while
+    # --------------------------------------------------------------------
 
     def evict(self, slots: SlotSet) -> None:
-        """Removes slots that are kept elsewhere from now on, so it does not count as a change."""
+        """Removes slots that are stored elsewhere from now on; this does not count as a change."""
         for slot in self._held(slots):
             for key in self._slots.pop(slot):
                 del self._cells[key]
@@ -237,7 +238,7 @@ class Values(Tracked[_Touched], MutableMapping[Any, Any]):
                     del interval.log[slot]
 
     def admit(self, rows: pa.RecordBatch, written: Mapping[int, pa.RecordBatch]) -> None:
-        """Brings back rows, which are not there; `written` has the keys of what changed since a mark, by mark."""
+        """Adds rows that were evicted; `written` has the keys of rows changed since a mark, by mark."""
         columns = rows.columns[:-1]
         slots = slots_of(hash_keys(columns), self.slot_bits).tolist()
         values = self._codec.values(rows.column("value"))
@@ -251,14 +252,14 @@ class Values(Tracked[_Touched], MutableMapping[Any, Any]):
     # --- rows and slots -----------------------------------------------------------------------------------------------
 
     def _held(self, slots: SlotSet) -> list[int]:
-        """The slots among `slots` that hold a key, in order."""
+        """Returns those of `slots` that have a key, in order."""
         return _common(self._slots, slots, self.slot_bits)
 
     def _cells_in(self, slots: SlotSet) -> list[Cell]:
         return [cell for slot in self._held(slots) for cell in self._slots[slot].values()]
 
     def _touched(self, slots: SlotSet, since: int) -> tuple[list[Cell], list[Key]]:
-        """The keys written and the keys deleted in `slots` since a mark."""
+        """Returns the cells written and the keys deleted in `slots` since a mark."""
         keys: dict[Key, None] = {}
         for interval in self._changes.since(since):
             for slot in _common(interval.log, slots, self.slot_bits):
@@ -294,7 +295,7 @@ class Values(Tracked[_Touched], MutableMapping[Any, Any]):
 
 
 def _common(by_slot: Mapping[int, Any], slots: SlotSet, slot_bits: int) -> list[int]:
-    """The slots in both, in order, at the cost of the smaller of them."""
+    """Returns the slots in both, in order, at the cost of the smaller one."""
     if len(slots) <= len(by_slot):
         return [slot for slot in slots if slot in by_slot]
     mask: np.ndarray[Any, np.dtype[np.bool_]] = slots.mask(slot_bits)
@@ -302,7 +303,7 @@ def _common(by_slot: Mapping[int, Any], slots: SlotSet, slot_bits: int) -> list[
 
 
 def is_immutable(value: Any) -> bool:
-    """Whether nothing in an object can change in place."""
+    """Whether an object is immutable, with everything in it."""
     kind = type(value)
     if kind is tuple or kind is frozenset:
         return all(map(is_immutable, value))

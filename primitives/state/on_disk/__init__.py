@@ -1,1 +1,1 @@
-"""Containers with state on local disk: in RocksDB, or in files of slots that are not in use."""
+"""Containers with state on local disk: in RocksDB, or in files of unused slots."""

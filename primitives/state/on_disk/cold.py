@@ -1,4 +1,4 @@
-"""ColdSlots: slots of a container in files while they are not in use; PartlyOnDisk: a base of containers with some."""
+"""ColdSlots: unused slots of a container, in files; PartlyOnDisk: a base of containers with such slots."""
 
 # mypy: disable-error-code="safe-super"
 # (`PartlyOnDisk` calls the container in memory that follows it among the bases.)
@@ -36,27 +36,27 @@ class _Piece:
 
 
 class ColdSlots:
-    """For each slot a file with all its rows, and one with what changed since each mark that the container had then.
+    """For each slot a file with all its rows, and one with its changes since each mark that the container had then.
 
-    So a slot comes back with its changes, and snapshots and deltas are read without it. The files serve this process
-    only: those of a predecessor in the directory are deleted, and nothing is left when it closes.
+    So a slot returns with its changes, and snapshots and deltas are read while it stays on disk. The files serve this
+    process only: files of an earlier process in the directory are deleted, and none is left when it closes.
     """
 
     def __init__(self, directory: Path | str, slot_bits: int) -> None:
         self.directory = fresh_directory(Path(directory))
         self.slots = SlotSet.empty()
-        self.sizes = np.zeros(1 << slot_bits, np.int64)  #: bytes of each slot in memory, if it were there
+        self.sizes = np.zeros(1 << slot_bits, np.int64)  #: bytes that each slot would take in memory
         self.counts = np.zeros(1 << slot_bits, np.int64)  #: rows of each slot
         self._slot_bits = slot_bits
         self._full: dict[int, _Piece] = {}
-        self._changed: dict[int, dict[int, _Piece]] = {}  #: by slot and mark, where there is something
+        self._changed: dict[int, dict[int, _Piece]] = {}  #: by slot and mark, if there are changes
 
     # --- in and out ---------------------------------------------------------------------------------------------------
 
     def store(self, slots: SlotSet, full: Chunk, deltas: Mapping[int, Chunk]) -> None:
-        """Writes slots, none of which is cold, given all their rows and what changed since each mark.
+        """Writes slots, none of which is cold, given all their rows and their changes since each mark.
 
-        If it fails nothing of it stays, and no slot is cold.
+        If it fails, it leaves no file, and no slot is cold.
         """
         try:
             for slot, chunk in _by_slot(full, slots):
@@ -83,14 +83,14 @@ class ColdSlots:
             self.sizes[slot] = full.rows.nbytes * self.counts[slot] // max(len(full.rows), 1)
 
     def chunks(self, slots: SlotSet, since: int | None = None) -> Iterator[Chunk]:
-        """Cold ones among some slots, one by one: all their rows, or what changed since a mark, if anything did."""
+        """Returns chunks of the cold ones among some slots, one by one: all rows, or changes since a mark, if any."""
         for slot in slots & self.slots:
             piece = self._full[slot] if since is None else self._changed[slot].get(since)
             if piece is not None:
                 yield read_chunk(read_file(piece.path))
 
     def bring_back(self, slots: SlotSet, keys: pa.Schema, admit: Admit) -> None:
-        """Hands slots over to `admit`, with the keys of what changed since each mark; they are cold no more."""
+        """Passes slots to `admit`, with the keys of their changes since each mark; they are not cold any more."""
         slots &= self.slots
         if slots:
             rows = pa.concat_batches([chunk.rows for chunk in self.chunks(slots)])
@@ -99,7 +99,7 @@ class ColdSlots:
             self.forget(slots)
 
     def forget(self, slots: SlotSet) -> None:
-        """Slots are cold no more: they are in memory again, or nowhere."""
+        """Removes slots from disk: they are in memory again, or dropped."""
         slots &= self.slots
         self.slots -= slots
         self.sizes[slots.array] = self.counts[slots.array] = 0
@@ -118,7 +118,7 @@ class ColdSlots:
     # --- as part of a container ---------------------------------------------------------------------------------------
 
     def complete(self, warm: Chunk, slots: SlotSet, since: int | None) -> Chunk:
-        """A snapshot of what is in memory, made one of everything; of slots that it replaces, it has all rows."""
+        """Adds the slots on disk to a snapshot of the slots in memory; replaced slots are complete."""
         whole = slots if since is None else slots & warm.replaced
         cold = [*self.chunks(whole), *self.chunks(slots - whole, since)]
         return replace(
@@ -137,7 +137,7 @@ class ColdSlots:
         return sum(piece.rows + piece.deleted for piece in pieces if piece is not None)
 
     def release(self, epoch: int) -> None:
-        """Forgets what changed since marks below `epoch`."""
+        """Removes changes since marks below `epoch`."""
         for by_mark in self._changed.values():
             self._delete([by_mark.pop(mark) for mark in list(by_mark) if mark < epoch])
 
@@ -150,9 +150,9 @@ class ColdSlots:
 
 
 class PartlyOnDisk(Tracked[Any]):
-    """Before a container in memory among the bases of a class: adds the slots on disk to what the container says.
+    """Precedes a container in memory among the bases of a class, and adds the slots on disk to its results.
 
-    The class itself spills slots, by `_write` among others, and brings them back.
+    The class itself spills slots, with `_write` among others, and reads them back.
     """
 
     _cold: ColdSlots
@@ -160,7 +160,7 @@ class PartlyOnDisk(Tracked[Any]):
     _budget: MemoryBudget
 
     def _begin(self, budget: MemoryBudget, directory: Path | str) -> None:
-        """Ends the constructor."""
+        """Completes the constructor."""
         self._cold = ColdSlots(directory, self.slot_bits)
         self._used = np.zeros(1 << self.slot_bits, np.int64)
         self._budget = budget
@@ -204,18 +204,18 @@ class PartlyOnDisk(Tracked[Any]):
         return super().changed(since) + self._cold.changed(since)
 
     def close(self) -> None:
-        """Deletes what is on disk; the container is not to be used any more."""
+        """Deletes all files; the container can no longer be used."""
         self._budget.leave(self)
         self._cold.close()
 
     def _write(self, slots: SlotSet) -> None:
-        """Writes slots to disk, with what changed in them since each mark."""
+        """Writes slots to disk, with their changes since each mark."""
         deltas = {mark: super(PartlyOnDisk, self).snapshot(slots, mark) for mark in self.marks}
         self._cold.store(slots, super().snapshot(slots), deltas)
 
 
 def _by_slot(chunk: Chunk, slots: SlotSet) -> Iterator[tuple[int, Chunk]]:
-    """The part of a chunk for each of some slots; looks at each row once."""
+    """Returns the part of a chunk for each of some slots; looks at each row once."""
     whole = replace(chunk, rows=_sorted(chunk.rows, chunk), deleted=_sorted(chunk.deleted, chunk))
     rows, deleted = _bounds(whole.rows, whole, slots), _bounds(whole.deleted, whole, slots)
     for at, slot in enumerate(slots):
@@ -235,24 +235,24 @@ def _sorted(batch: pa.RecordBatch, chunk: Chunk) -> pa.RecordBatch:
 
 
 def slots_of_keys(batch: pa.RecordBatch, chunk: Chunk) -> NDArray[np.uint32]:
-    """The slot of each row in a part of a chunk."""
+    """Returns the slot of each row in a part of a chunk."""
     return slots_of(hash_keys([batch.column(key) for key in chunk.keys]), chunk.slot_bits)
 
 
 def _bounds(batch: pa.RecordBatch, chunk: Chunk, slots: SlotSet) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Where the rows of each slot begin and end in a sorted batch."""
+    """Returns the begin and end of each slot's rows in a sorted batch."""
     ordered = slots_of_keys(batch, chunk)
     return np.searchsorted(ordered, slots.array), np.searchsorted(ordered, slots.array, side="right")
 
 
 def _keys_of(chunks: Iterable[Chunk], schema: pa.Schema) -> pa.RecordBatch:
-    """The keys in chunks, with those of deleted rows."""
+    """Returns the keys in chunks, including those of deleted rows."""
     parts = [part for chunk in chunks for part in (chunk.rows.select(schema.names), chunk.deleted)]
     return pa.concat_batches([pa.RecordBatch.from_pylist([], schema), *parts])
 
 
 def in_parts(sizes: NDArray[np.int64], limit: int) -> list[SlotSet]:
-    """The slots that have a size, in parts that exceed the limit by less than a slot; one without slots if none has."""
+    """Divides the slots with a size into parts that exceed the limit by less than a slot; at least one part."""
     slots = np.flatnonzero(sizes)
     if not len(slots):
         return [SlotSet.empty()]

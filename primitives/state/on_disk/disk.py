@@ -1,4 +1,4 @@
-"""Disk: a frame larger than memory, with its rows in RocksDB and those written recently in a frame in front of it."""
+"""Disk: a frame larger than memory, with its rows in RocksDB and the recently written ones in a frame before it."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ Result = TypeVar("Result")
 
 _NOWHERE = np.empty(0, np.int64)
 
-#: Rows packed, unpacked or restored at a time.
+#: Number of rows that are packed, unpacked or restored at a time.
 _BLOCK = 1 << 16
 
-#: Files with this ending hold rows: they never change, and keep their names.
+#: Suffix of files with rows, which never change and keep their names.
 _ROWS = ".sst"
 
 
@@ -91,20 +91,20 @@ class Disk(Tracked[list[Path]]):
             name, keys, values, subkeys=subkeys, slot_bits=slot_bits, defaults=defaults, version=version
         )
         self._rows_in_slot = np.zeros(1 << slot_bits, np.int64)
-        self._changes: Changes[list[Path]] = Changes(name, list)  # files with keys that left the buffer
+        self._changes: Changes[list[Path]] = Changes(name, list)  # files with keys that have left the buffer
         self._serials = count()
         self._no_rows = pa.RecordBatch.from_pylist([], self._declared.all)
         self._no_keys = pa.RecordBatch.from_pylist([], self._declared.keys)
         self._no_values = self._no_rows.select(self._declared.values.names)
-        self._row_size = 0.0  #: bytes of a row that went to disk lately
+        self._row_size = 0.0  #: average bytes of the rows that went to disk lately
         self._like = self._chunk(SlotSet.empty(), self._no_rows, self._no_keys)
-        self._listed: frozenset[str] | None = None  #: files of rows, when they were first listed after the last change
-        self._known: dict[int, frozenset[str]] = {}  #: mark -> those that whoever has the state of then has as well
+        self._listed: frozenset[str] | None = None  #: names of the row files, as first listed after the last change
+        self._known: dict[int, frozenset[str]] = {}  #: mark -> files that a reader with the state of that mark has
         self.directory = fresh_directory(Path(directory))
         self._store = self._opened()
 
     def _opened(self, given: FileChunk | None = None) -> RowStore:
-        """A new store, empty or with the files of a chunk."""
+        """Opens a new store, which is empty or has the files of a chunk."""
         files = self.directory / f"rows-{next(self._serials)}"
         with disk_faults(f"use {files} for state"):
             files.mkdir()
@@ -143,7 +143,7 @@ class Disk(Tracked[list[Path]]):
         return self._at_rows(keys, partial(self._buffer.max, **values))
 
     def get(self, keys: Keys) -> tuple[pa.RecordBatch, NDArray[np.bool_]]:
-        """See `Frame.get`; what is on disk stays there."""
+        """See `Frame.get`; rows on disk stay there."""
         batch = self._keys_from(keys)
         values, found = self._buffer.get(batch)
         at, stored = self._stored(batch.columns, np.flatnonzero(~found))
@@ -197,7 +197,7 @@ class Disk(Tracked[list[Path]]):
         return int(self._rows_in_slot.sum())
 
     def to_arrow(self, slots: SlotSet | None = None) -> pa.RecordBatch:
-        """See `Frame.to_arrow`; the copy is in memory, so ask for some slots after the other."""
+        """See `Frame.to_arrow`; the copy is in memory, so request some slots at a time."""
         self._write_out()
         chosen = SlotSet.full(self.slot_bits) if slots is None else slots
         return read_rows(self._store, self._like, chosen, self._count_in(chosen))
@@ -229,9 +229,10 @@ class Disk(Tracked[list[Path]]):
                 path.unlink()
 
     def snapshot(self, slots: SlotSet, since: int | None = None) -> Chunk | FileChunk:
-        """See `State.snapshot`. Of slots with more rows than the buffer has room for, the files: all, or new ones.
+        """See `State.snapshot`.
 
-        Files cost little; rows about a microsecond for each in full, and some for each that changed.
+        For slots with more rows than the buffer has room for, it returns files: all of them, or the new ones. Files
+        cost little. Rows cost about a microsecond each in full, and several for each change.
         """
         if self.size(slots) > self._room:
             return self._file_chunk(slots, since)
@@ -246,7 +247,7 @@ class Disk(Tracked[list[Path]]):
         return self._chunk(replaced, pa.concat_batches([written, *moved]), keys.filter(pa.array(~found)))
 
     def _file_chunk(self, slots: SlotSet, since: int | None) -> FileChunk:
-        """An incremental one names replaced slots too, as a delta does; of other slots, nothing is void."""
+        """Returns a chunk of files. An incremental one, like a delta, also names the slots replaced since."""
         known: frozenset[str] = frozenset()
         if since is not None:
             slots, known = slots | self._changes.replaced_since(since), self._known[since]
@@ -260,17 +261,17 @@ class Disk(Tracked[list[Path]]):
     def link_files(self, directory: Path) -> dict[str, int]:
         """Links the files that hold all rows into a new directory; returns their names and sizes.
 
-        Of the `.sst` among them, those whose names were listed before, in the life of this container, are the same as
-        then; when it began with the files of a chunk, so are those that it was given.
+        An `.sst` file whose name was listed before, during the life of this container, is still the same file. The
+        files that the container was restored from count as listed.
         """
         self._write_out()
         return self._store.link(directory)
 
     def restore(self, chunks: Iterable[Chunk | FileChunk]) -> None:
-        """See `State.restore`. What builds on a chunk of files must be restored in the same call as that.
+        """See `State.restore`. Chunks that build on a chunk of files must be restored in the same call.
 
-        If there are no rows but those replaced, files are taken over as they are. Else the rows of replaced slots are
-        written some after the other; others cost what `put` costs.
+        If there are no rows except replaced ones, files are used as they are. Otherwise the rows of replaced slots are
+        written in sequence, and other rows cost as much as `put`.
         """
         taken_over = None
         for chunk in settled(self._checked(chunk) for chunk in chunks):
@@ -286,7 +287,7 @@ class Disk(Tracked[list[Path]]):
         return chunk
 
     def _restore_files(self, chunk: FileChunk) -> frozenset[str] | None:
-        """Returns the names of files that were taken over, if they were."""
+        """Returns the names of the files that were taken over, or None if they were not."""
         if len(self) == self._count_in(chunk.slots):
             self._take_over(chunk)
             return _of_rows(chunk.sizes)
@@ -322,30 +323,30 @@ class Disk(Tracked[list[Path]]):
         self._remove_slots(slots)
 
     def _remove_slots(self, slots: SlotSet) -> None:
-        """Removes what is on disk."""
+        """Removes the rows of slots on disk."""
         for first, last in slots.runs():
             self._store.delete_range(*self._codec.bounds(first, last, self.slot_bits))
         self._rows_in_slot[slots.mask(self.slot_bits)] = 0
 
     def size(self, slots: SlotSet | None = None) -> int:
-        """See `State.size`. Takes all rows as equally large."""
+        """See `State.size`. Counts all rows as equally large."""
         count = len(self) if slots is None else self._count_in(slots)
         held = len(self._buffer)
         return count * self._buffer.size() // held if held else int(count * self._row_size)
 
     def changed(self, since: int) -> int:
-        """See `State.changed`. Costs a look at each key that was written or deleted."""
+        """See `State.changed`. Costs a look at each written or deleted key."""
         replaced = self._changes.replaced_since(since)
         kept = SlotSet.full(self.slot_bits) - replaced
         return self._count_in(replaced) + len(self._changed_since(since, kept))
 
     def close(self) -> None:
-        """Lets go of the files and deletes them."""
+        """Closes the files and deletes them."""
         self._close_store()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _close_store(self) -> None:
-        with suppress(EnvironmentFault):  # it writes out what it holds, which is of no use to anybody
+        with suppress(EnvironmentFault):  # closing writes out the buffers, which nobody needs
             self._store.close()
         shutil.rmtree(self._store.directory, ignore_errors=True)
 
@@ -353,11 +354,11 @@ class Disk(Tracked[list[Path]]):
 
     @property
     def _room(self) -> int:
-        """Bytes of rows that the buffer has room for."""
+        """Returns how many bytes of rows fit into the buffer."""
         return self._memory // 8
 
     def _fetch(self, keys: pa.RecordBatch) -> None:
-        """Brings the rows of keys into the buffer."""
+        """Reads the rows of keys into the buffer."""
         if len(self) == len(self._buffer):
             return
         missing = np.flatnonzero(self._buffer.locate(keys, create=False) < 0)
@@ -367,8 +368,8 @@ class Disk(Tracked[list[Path]]):
         self._buffer.admit(_joined(found.columns, values.columns, self._declared.all))
 
     def _stored(self, keys: Columns, at: NDArray[np.int64]) -> tuple[NDArray[np.int64], pa.RecordBatch]:
-        """The positions in key columns that have a row on disk, and the values of these rows."""
-        at = at[np.argsort(self._codec.hashes(keys)[at])]  # neighbours are in one block of a file
+        """Returns the positions in key columns that have a row on disk, and the values of these rows."""
+        at = at[np.argsort(self._codec.hashes(keys)[at])]  # in file order, neighbours are in one block
         found, values = [_NOWHERE], [self._no_values]
         for start in range(0, len(at), _BLOCK):
             block = at[start : start + _BLOCK]
@@ -396,7 +397,7 @@ class Disk(Tracked[list[Path]]):
             self._store.put(self._codec.keys(block[:width]), self._codec.values(block[width:], len(block[0])))
 
     def _load(self, rows: pa.RecordBatch) -> None:
-        """Writes rows that are nowhere yet."""
+        """Writes rows that are neither in the buffer nor on disk."""
         self._write(rows)
         slots = slots_of(self._codec.hashes(rows.columns), self.slot_bits)
         self._rows_in_slot += np.bincount(slots, minlength=1 << self.slot_bits)
@@ -404,7 +405,7 @@ class Disk(Tracked[list[Path]]):
     # --- changes ------------------------------------------------------------------------------------------------------
 
     def _log_changes(self) -> None:
-        """Leaves the keys that changed in the buffer since each mark in a file, unless a later mark has the same."""
+        """Writes the buffer's changed keys since each mark to a file, unless a later mark has the same keys."""
         logged = 0
         for mark in reversed(self.marks):
             keys = self._changed_in_buffer(mark)
@@ -415,7 +416,7 @@ class Disk(Tracked[list[Path]]):
                 logged = len(keys)
 
     def _forget_logs_of_buffer(self) -> None:
-        """Has the buffer tell changes from now on, under the same marks."""
+        """Resets the buffer's change tracking, with the same marks."""
         marks = self._buffer.marks
         for mark in marks[-1:]:
             self._buffer.release(mark + 1)
@@ -423,12 +424,12 @@ class Disk(Tracked[list[Path]]):
             self._buffer.mark(mark)
 
     def _changed_in_buffer(self, since: int) -> pa.RecordBatch:
-        """The keys of all that was written or deleted in the buffer since a mark."""
+        """Returns the keys written or deleted in the buffer since a mark."""
         delta = self._buffer.snapshot(SlotSet.full(self.slot_bits), since)
         return pa.concat_batches([delta.rows.select(self._declared.keys.names), delta.deleted])
 
     def _changed_since(self, since: int, slots: SlotSet) -> pa.RecordBatch:
-        """The keys in some slots of all that was written or deleted since a mark, each once."""
+        """Returns the keys in some slots that were written or deleted since a mark, each once."""
         files = [path for interval in self._changes.since(since) for path in interval.log]
         keys = pa.concat_batches([self._changed_in_buffer(since), *map(read_batch, files)])
         mine = slots.mask(self.slot_bits)[slots_of(self._codec.hashes(keys.columns), self.slot_bits)]
@@ -454,7 +455,7 @@ class Disk(Tracked[list[Path]]):
 
 
 def _first_of_each(keys: Columns) -> NDArray[np.int64]:
-    """Positions of keys that are not the same as any before."""
+    """Returns positions of the first occurrence of each key."""
     kinds = [column.type for column in keys]
     return Index(RowTable(kinds)).locate(keys, create=True).created
 

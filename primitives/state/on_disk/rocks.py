@@ -1,4 +1,4 @@
-"""Wraps RocksDB as containers need it: rows of bytes ordered by key, written and read in batches."""
+"""Wraps RocksDB for containers: rows of bytes ordered by key, written and read in batches."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from typing import Any
 from primitives.errors import EnvironmentFault, UserError, install_command
 from primitives.state.files import disk_faults
 
-#: Bits of the bloom filter for each key: one look in a hundred at a file is in vain.
+#: Bits of the bloom filter for each key: one in a hundred reads of a file is useless.
 _BLOOM_BITS = 10
 
-#: So many files of any keys pile up before they are merged into the next level: the more, the less is rewritten for
-#: each, and the more files have to be looked at.
+#: Number of overlapping files before they are merged into the next level. With more files, less is rewritten, but more
+#: files must be searched.
 _RUNS = 8
 
-#: Rows read at a time.
+#: Number of rows read at a time.
 _BLOCK = 1 << 16
 
-#: What the library leaves in a directory of files that is not needed to open them, as options are always given.
+#: The library's own files in a directory; not needed to open it, as options are always given.
 _NOT_NEEDED = (".log", "LOG", "LOCK")
 
 
 class RowStore:
-    """Sorted rows in the files of a directory; they need not survive the process, as checkpoints are for that.
+    """Sorted rows in the files of a directory; they need not survive the process, which checkpoints are for.
 
-    Files are read through memory maps: what is read often stays in the page cache of the operating system, and so a
-    block cache would only hold it twice. Write buffers take up to `memory` bytes, and filters 10 bits a row. To read
-    files once it need not compact them.
+    Files are read through memory maps: often-read blocks stay in the page cache of the operating system, so a block
+    cache would only hold them twice. Write buffers take up to `memory` bytes, and filters 10 bits a row. If files are
+    read only once, they need not be compacted.
     """
 
     def __init__(self, directory: Path, memory: int, *, compacts: bool = True) -> None:
@@ -49,17 +49,15 @@ class RowStore:
         tables.disable_cache()
         tables.set_bloom_filter(_BLOOM_BITS, False)
         tables.set_format_version(5)
-        options = self._rocks.Options(raw_mode=True)  # bytes only: else it would unpickle what it reads
+        options = self._rocks.Options(raw_mode=True)  # bytes only; otherwise it would unpickle values
         options.create_if_missing(True)
         options.set_block_based_table_factory(tables)
-        options.set_compression_type(self._rocks.DBCompressionType.none())  # maps can be read as they are
+        options.set_compression_type(self._rocks.DBCompressionType.none())  # maps are read uncopied
         options.set_allow_mmap_reads(True)
         buffer = max(memory // 2, 1 << 16)
         options.set_write_buffer_size(buffer)
         options.set_max_write_buffer_number(2)
-        options.set_max_bytes_for_level_base(
-            4 * buffer
-        )  # as much as comes down at a time, so little is rewritten for it
+        options.set_max_bytes_for_level_base(4 * buffer)  # as large as the level above, so that little is rewritten
         options.set_target_file_size_base(buffer)
         options.set_level_zero_file_num_compaction_trigger(_RUNS)
         options.set_max_open_files(-1)
@@ -69,7 +67,7 @@ class RowStore:
     # --- rows ---------------------------------------------------------------------------------------------------------
 
     def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The row of each key, if there is one; faster if keys ascend."""
+        """Returns the row of each key, or None; faster if keys ascend."""
         with _faults(f"read {len(keys)} rows from {self.directory}"):
             found: list[bytes | None] = self._rows.get(keys) if keys else []
             return found
@@ -89,7 +87,7 @@ class RowStore:
         self._write(batch, f"delete {len(keys)} rows in {self.directory}")
 
     def delete_range(self, begin: bytes, end: bytes) -> None:
-        """Deletes the rows from one key to before another; costs nothing for each row."""
+        """Deletes the rows from one key to before another; the cost does not depend on their number."""
         batch = self._rocks.WriteBatch(raw_mode=True)
         batch.delete_range(begin, end)
         self._write(batch, f"delete rows in {self.directory}")
@@ -99,7 +97,7 @@ class RowStore:
             self._rows.write(batch, self._unlogged)
 
     def scan(self, begin: bytes, end: bytes) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """Keys and rows from one key to before another, some at a time."""
+        """Returns keys and rows from one key to before another, some at a time."""
         options = self._rocks.ReadOptions()
         options.set_iterate_upper_bound(end)
         with _faults(f"read rows from {self.directory}"):
@@ -111,9 +109,9 @@ class RowStore:
     # --- files --------------------------------------------------------------------------------------------------------
 
     def link(self, directory: Path) -> dict[str, int]:
-        """Names and sizes of all files that make up the rows, linked into a new directory; they never change.
+        """Links all files of the rows into a new directory; returns their names and sizes. Linked files never change.
 
-        Files of rows (.sst) are the same file whenever they have the same name, as long as the store lives.
+        While the store lives, a file of rows (.sst) with the same name is the same file.
         """
         with _faults(f"write rows to {self.directory}"):
             self._rows.flush()
@@ -126,7 +124,7 @@ class RowStore:
             return {path.name: path.stat().st_size for path in sorted(directory.iterdir())}
 
     def close(self) -> None:
-        """Lets go of the files."""
+        """Closes the files."""
         with _faults(f"close {self.directory}"):
             self._rows.close()
 
@@ -144,7 +142,7 @@ def _faults(task: str) -> Iterator[None]:
     try:
         yield
     except Exception as reason:
-        if type(reason) is not Exception:  # all that the library raises for RocksDB's own errors
+        if type(reason) is not Exception:  # the library raises a plain Exception for RocksDB's own errors
             raise
         raise EnvironmentFault(
             f"cannot {task}: {reason}; see that the disk has space and is sound, then restore from a checkpoint"

@@ -14,12 +14,12 @@ from primitives.hashing import hash_keys
 from primitives.state.columnar.fixed import from_numbers, is_span, null_mask, storage_type, to_numbers, validity, zeroed
 from primitives.state.keys import normal_floats
 
-#: Above every key: after the hash comes a byte that is never 255.
+#: Above every key: the byte after the hash is never 255.
 _END = b"\xff" * 9
 
 
 class RowCodec:
-    """Key bytes begin with the hash of the columns that decide the slot, the highest bits first; then come all keys.
+    """Key bytes begin with the hash of the columns that decide the slot, high bits first; the key columns follow.
 
     >>> codec = RowCodec(pa.schema({"id": pa.int64()}), pa.schema({"n": pa.int32()}), slot_keys=1)
     >>> keys = codec.keys([pa.array([7])])
@@ -34,11 +34,11 @@ class RowCodec:
         self._values = PackedRows(values.types)
 
     def hashes(self, columns: Sequence[pa.Array]) -> NDArray[np.uint64]:
-        """The hashes that decide the slots of keys and the order of rows."""
+        """Returns the hashes that decide the slots of keys and the order of rows."""
         return hash_keys(columns[: self._slot_keys])
 
     def keys(self, columns: Sequence[pa.Array]) -> list[bytes]:
-        """Key columns as bytes; equal keys are equal bytes."""
+        """Returns key columns as bytes; equal keys are equal bytes."""
         columns = [normal_floats(column) if pa.types.is_floating(column.type) else column for column in columns]
         hashes = self.hashes(columns).astype(">u8")
         return self._keys.pack(columns, hashes.view(np.uint8).reshape(-1, 8))
@@ -48,7 +48,7 @@ class RowCodec:
         return self._keys.unpack(keys)
 
     def values(self, columns: Sequence[pa.Array], rows: int) -> list[bytes]:
-        """Value columns as bytes."""
+        """Returns value columns as bytes."""
         return self._values.pack(columns, np.empty((rows, 0), np.uint8))
 
     def value_columns(self, values: Sequence[bytes]) -> list[pa.Array]:
@@ -57,7 +57,7 @@ class RowCodec:
 
     @staticmethod
     def bounds(first: int, last: int, slot_bits: int) -> tuple[bytes, bytes]:
-        """Where the keys of slots from `first` to `last` begin, and what is after them all."""
+        """Returns the lowest key of slots from `first` to `last`, and a bound above all their keys."""
         begin, end = (slot << 64 - slot_bits for slot in (first, last + 1))
         return begin.to_bytes(8, "big") if begin else b"", end.to_bytes(8, "big") if end < 1 << 64 else _END
 
@@ -70,8 +70,8 @@ _LENGTH = np.dtype("<u4")
 class PackedRows:
     """Packs columns of numbers, bools, times, dates, strings and binaries row by row; equal rows are equal bytes.
 
-    A row is `prefix` bytes that are given, a bit for each column that is null there (after one that is 0, so that this
-    byte is never 255), the numbers, the lengths of the spans, and the spans.
+    A row has `prefix` given bytes, a bit for each column that is null (after one that is 0, so that this byte is never
+    255), the numbers, the lengths of the spans, and the spans.
 
     >>> packed = PackedRows([pa.int16(), pa.string()])
     >>> rows = packed.pack([pa.array([1, None], pa.int16()), pa.array(["ab", "c"])])
@@ -91,7 +91,7 @@ class PackedRows:
     # --- to bytes -----------------------------------------------------------------------------------------------------
 
     def pack(self, columns: Sequence[pa.Array], prefix: Bytes | None = None) -> list[bytes]:
-        """The rows of columns of the declared types, of which there is at least one unless there is a prefix."""
+        """Returns the rows of columns of the declared types; needs at least one column or a prefix."""
         if prefix is None:
             prefix = np.empty((len(columns[0]), 0), np.uint8)
         heads = np.zeros((len(prefix), self._head), np.uint8)
@@ -121,14 +121,14 @@ class PackedRows:
         return rows
 
     def _starts(self) -> list[int]:
-        """Where the number of each column of numbers begins."""
+        """Returns the place of each column of numbers in a row."""
         sizes = [kind.itemsize for kind in self._numbers.values()]
         return [self._mask_end + sum(sizes[:at]) for at in range(len(sizes))]
 
     # --- from bytes ---------------------------------------------------------------------------------------------------
 
     def unpack(self, rows: Sequence[bytes]) -> list[pa.Array]:
-        """The columns of rows."""
+        """Returns the columns of rows."""
         heads, spans = self._cut(np.frombuffer(b"".join(rows), np.uint8), rows)
         nulls = np.unpackbits(heads[:, self._prefix : self._mask_end], axis=1).view(np.bool_)
         columns = dict(zip(self._spans, spans, strict=True))
@@ -138,7 +138,7 @@ class PackedRows:
         return [self._typed(at, columns[at], nulls[:, 1 + at]) for at in range(len(self._kinds))]
 
     def _cut(self, data: Bytes, rows: Sequence[bytes]) -> tuple[Bytes, list[pa.Array]]:
-        """The heads of rows, and their spans column by column."""
+        """Returns the heads of rows, and their spans column by column."""
         if not self._spans:
             return data.reshape(len(rows), self._head), []
         sizes = np.fromiter(map(len, rows), np.int64, len(rows))

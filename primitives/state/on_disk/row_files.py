@@ -1,4 +1,4 @@
-"""Reads rows from RocksDB's files by slot: those of a container, or those of a chunk of files."""
+"""Reads rows by slot from RocksDB's files, of a container or of a chunk of files."""
 
 from __future__ import annotations
 
@@ -19,16 +19,19 @@ from primitives.state.files import disk_faults
 from primitives.state.on_disk.rocks import RowStore
 from primitives.state.on_disk.row_codec import RowCodec
 
-#: About how many bytes of rows are read at a time.
+#: Approximate bytes of rows that are read at a time.
 PIECE = 64 << 20
 
-#: Nothing is written to files that are only read.
+#: No write memory for files that are only read.
 _WRITE_BUFFER = 1 << 20
 
 
 def read_rows(store: RowStore, like: Chunk, slots: SlotSet, expected: int) -> pa.RecordBatch:
-    """The rows of some slots; EnvironmentFault unless they are as many as expected: a scan just ends at what cannot be
-    read. `like` is a chunk of the container."""
+    """Returns the rows of some slots.
+
+    Raises EnvironmentFault unless there are as many as expected, because a scan silently ends at a damaged place.
+    `like` is a chunk of the container.
+    """
     rows = pa.concat_batches([like.rows.slice(0, 0), *_scan(store, like, slots)])
     if len(rows) != expected:
         raise EnvironmentFault(
@@ -39,10 +42,10 @@ def read_rows(store: RowStore, like: Chunk, slots: SlotSet, expected: int) -> pa
 
 
 def read_pieces(chunk: FileChunk, piece: int = PIECE, directory: Path | None = None) -> Iterator[Chunk]:
-    """Chunks of rows with the effect of a chunk of files, for some slots after the other; at least one.
+    """Returns chunks of rows with the effect of a chunk of files, for some slots at a time; at least one.
 
-    Each takes about so many bytes; one slot is never cut, however large it is. Meanwhile the files are linked, or else
-    written, to a temporary place in the directory, which for those of this process need not be given.
+    Each has about `piece` bytes; a slot is never divided, however large it is. Meanwhile the files are linked or
+    written to a temporary place in `directory`, which is not needed for files of this process.
     """
     inside = chunk.links.directory.parent if chunk.links and directory is None else directory
     with disk_faults(f"read the files of state '{chunk.name}'"), tempfile.TemporaryDirectory(dir=inside) as place:
@@ -55,7 +58,7 @@ def read_pieces(chunk: FileChunk, piece: int = PIECE, directory: Path | None = N
 
 
 def _groups(chunk: FileChunk, piece: int) -> list[SlotSet]:
-    """Its slots in turn, put together up to a size."""
+    """Groups the chunk's slots up to a size."""
     slots = chunk.slots.array
     ends = np.cumsum(chunk.rows_in_slot[slots] * chunk.row_bytes)
     begins = np.concatenate(([0.0], ends[:-1])) if len(slots) else ends

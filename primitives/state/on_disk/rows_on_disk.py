@@ -21,10 +21,10 @@ _BUCKET, _NTH, _COUNT = "_bucket", "_nth", "_n"
 
 
 class RowsOnDisk:
-    """Two containers: how many rows a key has in a bucket, and the rows by their numbers there.
+    """Two containers: the number of rows of each key and bucket, and the rows by their number there.
 
-    Its columns are such as `Disk` can hold. Rows that are over are looked for slot by slot, among the counts, so it is
-    for buckets that end seldom, such as long windows.
+    Its columns have types that `Disk` supports. Expired rows are found slot by slot, through the counts, so it is for
+    buckets that end rarely, such as long windows.
 
     >>> import tempfile
     >>> home = Path(tempfile.mkdtemp())
@@ -52,7 +52,7 @@ class RowsOnDisk:
         self._keys = KeyColumns(name, slot_bits, keys, reserved=[_BUCKET, _NTH, _COUNT])
         self._schema = pa.schema([*self._keys.fields, *values.items()])
         self._bucket = bucket
-        self._oldest = -(2**63)  #: no row is in a bucket before this one
+        self._oldest = -(2**63)  #: no row is in an earlier bucket
         place_of, bits = f"{name}.counts", slot_bits
         self._counts = Disk(
             place_of,
@@ -98,14 +98,17 @@ class RowsOnDisk:
         return self._numbered(named, buckets, held)
 
     def _numbered(self, keys: Mapping[str, pa.Array], buckets: Ints, counts: Ints) -> tuple[Ints, pa.RecordBatch]:
-        """The first so many rows of each key and bucket."""
+        """Returns the first `counts` rows of each key and bucket."""
         positions, place = _places(keys, buckets, counts)
         values, _ = self._rows.get(place)
         return positions, pa.record_batch([*(place[name] for name in keys), *values.columns], schema=self._schema)
 
     def expire(self, before: int, slots: SlotSet | None = None) -> int:
-        """See `Rows.expire`. Where some may be over, it costs a look at the counts of all keys, and at the rows that go
-        unless they are all of their slot."""
+        """See `Rows.expire`.
+
+        If some rows may have expired, it costs a look at the counts of all keys, and at the expired rows unless they
+        are all rows of their slot.
+        """
         if before <= self._oldest:
             return 0
         self._oldest = before
@@ -115,7 +118,7 @@ class RowsOnDisk:
     def _expire(self, before: int, slot: SlotSet) -> int:
         held = self._counts.to_arrow(slot)
         counts = held.filter(pa.array(to_numbers(held[_BUCKET]) < before))
-        if len(counts) == len(held):  # no row has to be read for all to be gone
+        if len(counts) == len(held):  # all rows expire, so none has to be read
             self._counts.drop(slot)
             self._rows.drop(slot)
             return int(to_numbers(counts[_COUNT]).sum())
@@ -130,13 +133,13 @@ class RowsOnDisk:
         return len(self._rows)
 
     def close(self) -> None:
-        """Deletes what is on disk."""
+        """Deletes all files."""
         self._counts.close()
         self._rows.close()
 
 
 def _places(keys: Mapping[str, pa.Array], buckets: Ints, counts: Ints) -> tuple[Ints, dict[str, pa.Array]]:
-    """Where the rows are of which there are so many: whose each is, and keys and subkeys."""
+    """Returns the places of rows: the position of each row's key, and the keys and subkeys."""
     positions = np.repeat(np.arange(len(counts)), counts)
     nth = np.arange(len(positions)) - np.repeat(np.cumsum(counts) - counts, counts)
     which = pa.array(positions)
@@ -145,7 +148,7 @@ def _places(keys: Mapping[str, pa.Array], buckets: Ints, counts: Ints) -> tuple[
 
 
 def _nth_of_each(rows: Ints) -> Ints:
-    """How many equal ones there are before each.
+    """Returns the number of equal elements before each.
 
     >>> _nth_of_each(np.array([5, 3, 5, 5])).tolist()
     [0, 0, 1, 2]

@@ -1,4 +1,4 @@
-"""SpillingFrame: a frame whose least recently used slots go to local disk, and return when they are used."""
+"""SpillingFrame: a frame that spills its least recently used slots to local disk, and reads them back on use."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ Taken = TypeVar("Taken", pa.Array, pa.RecordBatch)
 
 _NOWHERE = np.empty(0, np.int64)
 
-#: Bits of a row number as the frame has it; above, they say how often slots had gone to disk when it was given out.
+#: Bits of a row number in the frame; the bits above count the spills before the number was returned.
 _NUMBERS = 40
 
-#: Bytes that are assumed for a column of a row as long as there is none.
+#: Assumed bytes of a column in a row while there are no rows.
 _COLUMN_SIZE = 16
 
 
 class SpillingFrame(PartlyOnDisk, Frame):
-    """A `Frame` whose least recently used slots go to disk when all containers of a budget exceed it.
+    """A `Frame` whose least recently used slots are spilled to disk when all containers of a budget exceed it.
 
-    It is a frame in every respect but one: a row number may not be used any more after rows have gone to disk, which
-    any call that takes keys, of any container of the budget, may cause. That is found, and told. A batch that touches
-    more slots than fit is worked on some slots after the other, so not all the numbers that it returns may be usable.
+    It differs from a frame in one respect: a row number becomes invalid after a spill, which any call with keys, of any
+    container of the budget, may cause. The use of an invalid number raises an error. A batch that touches more slots
+    than fit is processed some slots at a time, so not all returned numbers may be valid.
 
     >>> import tempfile
     >>> counts = SpillingFrame(
@@ -125,7 +125,7 @@ class SpillingFrame(PartlyOnDisk, Frame):
     # --- a State ------------------------------------------------------------------------------------------------------
 
     def _deleted_since(self, since: int, slots: SlotSet) -> list[pa.Array]:
-        return super()._deleted_since(since, slots - self._cold.slots)  # of those, the files know
+        return super()._deleted_since(since, slots - self._cold.slots)  # the files know these
 
     # --- to disk and back ---------------------------------------------------------------------------------------------
 
@@ -141,14 +141,14 @@ class SpillingFrame(PartlyOnDisk, Frame):
         self._spills += 1
 
     def settle(self) -> None:
-        """See `Spillable.settle`; row numbers are found out when they are used too late."""
+        """See `Spillable.settle`; row numbers that are used too late are detected."""
 
     def _row_size(self) -> float:
         held = Frame.__len__(self)
         return Frame.size(self) / held if held else _COLUMN_SIZE * len(self._declared.all)
 
     def _numbered(self, keys: Keys, values: Mapping[str, Any], work: Callable[..., Rows]) -> Rows:
-        """The row numbers that `work` returns for some slots after the other."""
+        """Returns the row numbers from `work`, which is called for some slots at a time."""
         batch = self._keys_from(keys)
         columns = {name: self._declared.value_from(name, given, len(batch)) for name, given in values.items()}
         rows = np.empty(len(batch), np.int64)
@@ -157,7 +157,7 @@ class SpillingFrame(PartlyOnDisk, Frame):
         return rows
 
     def _parts(self, keys: pa.RecordBatch) -> Iterator[Rows]:
-        """Positions in a batch, in parts whose slots are all in memory until the next one is asked for."""
+        """Returns positions in a batch, in parts whose slots are all in memory until the next part is requested."""
         slots = slots_of(hash_keys(keys.columns[: len(self._slot_keys)]), self.slot_bits)
         new = np.bincount(slots, minlength=1 << self.slot_bits)
         sizes = self.held().sizes + self._cold.sizes + (new * self._row_size()).astype(np.int64)
@@ -167,7 +167,7 @@ class SpillingFrame(PartlyOnDisk, Frame):
             yield np.flatnonzero(mask[slots])
 
     def _warm(self, slots: SlotSet, growth: int) -> None:
-        """Brings slots into memory that are about to be used, and makes room for them to grow."""
+        """Reads slots into memory that are about to be used, and makes room for them to grow."""
         self._used[slots.array] = self._budget.tick()
         self._budget.make_room(self._cold.size(slots), self, slots, growth)
         self._cold.bring_back(slots, self._declared.keys, self.admit)
@@ -177,5 +177,5 @@ class SpillingFrame(PartlyOnDisk, Frame):
 
 
 def _taken(column: Taken, at: Rows) -> Taken:
-    """The rows of a column or batch at some positions, which ascend."""
+    """Returns the rows of a column or batch at ascending positions."""
     return column if len(at) == len(column) else column.take(pa.array(at))

@@ -1,4 +1,4 @@
-"""SpillingValues: values whose least recently used slots go to local disk, and return when they are used."""
+"""SpillingValues: values that spill their least recently used slots to local disk, and read them back on use."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from primitives.state.keys import Key
 from primitives.state.on_disk.cold import PartlyOnDisk, in_parts, slots_of_keys
 from primitives.state.values import Cell, Values, is_immutable
 
-#: A container looks at its size again when it may have grown by this share of the budget.
+#: A container measures its size again when it may have grown by this share of the budget.
 _GROWTH = 0.05
 
 
 class SpillingValues(PartlyOnDisk, Values):
-    """`Values` whose least recently used slots go to disk when all containers of a budget exceed it.
+    """`Values` whose least recently used slots are spilled to disk when all containers of a budget exceed it.
 
-    A slot stays in memory as long as an object of it is out that can change in place: until `mark`, or until the budget
-    is told that the epoch is over (`MemoryBudget.settle`). Slots must not be that many that one epoch's do not fit.
+    A slot stays in memory while the user may hold an object of it that can change in place: until `mark`, or until the
+    budget is told that the epoch has ended (`MemoryBudget.settle`). The slots that one epoch uses must fit.
 
     >>> import tempfile
     >>> budget, directory = MemoryBudget(1 << 20), tempfile.mkdtemp()
@@ -45,10 +45,10 @@ class SpillingValues(PartlyOnDisk, Values):
         **options: Any,
     ) -> None:
         super().__init__(name, keys, **options)
-        self._out = np.zeros(1 << self.slot_bits, np.bool_)  #: slots with an object that may yet change in place
-        self._unmeasured = 0  #: values written since the container looked at its size
-        self._patience = 1  #: how many may be before it looks again
-        self._restoring = False  #: if so, no slot may leave
+        self._out = np.zeros(1 << self.slot_bits, np.bool_)  #: slots with an object that may still change in place
+        self._unmeasured = 0  #: values written since the size was measured
+        self._patience = 1  #: limit of these before it is measured again
+        self._restoring = False  #: while true, no slot may be spilled
         self._begin(budget, directory)
 
     # --- a mapping ----------------------------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ class SpillingValues(PartlyOnDisk, Values):
             del self[key]
 
     def _on_disk(self, slot: int) -> list[tuple[Key, Any]]:
-        """Keys and values of a cold slot, in order."""
+        """Returns keys and values of a cold slot, in order."""
         (chunk,) = self._cold.chunks(SlotSet([slot]))
         values = self._codec.values(chunk.rows.column("value"))
         pairs = zip(self._keys.from_columns(chunk.rows.columns[:-1]), values, strict=True)
@@ -112,13 +112,13 @@ class SpillingValues(PartlyOnDisk, Values):
         self.settle()
 
     def restore(self, chunks: Iterable[Chunk]) -> None:
-        """See `State.restore`; works on some slots after the other."""
+        """See `State.restore`; restores some slots at a time."""
         for chunk in chunks:
             for part in chunk.split(self._slices(chunk)):
                 self._restore(part)
 
     def _slices(self, chunk: Chunk) -> list[SlotSet]:
-        """All slots, in parts of which no more than can be worked on at a time is in the chunk and on disk."""
+        """Divides all slots into parts of limited size in the chunk and on disk."""
         rows = np.bincount(chunk.slots_of_rows(), minlength=1 << self.slot_bits)
         sizes = rows * chunk.nbytes // max(len(chunk.rows), 1) + self._cold.sizes
         parts = in_parts(sizes, self._budget.limit // 2)
@@ -157,7 +157,7 @@ class SpillingValues(PartlyOnDisk, Values):
         return Values.size(self) / max(Values.__len__(self), 1) or 1.0
 
     def _warm(self, slots: SlotSet) -> None:
-        """Brings slots into memory that are about to be used."""
+        """Reads slots into memory that are about to be used."""
         self._used[slots.array] = self._budget.tick()
         self._budget.make_room(self._cold.size(slots), self, slots)
         self._cold.bring_back(slots, self._identity, self.admit)

@@ -1,1 +1,1 @@
-"""How things are written down: state in storage (Avro files, blobs, manifests), and settings that people write."""
+"""Formats of stored data and text: state in storage (Avro files, blobs, manifests), and settings."""

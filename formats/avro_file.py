@@ -17,22 +17,22 @@ from primitives.errors import Damaged as Damaged
 Piece: TypeAlias = bytes | memoryview
 
 _MAGIC = b"Obj\x01"
-_SYNC = 16  # bytes of the marker that ends the header and each block
+_SYNC = 16  # length of the marker that ends the header and each block
 
 
 class Compression(StrEnum):
-    """How blocks are compressed."""
+    """The compression of blocks."""
 
     NONE = "none"
     DEFLATE = "deflate"
     ZSTD = "zstd"
 
     def compress(self, data: Piece) -> Piece:
-        """The data as it is stored."""
+        """Returns the data in its stored form."""
         return _METHODS[self].compress(data)
 
     def decompress(self, data: Piece) -> Piece:
-        """The inverse of `compress`, and of any other program's."""
+        """Returns the original data, whichever program compressed it."""
         try:
             return _METHODS[self].decompress(data)
         except (OSError, zlib.error, pa.ArrowException) as reason:
@@ -40,7 +40,7 @@ class Compression(StrEnum):
 
 
 class _Method(NamedTuple):
-    avro: str  #: Avro's name
+    avro: str  #: its name in Avro
     compress: Callable[[Piece], Piece]
     decompress: Callable[[Piece], Piece]
 
@@ -60,7 +60,7 @@ def _to_zstd(data: Piece) -> bytes:
 
 
 def _from_zstd(data: Piece) -> bytes:
-    with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:  # it need not be told the size
+    with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:  # which works without the size
         read: bytes = stream.read()
     return read
 
@@ -81,7 +81,7 @@ _CODECS = {method.avro: codec for codec, method in _METHODS.items()}
 
 
 def encode_long(number: int) -> bytes:
-    """A 64-bit integer as Avro writes it.
+    """Returns a 64-bit integer in Avro's encoding.
 
     >>> encode_long(-65).hex(), Cursor(encode_long(-65)).long()
     ('8101', -65)
@@ -96,19 +96,19 @@ def encode_long(number: int) -> bytes:
 
 
 def encode_bytes(data: Piece) -> bytes:
-    """Bytes as Avro writes them: their number, and then they."""
+    """Returns bytes in Avro's encoding: their number, followed by the bytes."""
     return encode_long(len(data)) + data
 
 
 class Cursor:
-    """Reads what Avro has encoded, from a place in some bytes onwards; what it returns are views of them."""
+    """Reads Avro's encoding from a place in some bytes; returns views of them."""
 
     def __init__(self, data: Piece) -> None:
         self._data = memoryview(data)
         self.at = 0
 
     def long(self) -> int:
-        """The integer here."""
+        """Reads an integer."""
         word = shift = 0
         while True:
             byte = self.take(1)[0]
@@ -120,14 +120,14 @@ class Cursor:
                 raise Damaged(f"there is no integer at byte {self.at}")
 
     def count(self) -> int:
-        """The integer here, which counts something."""
+        """Reads an integer that counts something."""
         number = self.long()
         if number < 0:
             raise Damaged(f"there are {number} of something at byte {self.at}")
         return number
 
     def bytes(self) -> memoryview:
-        """The bytes here, by their number before them."""
+        """Reads bytes, whose number comes first."""
         return self.take(self.count())
 
     def take(self, length: int) -> memoryview:
@@ -140,15 +140,15 @@ class Cursor:
         return taken
 
     def longs(self) -> list[int]:
-        """The array of integers here."""
+        """Reads an array of integers."""
         return self._series(self.long)
 
     def mapping(self) -> dict[str, memoryview]:
-        """The map of bytes here."""
+        """Reads a map of bytes."""
         return dict(self._series(lambda: (str(self.bytes(), "utf-8"), self.bytes())))
 
     def _series(self, item: Callable[[], Any]) -> list[Any]:
-        """The items here, which come in blocks, of which a negative count has its size in bytes after it."""
+        """Reads a series of items in blocks; a negative count is followed by the size of its block in bytes."""
         items: list[Any] = []
         while count := self.long():
             if count < 0:
@@ -161,7 +161,7 @@ class Cursor:
         return self.at == len(self._data)
 
     def finish(self) -> None:
-        """Raises unless everything was read."""
+        """Raises an error unless everything was read."""
         if not self.at_end:
             raise Damaged(f"{len(self._data) - self.at} bytes too many at byte {self.at}")
 
@@ -179,12 +179,15 @@ class Header:
 
 
 def new_header(schema: Mapping[str, Any], codec: Compression) -> Header:
-    """The header of a new file. Its marker follows from the schema, so that the same content makes the same bytes."""
+    """Returns the header of a new file.
+
+    Its marker is computed from the schema, so that equal content makes equal files.
+    """
     return Header(schema, codec, hashlib.blake2b(_metadata(schema, codec), digest_size=_SYNC).digest())
 
 
 def write_header(header: Header) -> bytes:
-    """The bytes of a header."""
+    """Returns the bytes of a header."""
     return _MAGIC + _metadata(header.schema, header.codec) + header.sync
 
 
@@ -195,7 +198,7 @@ def _metadata(schema: Mapping[str, Any], codec: Compression) -> bytes:
 
 
 def read_header(cursor: Cursor) -> Header:
-    """The header at the cursor, whoever wrote it."""
+    """Reads the header at the cursor, whichever program wrote it."""
     if cursor.take(len(_MAGIC)) != _MAGIC:
         raise Damaged("it does not begin as an Avro file does")
     try:
@@ -210,7 +213,7 @@ def read_header(cursor: Cursor) -> Header:
 
 
 def frame_block(header: Header, records: int, parts: Sequence[Piece]) -> list[Piece]:
-    """A block of encoded records, given in parts; without compression these are passed on as they are."""
+    """Returns a block of encoded records, given in parts; without compression the parts are not copied."""
     if header.codec is not Compression.NONE:
         parts = [header.codec.compress(b"".join(parts))]
     size = sum(len(part) for part in parts)
@@ -218,7 +221,7 @@ def frame_block(header: Header, records: int, parts: Sequence[Piece]) -> list[Pi
 
 
 def read_block(header: Header, cursor: Cursor) -> tuple[int, Piece]:
-    """The number of records in the block at the cursor, and their encoding."""
+    """Reads the block at the cursor; returns the number of its records, and their encoding."""
     records, body = cursor.count(), cursor.bytes()
     if cursor.take(_SYNC) != header.sync:
         raise Damaged(f"a block does not end at byte {cursor.at}")

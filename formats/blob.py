@@ -1,8 +1,8 @@
 """Blob: a chunk in storage. Some of its slots can be read without the others, and newer code can read older blobs.
 
-A blob is an Avro object container file. Each of its records holds some neighbouring slots completely: which of them the
-chunk replaces, its rows, and its deletions, with one Avro field for each column, whose value is the column as bytes. So
-Avro's rules resolve columns as they do fields, and bytes go through at the speed of memory.
+A blob is an Avro object container file. Each of its records has all state of some neighbouring slots: those of them
+that the chunk replaces, its rows, and its deletions. There is one Avro field for each column, whose value is the column
+as bytes. So Avro's rules for fields apply to columns, and bytes are copied at the speed of memory.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from primitives.hashing import hash_keys
 from primitives.slots import SlotSet, check_slot_bits, slots_of
 from primitives.state.chunk import Chunk
 
-#: Slots are put together into one record up to about this many bytes.
+#: Slots are combined into one record up to about this many bytes.
 GROUP_BYTES = 1 << 20
-#: But a blob is cut into about this many records, unless they became smaller than it is worth.
+#: A blob has about this many records, unless they would become too small.
 _RECORDS, _LEAST = 256, 1 << 14
 
 _FORMAT = 1
@@ -49,18 +49,18 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """The bytes of a blob, in parts, most of which are views of the chunk; and the index to read them by."""
+    """The bytes of a blob, in parts that are mostly views of the chunk, and its index."""
 
     parts: list[Piece]
     index: BlobIndex
-    schema: dict[str, Any]  #: Avro's, as in the header
+    schema: dict[str, Any]  #: Avro's schema, as in the header
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
 def write_blob(chunk: Chunk, codec: Compression = Compression.NONE, *, group_bytes: int = GROUP_BYTES) -> Blob:
-    """The chunk as a blob. Costs a hash of each row, one copy of the rows to bring slots together, and a checksum.
+    """Writes a chunk as a blob. Costs a hash of each row, one copy of the rows to group them by slot, and a checksum.
 
     >>> from primitives.state.values import Values
     >>> counts = Values("counts", keys={"word": pa.string()}, slot_bits=3, value=pa.int64())
@@ -104,7 +104,7 @@ class _Record(NamedTuple):
         return len(self.rows) + len(self.deleted)
 
     def encoded(self) -> list[Piece]:
-        """The record as Avro has it, in parts."""
+        """Returns the record in Avro's encoding, in parts."""
         runs = [bound for run in self.replaced.runs() for bound in run]
         array = [len(runs), *runs, 0] if runs else [0]
         return [_longs([self.first, self.last, *array]), *_encoded(self.rows), *_encoded(self.deleted)]
@@ -123,7 +123,7 @@ def _encoded(batch: pa.RecordBatch) -> Iterator[Piece]:
 
 
 def _records(chunk: Chunk, group_bytes: int) -> Iterator[_Record]:
-    """The chunk taken apart by groups of slots, which are in order."""
+    """Divides the chunk by groups of slots, in order."""
     rows, deleted = _BySlot(chunk, chunk.rows), _BySlot(chunk, chunk.deleted)
     weights = rows.weights + deleted.weights
     used = np.flatnonzero((weights > 0) | chunk.replaced.mask(chunk.slot_bits))
@@ -147,11 +147,11 @@ class _BySlot:
 
     @property
     def weights(self) -> NDArray[np.float64]:
-        """About how many bytes there are in each slot; a row counts for something, even if it takes none."""
+        """Returns approximate bytes of each slot; each row counts, even if it takes none."""
         return self._sizes * np.float64(self._batch.nbytes / max(len(self._batch), 1) + 1)
 
     def parts(self, group_of_slot: NDArray[np.int32]) -> list[pa.RecordBatch]:
-        """The rows of each group of slots."""
+        """Returns the rows of each group of slots."""
         sizes = np.bincount(group_of_slot, self._sizes).astype(np.int64)
         whole = regrouped(self._batch, group_of_slot[self._slots], sizes)
         starts = np.cumsum(sizes) - sizes
@@ -159,7 +159,7 @@ class _BySlot:
 
 
 def _groups(weights: NDArray[np.float64], group_bytes: int) -> NDArray[np.int32]:
-    """A number for each slot, ascending without gaps: slots of the same one go together."""
+    """Returns the group of each slot; groups are numbered in order, without gaps."""
     ends = np.cumsum(weights)
     total = ends[-1] if len(ends) else 0
     size = min(group_bytes, max(total / _RECORDS, _LEAST))
@@ -171,7 +171,7 @@ def _groups(weights: NDArray[np.float64], group_bytes: int) -> NDArray[np.int32]
 
 
 def blob_schema(chunk: Chunk) -> dict[str, Any]:
-    """The Avro schema of the blobs of chunks like this one; the same for all chunks of a container."""
+    """Returns the Avro schema of blobs of chunks like this one; the same for all chunks of a container."""
     return {
         "type": "record",
         "name": "seep.Slots",
@@ -207,7 +207,7 @@ def _field_schema(field: pa.Field) -> dict[str, str]:
 
 
 def avro_name(column: str) -> str:
-    """A column's name as Avro allows it; different names stay different.
+    """Returns a column's name in Avro's syntax; different names stay different.
 
     >>> avro_name("page_views"), avro_name("page views"), avro_name("7")
     ('page_views', 'page__20_views', '__37_')
@@ -216,7 +216,7 @@ def avro_name(column: str) -> str:
 
 
 def empty_chunk(schema: Mapping[str, Any]) -> Chunk:
-    """The chunk without rows whose blobs have this schema."""
+    """Returns the chunk without rows whose blobs have this schema."""
     try:
         return _empty_chunk(schema)
     except (LookupError, TypeError, ValueError, OSError, pa.ArrowException, InternalError, UserError) as reason:
@@ -256,8 +256,7 @@ def _columns(record: Mapping[str, Any]) -> pa.Schema:
 def read_blob(index: BlobIndex, slots: SlotSet, pieces: Sequence[Piece], name: str) -> Chunk:
     """Reads the part of a blob for `slots` from the bytes of `index.ranges(slots)`; costs one copy and a checksum.
 
-    Law: it has the effect of `chunk.select(slots)`. Bytes that are not those written raise EnvironmentFault with the
-    blob's `name`.
+    Law: it has the effect of `chunk.select(slots)`. Damaged bytes raise EnvironmentFault with the blob's `name`.
     """
     with _naming(name):
         window = _Window(index.ranges(slots), pieces)
@@ -292,13 +291,13 @@ class _Window:
         self._pieces = [(place, memoryview(piece)) for place, piece in zip(ranges, pieces, strict=True)]
 
     def bytes(self, wanted: ByteRange) -> memoryview:
-        """The bytes of a range, which lies within one of those."""
+        """Returns the bytes of a range, which lies within one of those."""
         place, piece = next(each for each in self._pieces if each[0].start <= wanted.start < each[0].end)
         return piece[wanted.start - place.start : wanted.end - place.start]
 
 
 class _Stored(NamedTuple):
-    """A record as it was found: columns are bytes."""
+    """A stored record, with its columns as bytes."""
 
     first: int
     last: int

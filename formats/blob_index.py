@@ -1,4 +1,4 @@
-"""BlobIndex: which bytes of a blob hold which slots, so that some slots are read without the others."""
+"""BlobIndex: the places of slots in a blob, so that some slots are read without the others."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pydantic import Field, NonNegativeInt
 from formats.settings import Section
 from primitives.slots import MAX_SLOT_BITS, SlotSet
 
-#: To read so many bytes that nobody asked for is quicker than to ask twice.
+#: Reading so many unneeded bytes is faster than a second request.
 _GAP = 1 << 14
 
 _Slot = Annotated[int, Field(ge=0, lt=1 << MAX_SLOT_BITS)]
 
 
 class ByteRange(NamedTuple):
-    """Bytes of a blob."""
+    """A range of bytes of a blob."""
 
     start: int
     length: int
@@ -29,13 +29,13 @@ class ByteRange(NamedTuple):
 
 
 class BlobBlock(NamedTuple):
-    """A block of a blob, which holds the state of the slots from `first` to `last` as far as the blob has it."""
+    """A block of a blob, with the state of the slots from `first` to `last`."""
 
     first: _Slot
     last: _Slot
-    length: NonNegativeInt  #: in bytes, all of its framing included
+    length: NonNegativeInt  #: bytes, including its framing
     crc: NonNegativeInt  #: CRC-32 of these bytes
-    rows: NonNegativeInt  #: upserts and deletions
+    rows: NonNegativeInt  #: number of upserts and deletions
 
     @property
     def slots(self) -> SlotSet:
@@ -43,10 +43,7 @@ class BlobBlock(NamedTuple):
 
 
 class BlobIndex(Section):
-    """The header of a blob, and its blocks one after the other.
-
-    Blocks are in the order of slots, and no slot is in two of them.
-    """
+    """The header of a blob, and its consecutive blocks, in the order of slots. No slot is in two blocks."""
 
     header: NonNegativeInt  #: bytes of the header
     header_crc: NonNegativeInt
@@ -62,7 +59,7 @@ class BlobIndex(Section):
         return sum(block.rows for block in self.blocks)
 
     def where(self, slots: SlotSet) -> Iterator[tuple[BlobBlock, ByteRange]]:
-        """The blocks that may hold something of `slots`, and where they are.
+        """Returns the blocks that may contain some of `slots`, and their places.
 
         >>> index = BlobIndex(header=100, header_crc=0, blocks=(BlobBlock(0, 3, 50, 0, 1), BlobBlock(5, 9, 70, 0, 1)))
         >>> [place for _, place in index.where(SlotSet([4, 7]))]
@@ -74,7 +71,7 @@ class BlobIndex(Section):
                 yield block, ByteRange(start, block.length)
 
     def ranges(self, slots: SlotSet) -> list[ByteRange]:
-        """The ranges to read for `slots`: the header and their blocks; neighbouring blocks make one range.
+        """Returns the ranges to read for `slots`: the header and their blocks; neighbouring blocks make one range.
 
         >>> index = BlobIndex(header=100, header_crc=0, blocks=(BlobBlock(0, 3, 50, 0, 1), BlobBlock(5, 9, 70, 0, 1)))
         >>> index.ranges(SlotSet([2]))

@@ -1,9 +1,9 @@
-"""Writes an Arrow column as one string of bytes that contains Arrow's own buffers, and joins several such strings.
+"""Writes an Arrow column as one string of bytes with Arrow's own buffers, and joins several such strings.
 
-A *layout* says which bytes: `values` are those of a fixed width one after the other, `bits` are eight to a byte, and
-`spans` are where each value ends (counted from where the first begins, 4 or 8 bytes each) and then the values
-themselves. After these comes, only if some value is null, one bit for each, which is 1 if it is not. The layout
-`arrow`, for all other types, is an Arrow IPC stream of a batch with the one column. All is little-endian.
+A *layout* defines the bytes. `values` are numbers of a fixed width, one after the other. `bits` are eight to a byte.
+`spans` are the ends of values (counted from the start of the first, 4 or 8 bytes each) and then the values. If any
+value is null, a bit for each value follows, which is 1 if it is not null. The layout `arrow`, for all other types, is
+an Arrow IPC stream of a batch with the one column. All is little-endian.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Counts: TypeAlias = Sequence[int]
 
 
 class ColumnLayout(NamedTuple):
-    """How columns of some types are written, and put together from several pieces with known numbers of rows."""
+    """The way in which columns of some types are written, and joined from pieces with known numbers of rows."""
 
     name: str
     write: Callable[[pa.Array], list[Piece]]
@@ -32,7 +32,7 @@ class ColumnLayout(NamedTuple):
 
 
 def layout_of(kind: pa.DataType) -> ColumnLayout:
-    """The layout of a type.
+    """Returns the layout of a type.
 
     >>> [layout_of(kind).name for kind in (pa.timestamp("us"), pa.bool_(), pa.string(), pa.list_(pa.int8()))]
     ['values', 'bits', 'spans', 'arrow']
@@ -45,12 +45,12 @@ def layout_of(kind: pa.DataType) -> ColumnLayout:
 
 
 def write_column(column: pa.Array) -> list[Piece]:
-    """The bytes of a column, in parts; those of fixed width and of text are not copied."""
+    """Returns the bytes of a column, in parts; those of fixed width and of text are not copied."""
     return layout_of(column.type).write(column) if len(column) else []
 
 
 def read_column(kind: pa.DataType, pieces: Pieces, counts: Counts) -> pa.Array:
-    """The column of which `write_column` wrote the pieces, of so many rows each; costs one copy of each."""
+    """Joins pieces that `write_column` wrote, with `counts` rows each; costs one copy of each."""
     pieces, counts = _with_rows(pieces, counts)
     return layout_of(kind).read(kind, pieces, counts) if pieces else pa.array([], kind)
 
@@ -61,11 +61,11 @@ def _with_rows(pieces: Pieces, counts: Counts) -> tuple[Pieces, Counts]:
     return [piece for piece, count in zip(pieces, counts, strict=True) if count], [n for n in counts if n]
 
 
-# --- what layouts share -----------------------------------------------------------------------------------------------
+# --- common to layouts ------------------------------------------------------------------------------------------------
 
 
 def _cut(pieces: Pieces, lengths: Sequence[int]) -> tuple[Pieces, Pieces]:
-    """The beginnings of the pieces, so long, and what is left of them."""
+    """Cuts each piece after `lengths` bytes; returns the beginnings and the rests."""
     for piece, length in zip(pieces, lengths, strict=True):
         if not 0 <= length <= len(piece):
             raise Damaged(f"a column has {len(piece)} bytes where {length} belong")
@@ -74,7 +74,7 @@ def _cut(pieces: Pieces, lengths: Sequence[int]) -> tuple[Pieces, Pieces]:
 
 
 def _joined(pieces: Pieces) -> NDArray[np.uint8]:
-    """The bytes of all pieces in new memory, which is aligned as any type needs it."""
+    """Returns the bytes of all pieces in new memory, which is aligned for any type."""
     return np.concatenate([np.frombuffer(piece, np.uint8) for piece in pieces])
 
 
@@ -97,7 +97,7 @@ def _write_validity(column: pa.Array) -> list[Piece]:
 
 
 def _read_validity(pieces: Pieces, counts: Counts) -> pa.Buffer | None:
-    """The bitmap that pieces end with; those that do not have one have no null."""
+    """Returns the bitmap at the end of the pieces; pieces without one have no nulls."""
     if not any(map(len, pieces)):
         return None
     valid = []
@@ -146,7 +146,7 @@ def _has_spans(kind: pa.DataType) -> bool:
 
 
 def _stored(kind: pa.DataType) -> pa.DataType:
-    """The type whose buffers are stored: views are not, as all parts of a batch share theirs."""
+    """Returns the type whose buffers are stored; not a view type, whose buffers all parts of a batch share."""
     return _OF_VIEWS.get(kind, kind)
 
 
@@ -179,7 +179,7 @@ def _read_spans(kind: pa.DataType, pieces: Pieces, counts: Counts) -> pa.Array:
 
 
 def _offsets(ends: NDArray[Any], counts: Counts) -> tuple[NDArray[Any], list[int]]:
-    """Arrow's offsets of all values, and the bytes of each piece, given the ends of values in each piece."""
+    """Returns Arrow's offsets of all values, and the bytes of each piece, given the ends of values in each piece."""
     sizes = ends[np.cumsum(counts) - 1].tolist()
     befores = np.cumsum([0, *sizes])
     if befores[-1] > np.iinfo(ends.dtype).max:
@@ -203,7 +203,7 @@ def _write_arrow(column: pa.Array) -> list[Piece]:
 
 
 def _with_own_dictionary(column: pa.Array) -> pa.Array:
-    """The column with a dictionary of what it holds itself, which may be a small part of the whole batch."""
+    """Returns the column with a dictionary of its own values, which may be fewer than those of the batch."""
     if not pa.types.is_dictionary(column.type):
         return column
     return column.dictionary_decode().dictionary_encode().cast(column.type)
@@ -217,12 +217,12 @@ def _read_arrow(kind: pa.DataType, pieces: Pieces, counts: Counts) -> pa.Array:
 
 
 def _read_stream(kind: pa.DataType, piece: memoryview, count: int) -> pa.Array:
-    with pa.ipc.open_stream(pa.py_buffer(bytes(piece))) as stream:  # a copy, for its alignment
+    with pa.ipc.open_stream(pa.py_buffer(bytes(piece))) as stream:  # copied, to align it
         (batch,) = stream
     if len(batch) != count or batch.schema.types != [kind]:
         raise Damaged(f"a column holds {len(batch)} rows of {batch.schema.types} instead of {count} of {kind}")
     column = batch.column(0)
-    column.validate(full=True)  # bytes without a checksum may say anything, and what Arrow then does is undefined
+    column.validate(full=True)  # validated, because Arrow's behaviour on damaged bytes is undefined
     return column
 
 

@@ -1,4 +1,4 @@
-"""Parses lengths of time that people write in settings, on a command line and in queries, such as 50ms."""
+"""Parses durations in settings, on a command line and in queries, such as 50ms."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
 
 
 def micros(duration: str | timedelta) -> int:
-    """The microseconds of a length of time: a timedelta, or text in us, ms, s, min, h and d.
+    """Returns the microseconds of a duration: a timedelta, or text in us, ms, s, min, h and d.
 
     >>> micros("30 s"), micros("1h 30min"), micros("-0.5 ms"), micros(timedelta(milliseconds=5))
     (30000000, 5400000000, -500, 5000)
@@ -42,7 +42,7 @@ def micros(duration: str | timedelta) -> int:
 
 
 def _sum_of_parts(text: str) -> Fraction | None:
-    """`1h 30min` in microseconds; None if it does not read like that."""
+    """Returns `1h 30min` in microseconds; None if the text has another form."""
     exact, at = Fraction(0), 0
     while (part := _PART.match(text, at)) and part[2] in _UNITS:
         exact, at = exact + Fraction(part[1]) * _UNITS[part[2]], part.end()
@@ -50,7 +50,7 @@ def _sum_of_parts(text: str) -> Fraction | None:
 
 
 def seconds(text: object) -> float:
-    """A length of time; a plain number is seconds.
+    """Returns the seconds of a duration; a plain number is seconds.
 
     >>> seconds("50ms"), seconds("1min 30s"), seconds("30"), seconds(2.5)
     (0.05, 90.0, 30.0, 2.5)
@@ -66,7 +66,7 @@ def seconds(text: object) -> float:
 
 
 def optional_seconds(text: object) -> float | None:
-    """A length of time, or None for `none`."""
+    """Returns the seconds of a duration, or None for `none`."""
     return None if text is None or text == "none" else seconds(text)
 
 

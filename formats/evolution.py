@@ -1,8 +1,8 @@
 """Evolution: converts stored state for code that has changed, by Avro's rules or by the operator's own function.
 
-Columns may be added with a default, removed, renamed by an alias, and widened: whoever reads has the say. Whatever is
-beyond that, or means something else than before, is for the operator's `migrate_state`. Nothing is guessed: what fits
-neither way is refused, with both schemas, before anything is loaded.
+Columns may be added with a default, removed, renamed by an alias, and widened; the reader's declaration decides. Other
+changes, and changes of meaning, are for the operator's `migrate_state`. Nothing is guessed: state that fits neither way
+is refused, with both schemas, before anything is loaded.
 """
 
 from __future__ import annotations
@@ -19,28 +19,29 @@ from primitives.errors import SeepError, UserError
 from primitives.slots import SlotSet
 from primitives.state.chunk import Chunk, merge_chunks
 
-#: An operator's conversion of state: given the version that it has, and a full chunk of it, the chunk as it is now.
+#: An operator's conversion of state: gets the stored version and a full chunk of it, returns the chunk for today's
+#: code.
 Migrate: TypeAlias = Callable[[int, Chunk], Chunk]
 
 _NO_DEFAULT: Any = object()
 
 
 class Hint(NamedTuple):
-    """The declaration of a column for state that was stored without it, or under another name."""
+    """A column's declaration for state that was stored without the column, or under another name."""
 
     default: Any = _NO_DEFAULT
     aliases: tuple[str, ...] = ()
 
 
 class HintedColumn(NamedTuple):
-    """A column as a container declares it, where the type alone does not say enough."""
+    """A column's type and its hint, as a container declares them."""
 
     type: pa.DataType
     hint: Hint
 
 
 def column(kind: pa.DataType, *, default: Any = _NO_DEFAULT, aliases: Sequence[str] = ()) -> HintedColumn:
-    """A column that stored state may lack, which then has the `default`, or may have under one of the `aliases`.
+    """Declares a column that stored state may lack, so it has the `default`, or have under one of the `aliases`.
 
     >>> column(pa.int64(), default=0).hint.default, column(pa.string(), aliases=["word"]).hint.aliases
     (0, ('word',))
@@ -56,12 +57,12 @@ Columns: TypeAlias = Mapping[str, pa.DataType | HintedColumn]
 
 
 def types_of(columns: Columns) -> dict[str, pa.DataType]:
-    """The types of columns, as containers take them."""
+    """Returns the types of columns, in the form that containers accept."""
     return {name: given.type if isinstance(given, HintedColumn) else given for name, given in columns.items()}
 
 
 def hints_of(columns: Columns) -> dict[str, Hint]:
-    """The hints that columns declare beside their types, for `resolve`."""
+    """Returns the hints of columns, for `resolve`."""
     return {name: given.hint for name, given in columns.items() if isinstance(given, HintedColumn)}
 
 
@@ -70,17 +71,17 @@ def hints_of(columns: Columns) -> dict[str, Hint]:
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """The declarations of an operator for state that other code has stored."""
+    """An operator's declarations for state that other code has stored."""
 
     hints: Mapping[str, Mapping[str, Hint]] = field(default_factory=dict)  #: of columns, by container
-    migrate: Migrate | None = None  #: its `migrate_state`, if it has one
-    aliases: Mapping[str, Sequence[str]] = field(default_factory=dict)  #: what containers were called
+    migrate: Migrate | None = None  #: its `migrate_state`, if any
+    aliases: Mapping[str, Sequence[str]] = field(default_factory=dict)  #: earlier names of containers
 
     def adapted(self, stored: Sequence[Chunk], declared: Sequence[Chunk], slots: SlotSet) -> tuple[Chunk, ...]:
-        """Stored chunks of `slots` as the containers that are `declared` now can restore them; see `resolve`.
+        """Returns stored chunks of `slots` in a form that the `declared` containers can restore; see `resolve`.
 
-        A container of which nothing is stored begins empty. Chunks of others are left out: whether they may be is to
-        be asked before (see `check_containers`).
+        A container without stored state begins empty. Chunks of other containers are left out: whether that is allowed
+        must be checked before (see `check_containers`).
         """
         adapted: list[Chunk] = []
         stored = self.renamed(stored)
@@ -91,14 +92,14 @@ class Evolution:
         return tuple(adapted)
 
     def renamed(self, stored: Sequence[Chunk]) -> tuple[Chunk, ...]:
-        """Stored chunks by the names that their containers have now."""
+        """Returns stored chunks under the present names of their containers."""
         names = renamed("state", {chunk.name: chunk.name for chunk in stored}, self.aliases)
         now = {old: name for name, old in names.items()}
         return tuple(replace(chunk, name=now[chunk.name]) for chunk in stored)
 
 
 def check_containers(stored: Sequence[Chunk], declared: Sequence[Chunk], *, allow_dropped: bool = False) -> None:
-    """UserError, with both schemas, if containers are stored that are not declared, and may not be dropped."""
+    """Raises UserError, with both schemas, if undeclared containers are stored and may not be dropped."""
     gone = sorted({chunk.name for chunk in stored} - {chunk.name for chunk in declared})
     if gone and not allow_dropped:
         left = ["stored", *(line for chunk in stored for line in _titled(chunk))]
@@ -118,11 +119,12 @@ def resolve(
     hints: Mapping[str, Hint] | None = None,
     migrate: Migrate | None = None,
 ) -> tuple[Chunk, ...]:
-    """The stored chunks of one container, in order, as the container that is `declared` now can restore them.
+    """Returns the stored chunks of one container, in order, in a form that the `declared` container can restore.
 
     `declared` is any chunk of it, such as `container.snapshot(SlotSet.empty())`. If the stored state has a lower
     version, the chunks are merged, so that `migrate` sees each row once. Given an `empty_chunk` of the stored schema,
-    this tells beforehand whether it will work. UserError if it does not, or if the types can hold less than before.
+    it shows in advance whether it will succeed. Raises UserError if it does not, or if the new types hold less than the
+    old ones.
 
     >>> from primitives.state.frame import Frame
     >>> key = {"word": pa.string()}
@@ -164,7 +166,7 @@ def _migrated(stored: Chunk, declared: Chunk, migrate: Migrate | None) -> Chunk:
 
 
 def _called(migrate: Migrate, stored: Chunk) -> Any:
-    """What the user's code returns; it is called with a chunk without rows too, to find out whether it will work."""
+    """Returns the result of the user's code, which also gets an empty chunk, to see whether it will succeed."""
     try:
         return migrate(stored.version, stored)
     except SeepError:
@@ -203,11 +205,11 @@ def _resolved(chunk: Chunk, declared: Chunk, hints: Mapping[str, Hint]) -> Chunk
 
 
 class _Unfit(Exception):
-    """Why columns do not resolve, and what to do."""
+    """Columns cannot be converted; says why, and what to do."""
 
 
 def _origins(stored: Sequence[str], declared: Sequence[str], hints: Mapping[str, Hint]) -> dict[str, str | None]:
-    """For each declared column the stored one that it is, or None if it is new, as Avro resolves fields of records."""
+    """Returns for each declared column its stored one, or None if it is new, by Avro's rules for record fields."""
     return {name: _origin(name, hints.get(name, Hint()), stored, declared) for name in declared}
 
 
@@ -221,7 +223,7 @@ def _origin(name: str, hint: Hint, stored: Sequence[str], declared: Sequence[str
 
 
 def _check_identity(chunk: Chunk, declared: Chunk, origins: Mapping[str, str | None]) -> None:
-    """The same columns must tell rows apart, and slots must stay what they are."""
+    """Checks that the same columns identify rows, and that slots stay the same."""
     for what, stored, now in (
         ("keyed", chunk.keys, declared.keys),
         ("told apart", chunk.identity, declared.identity),
@@ -276,7 +278,7 @@ def _widened(column: pa.Array, field: pa.Field, *, exact: bool) -> pa.Array:
 def _promotes(stored: pa.DataType, declared: pa.DataType, *, exact: bool) -> bool:
     """Whether Avro promotes one type to the other: int to long to float to double, and text to bytes and back.
 
-    A key must keep its value exactly, as rows are found and put into slots by it; other integers may be rounded.
+    A key must keep its exact value, which decides its row and slot; other integers may be rounded.
     """
     if {stored, declared} <= _TEXTS:
         return True
@@ -289,10 +291,10 @@ def _promotes(stored: pa.DataType, declared: pa.DataType, *, exact: bool) -> boo
     return _range(declared)[0] <= _range(stored)[0] and _range(stored)[1] <= _range(declared)[1]
 
 
-#: Avro has one kind of text and one of bytes.
+#: Avro has one type of text and one of bytes.
 _TEXTS = {pa.string(), pa.large_string(), pa.binary(), pa.large_binary()}
 
-_FLOAT_DIGITS = {16: 11, 32: 24, 64: 53}  # binary ones
+_FLOAT_DIGITS = {16: 11, 32: 24, 64: 53}  # precision in binary digits
 
 
 def _fits_float(stored: pa.DataType, declared: pa.DataType, *, exact: bool) -> bool:
@@ -304,7 +306,7 @@ def _fits_float(stored: pa.DataType, declared: pa.DataType, *, exact: bool) -> b
 
 
 def _fits_decimal(stored: pa.DataType, declared: pa.DataType) -> bool:
-    """Decimals of the same value hash alike, whatever their digits, and as integers do, so keys may become longer."""
+    """Whether a decimal type can replace another; as keys too, since equal values hash alike, whatever their digits."""
     before_point = declared.precision - declared.scale
     if pa.types.is_decimal128(stored):
         return bool(stored.precision - stored.scale <= before_point and stored.scale <= declared.scale)

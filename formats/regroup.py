@@ -1,4 +1,4 @@
-"""Brings the rows of a batch together by group, in one pass over each column."""
+"""Groups the rows of a batch, in one pass over each column."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Ints = NDArray[Any]
 
 
 def sizes_of(numbers: NDArray[np.uint32] | NDArray[np.int32], count: int) -> NDArray[np.int64]:
-    """How often each of 0, 1, 2 … below `count` is among the numbers, which are all below it.
+    """Returns the number of occurrences of each of 0, 1, 2 … below `count`, which is above all numbers.
 
     >>> sizes_of(np.array([2, 0, 2], np.uint32), 4).tolist()
     [1, 0, 2, 0]
@@ -32,10 +32,10 @@ def sizes_of(numbers: NDArray[np.uint32] | NDArray[np.int32], count: int) -> NDA
 
 
 def regrouped(batch: pa.RecordBatch, groups: NDArray[np.int32], sizes: NDArray[np.int64]) -> pa.RecordBatch:
-    """The rows in the order of their groups, and within a group in their own; `sizes` are those of the groups.
+    """Returns the rows ordered by group, and within a group in their own order; `sizes` are the sizes of the groups.
 
-    A group is written at one place after the other, which stays in the processor's cache: that is several times as fast
-    as to fetch rows from all over the batch. One group gets the very same batch.
+    A group is written at consecutive places, which stay in the processor's cache: this is several times as fast as
+    fetching rows from all over the batch. A single group gets the same batch.
 
     >>> batch = pa.record_batch({"word": ["a", "b", "c", "d"]})
     >>> regrouped(batch, np.array([1, 0, 1, 0], np.int32), np.array([2, 2])).column("word").to_pylist()
@@ -52,7 +52,7 @@ def regrouped(batch: pa.RecordBatch, groups: NDArray[np.int32], sizes: NDArray[n
 
 
 def _moved(field: pa.Field, column: pa.Array, places: Ints) -> pa.Array:
-    """The column with each row at its place."""
+    """Returns the column with each row at its place."""
     if pa.types.is_string(field.type) or pa.types.is_binary(field.type):
         return _move_texts(column, places, np.int32)
     if pa.types.is_large_string(field.type) or pa.types.is_large_binary(field.type):
@@ -98,7 +98,7 @@ def _move_texts(column: pa.Array, places: Ints, kind: type[np.signedinteger[Any]
 
 
 def warm_up() -> None:
-    """Compiles what most batches need, or loads it from Numba's cache, so that the first one need not wait for it."""
+    """Compiles the kernels for most batches, or loads them from Numba's cache, so that the first need not wait."""
     kinds = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.string(), pa.large_string())
     batch = pa.record_batch([pa.array([1, None, 2]).cast(kind) for kind in kinds], names=list(map(str, kinds)))
     sizes_of(np.zeros(1, np.uint32), 1)
@@ -116,7 +116,7 @@ def _count(numbers: Ints, sizes: NDArray[np.int64]) -> None:
 
 @kernel
 def _find_places(groups: NDArray[np.int32], nexts: NDArray[np.int64], places: Ints) -> None:
-    """The place of each row, given that of the first of each group."""
+    """Writes the place of each row, given the place of each group's first row."""
     for row in range(len(groups)):
         group = groups[row]
         places[row] = nexts[group]
@@ -144,7 +144,7 @@ def _scatter_texts(
 
 @intrinsic  # type: ignore[untyped-decorator]
 def copy_bytes(_typing: Any, target: Any, _at: Any, source: Any, _start: Any, _length: Any) -> Any:
-    """copy_bytes(target, at, source, start, length): copies so many bytes, from one pointer to another."""
+    """copy_bytes(target, at, source, start, length): copies `length` bytes from one pointer to another."""
 
     def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         target, at, source, start, length = arguments

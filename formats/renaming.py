@@ -1,4 +1,4 @@
-"""Finds what was stored under an old name, which the operator or container declares as an alias."""
+"""Finds state that was stored under an old name, which the operator or container declares as an alias."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Stored = TypeVar("Stored")
 
 
 def renamed(what: str, stored: Mapping[str, Stored], aliases: Mapping[str, Sequence[str]]) -> dict[str, Stored]:
-    """All that is stored, under the names of now; UserError if a name could be any of several stored ones.
+    """Returns everything stored under its present name. Raises UserError if a name matches several stored ones.
 
     >>> renamed("operator", {"counter": 7, "parse": 8}, {"visits": ["counts", "counter"]})
     {'parse': 8, 'visits': 7}
@@ -30,7 +30,7 @@ def renamed(what: str, stored: Mapping[str, Stored], aliases: Mapping[str, Seque
 
 
 def check_aliases(what: str, aliases: Mapping[str, Sequence[str]], names: Sequence[str]) -> None:
-    """UserError if an alias is a name that is in use, or one of two."""
+    """Raises UserError if an alias is a name in use, or is declared twice."""
     owners: dict[str, str] = {}
     for name, others in aliases.items():
         for alias in others:

@@ -12,13 +12,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, Wi
 from formats.durations import optional_seconds, seconds
 from primitives.errors import UserError
 
-#: By which a schema tells a length of time from other numbers.
+#: Marks durations in a schema, to distinguish them from other numbers.
 LENGTH_OF_TIME = "length-of-time"
-#: A length of time: a number of seconds, or text such as 50ms.
+#: A duration: a number of seconds, or text such as 50ms.
 Seconds = Annotated[
     float, BeforeValidator(seconds), WithJsonSchema({"type": ["number", "string"], "format": LENGTH_OF_TIME})
 ]
-#: The same, or none.
+#: A duration, or none.
 OptionalSeconds = Annotated[
     float | None,
     BeforeValidator(optional_seconds),
@@ -27,13 +27,13 @@ OptionalSeconds = Annotated[
 
 
 class Section(BaseModel):
-    """The base of all settings: refuses what it does not know, and never changes."""
+    """The base of all settings: refuses unknown fields, and is immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class WrongSettings(UserError):
-    """Settings that are not accepted, with all that is wrong with them."""
+    """Settings are not valid; lists all problems."""
 
     def __init__(self, name: str, problems: Sequence[str]) -> None:
         super().__init__(f"{name}: {'; '.join(problems)}")
@@ -44,7 +44,10 @@ S = TypeVar("S", bound=Section)
 
 
 def checked(model: type[S], content: Any, name: str) -> S:
-    """`content` as `model`; WrongSettings that begins with `name` and has the path of each field that is wrong."""
+    """Converts `content` to a `model`.
+
+    Raises WrongSettings that begins with `name` and has the path of each wrong field.
+    """
     try:
         return model.model_validate({} if content is None else content)
     except ValidationError as reason:
@@ -61,13 +64,13 @@ def _in_words(model: type[Section], error: Any) -> str:
             return f"{where} is missing"
         case "model_type" | "dict_type":
             return f"{where} is {value!r}, and not a mapping"
-        case "value_error" if isinstance(value, Mapping):  # each field is right by itself
+        case "value_error" if isinstance(value, Mapping):  # each field by itself is valid
             return f"{where}: {message}"
     return f"{where} is {value!r}: {message}"
 
 
 def _section(model: type[Section], path: tuple[Any, ...]) -> type[Section]:
-    """The model of the section at a path; the innermost that is known, where the path goes through something else."""
+    """Returns the model of the section at a path, or of the innermost known section around it."""
     for part in path:
         field = model.model_fields.get(part)
         inner = _models_in(field.annotation) if field else []
@@ -82,7 +85,9 @@ def _models_in(annotation: Any) -> list[type[Section]]:
 
 
 def imported(path: str, setting: str) -> Any:
-    """Imports `module:name`, also from the working directory; UserError that begins with `setting` if it is not there.
+    """Imports `module:name`, also from the working directory.
+
+    Raises UserError that begins with `setting` if it is missing.
 
     >>> imported("collections:Counter", "scaling.policy")("seep")["e"]
     2
@@ -92,7 +97,7 @@ def imported(path: str, setting: str) -> Any:
         sys.path.append("")
     try:
         found = importlib.import_module(module)
-    except Exception as reason:  # whatever the user's module raises
+    except Exception as reason:  # any exception of the user's module
         raise UserError(
             f"{setting} is {path!r}: module {module!r} cannot be imported: {type(reason).__name__}: {reason}"
         ) from reason

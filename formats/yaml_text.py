@@ -1,4 +1,4 @@
-"""Reads YAML as plain values, and refuses a key that stands twice (a YAML parser lets the last one win)."""
+"""Reads YAML as plain values, and refuses duplicate keys (a YAML parser keeps the last one)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from primitives.errors import UserError
 
 
 def parsed(text: str, name: str) -> Any:
-    """The values of a YAML text, None if it is empty; UserError with `name` and the line where it cannot be read.
+    """Returns the values of a YAML text, None if it is empty. Raises UserError with `name` and the line of an error.
 
     >>> parsed("run: {epoch: 20ms, nodes: 4}", "p.yaml")
     {'run': {'epoch': '20ms', 'nodes': 4}}
@@ -19,7 +19,7 @@ def parsed(text: str, name: str) -> Any:
     primitives.errors.UserError: p.yaml: line 2: 'nodes' stands twice, first in line 1
     """
     try:
-        return yaml.load(text, _Loader)  # a SafeLoader: nothing in the text is ever run
+        return yaml.load(text, _Loader)  # a SafeLoader never executes the text
     except _StandsTwice as reason:
         raise UserError(f"{name}: {_in_words(reason)}") from None
     except yaml.YAMLError as reason:
@@ -32,7 +32,7 @@ class _StandsTwice(yaml.MarkedYAMLError):  # type: ignore[misc]
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
     def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
-        """Looks while the mapping is as it was written: later, `<<` has brought in keys that may stand twice."""
+        """Checks the mapping before `<<` is resolved, which may repeat keys on purpose."""
         node = super().compose_mapping_node(anchor)
         found: dict[tuple[str, str], yaml.Mark] = {}
         for key, _ in node.value:
@@ -45,7 +45,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
 
 
 def _in_words(reason: yaml.YAMLError) -> str:
-    """In one line, where YAML takes several."""
+    """Returns YAML's message of several lines in one line."""
     mark = getattr(reason, "problem_mark", None)
     problem = getattr(reason, "problem", None) or " ".join(str(reason).split())
     return f"line {mark.line + 1}: {problem}" if mark else problem

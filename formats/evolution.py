@@ -41,7 +41,7 @@ class HintedColumn(NamedTuple):
 
 
 def column(kind: pa.DataType, *, default: Any = _NO_DEFAULT, aliases: Sequence[str] = ()) -> HintedColumn:
-    """Declares a column that stored state may lack, so it has the `default`, or have under one of the `aliases`.
+    """Declares a column with a `default`, for state that was stored without it, or with `aliases`, its earlier names.
 
     >>> column(pa.int64(), default=0).hint.default, column(pa.string(), aliases=["word"]).hint.aliases
     (0, ('word',))

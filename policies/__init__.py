@@ -1,1 +1,1 @@
-"""Pure decisions: when and where to scale, migrate, balance and place. Metrics in, plans out."""
+"""Pure decisions: when and where to scale, migrate, balance and place. They turn measurements into plans."""

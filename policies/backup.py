@@ -15,11 +15,11 @@ class BackupStrategy(StrEnum):
     UPSTREAM = "upstream"  #: a node of its upstream, chosen by hash (SEEP)
     REPLICAS = "replicas"  #: a group of nodes that can take it over at once (Rhino)
     STORAGE = "storage"  #: the checkpoint storage, from which recovery fetches them (RhinoDFS, Flink)
-    NONE = "none"  #: nobody; upstream keeps nothing for it either, and if it is lost the run fails
+    NONE = "none"  #: nowhere; upstream keeps no output for it either, and if it is lost the run fails
 
 
 class BackupSettings(Section):
-    """How one operator is backed up."""
+    """The backup of one operator."""
 
     strategy: BackupStrategy = Field(BackupStrategy.UPSTREAM, description="upstream, replicas, storage or none.")
     replicas: int = Field(1, ge=1, description="Nodes that hold a replica of each instance (r in Rhino).")
@@ -40,18 +40,18 @@ class BackupSettings(Section):
 
     @property
     def stands(self) -> bool:
-        """Whether whoever keeps the checkpoints keeps the state itself ready too."""
+        """Whether the holder of the checkpoints keeps the restored state ready too."""
         return self.ready and self.strategy is BackupStrategy.REPLICAS
 
 
 class BackupSection(Section):
-    """How operators with state are backed up."""
+    """The backups of all operators with state."""
 
     default: BackupSettings = Field(BackupSettings(), description="How those that are not named are.")
     operators: dict[str, BackupSettings] = Field(default_factory=dict, description="How single operators are, by name.")
 
     def of(self, operator: str) -> BackupSettings:
-        """The settings for one operator.
+        """Returns the settings for one operator.
 
         >>> BackupSection(operators={"counter": {"strategy": "replicas", "replicas": 2}}).of("counter").replicas
         2

@@ -8,7 +8,7 @@ from primitives.errors import UserError
 
 
 def check_names(setting: str, named: Iterable[str], there: Sequence[str], what: str = "the query's operators") -> None:
-    """UserError, with the setting and what there is, for names that are none of `there`.
+    """Raises UserError, with the setting and the valid names, for names that are not in `there`.
 
     >>> check_names("scaling.operators", ["countr"], ["words", "counter"])
     Traceback (most recent call last):

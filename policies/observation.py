@@ -1,4 +1,4 @@
-"""Observation: the reports of all instances in one interval; History: all of them, which is what policies know."""
+"""Observation: the reports of all instances in one interval; History: all observations, the input of policies."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from primitives.graph import InstanceId, QueryGraph
 
 @dataclass(frozen=True, slots=True)
 class InstanceReport:
-    """One instance over one report interval."""
+    """The measurements of one instance in one report interval."""
 
     instance: InstanceId
     node: str
     #: user + system CPU time of its part of its node's process, over what the node could have had: its CPU share, or
     #: less where other processes held the cores (stolen time); 1 is all of it, or more than that, as on credit
     utilisation: float
-    busy: float  #: part of the interval that its thread was at work, on the CPU or waiting for disk, sink or lock
+    busy: float  #: fraction of the interval in which its thread worked, on the CPU or waiting for disk, sink or lock
     rows_in: float  #: per second
     rows_out: float  #: per second
     waiting: int = 0  #: stream messages in its mailbox at the end
-    unsent: int = 0  #: epochs of output that its slowest receiver has not taken yet, at the end
+    unsent: int = 0  #: epochs of output that its slowest receiver has not fetched yet, at the end
     outbox_bytes: int = 0
     state_bytes: int = 0
-    memory: float = 0.0  #: processing and buffer state on its node over the node's budget; 0 where there is no budget
-    slots: int = 1  #: that it owns
+    memory: float = 0.0  #: processing and buffer state on its node over the node's budget; 0 without a budget
+    slots: int = 1  #: number of its slots
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +49,18 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An operator is given another number of instances, or recovers with as many: reports meanwhile tell little."""
+    """A change of an operator's number of instances, or a recovery; reports during it say little."""
 
     operator: str
     begun: float
     before: int
     after: int
-    done: float | None = None  #: None: it is under way
+    done: float | None = None  #: None while it goes on
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """All that a policy decides by, so that any decision can be replayed."""
+    """The whole input of a policy, so that any decision can be replayed."""
 
     graph: QueryGraph
     observations: tuple[Observation, ...] = ()  #: oldest first
@@ -71,14 +71,14 @@ class History:
         return self.observations[-1].at if self.observations else 0.0
 
     def parallelism(self, operator: str) -> int:
-        """Instances of an operator at the latest observation."""
+        """Returns the number of an operator's instances at the latest observation."""
         return len(self.observations[-1].of(operator)) if self.observations else 0
 
     def is_changing(self, operator: str) -> bool:
         return any(change.operator == operator and change.done is None for change in self.changes)
 
     def settled(self, operator: str) -> tuple[Observation, ...]:
-        """The observations whose whole interval lies after the operator's last change; none while it changes."""
+        """Returns the observations whose whole interval is after the operator's last change; none during a change."""
         if self.is_changing(operator):
             return ()
         since = max((c.done for c in self.changes if c.operator == operator and c.done is not None), default=0.0)

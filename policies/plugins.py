@@ -1,4 +1,4 @@
-"""Loads a built-in plug-in that settings name, or a user's class by its import path."""
+"""Loads a built-in or user plug-in named in the settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ S = TypeVar("S", bound=Section)
 
 
 def own_settings(model: type[S], settings: Mapping[str, Any], where: str, name: str) -> S:
-    """Checks the settings of a built-in plug-in; WrongSettings begins with `name`, and has the path of each field."""
+    """Checks the settings of a built-in plug-in.
+
+    Raises WrongSettings that begins with `name` and has the path of each wrong field.
+    """
     try:
         return checked(model, settings, name)
     except WrongSettings as wrong:
@@ -20,9 +23,10 @@ def own_settings(model: type[S], settings: Mapping[str, Any], where: str, name: 
 
 
 def made_by_path(path: str, settings: Mapping[str, Any], section: str, field: str, argument: str) -> Any:
-    """An instance of the class that `section.field` names, with what stands under `section.settings` as keywords.
+    """Makes an instance of the class that `section.field` names, with `section.settings` as keywords.
 
-    UserError if there is no such class, if it has no method `decide` (which takes `argument`), or if it is not made.
+    Raises UserError if there is no such class, if it has no method `decide` (which takes `argument`), or if its
+    constructor fails.
     """
     found = imported(path, f"{section}.{field}")
     if not isinstance(found, type):

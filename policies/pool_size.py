@@ -1,4 +1,4 @@
-"""How many VMs an adaptive pool keeps warm."""
+"""The number of VMs that an adaptive pool keeps warm."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from collections.abc import Sequence
 def adaptive_size(
     taken: Sequence[float], provisioning: float, now: float, least: int, most: int, horizon: float = 60.0
 ) -> int:
-    """The number of warm VMs taken while a new one is provisioned, at the rate of the last `horizon` seconds.
+    """Returns the number of warm VMs taken during one provisioning, at the rate of the last `horizon` seconds.
 
-    By Little's law: rate of taking times time of provisioning, rounded up. `taken` holds when VMs were taken. Never
-    below `least`, the reserve for failures, to which it returns when none were taken for a while; never above `most`.
+    By Little's law: rate of taking times time of provisioning, rounded up. `taken` has the times at which VMs were
+    taken. The result is at least `least`, the reserve for failures, to which it returns when no VM is taken for a
+    while, and at most `most`.
 
     >>> adaptive_size([2.0, 12.0, 14.0], provisioning=90.0, now=20.0, least=1, most=8)
     5

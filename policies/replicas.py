@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from primitives.errors import UserError
 from primitives.graph import InstanceId
 
-#: The nodes that hold an instance's replicas, in the order of the chain: the first gets each checkpoint first.
+#: The nodes with an instance's replicas, in the order of the chain: the first gets each checkpoint first.
 Group = tuple[str, ...]
 
 
@@ -21,16 +21,17 @@ def replica_groups(
     present: Mapping[InstanceId, Group] | None = None,
     tolerance: float = 0.25,
 ) -> dict[InstanceId, Group]:
-    """The replica group of each instance in `sizes`, which are bytes of state: `r` distinct nodes, never its own.
+    """Returns the replica group of each instance in `sizes` (bytes of state): `r` distinct nodes, never its own.
 
-    Fewer if there are not as many. `hosts` says where instances run, `vms` on which VM a node is (each on one of its
-    own, if it does not say); nodes that are leaving are not to be among `nodes`. Bin packing: the largest first, each
-    to the nodes with least on them, of those on VMs that the group does not have yet if there are any.
+    Groups are smaller if there are not enough nodes. `hosts` has the node of each instance, and `vms` the VM of each
+    node (a VM of its own, if not given). Nodes that are leaving must not be among `nodes`.
 
-    Members in `present` stay, and come first: they are up to date. Beyond those that are gone, some are replaced only
-    while the fullest node holds more than 1 + `tolerance` times the mean, by moves that help. What holds then, with N
-    nodes on VMs of their own and r < N: the fullest has at most that, or N / (N - r) times the mean and the largest
-    replica besides.
+    Bin packing: the largest instance first, each to the nodes with the least load, preferably on VMs that the group
+    does not have yet. Members in `present` stay, and come first: they are up to date. Besides lost members, some are
+    replaced only while the fullest node has more than 1 + `tolerance` times the mean, by moves that help.
+
+    Law, with N nodes on VMs of their own and r < N: the fullest node has at most that, or N
+    (N - r) times the mean plus the largest replica.
 
     >>> a, b = InstanceId("count", 0), InstanceId("count", 1)
     >>> replica_groups({a: 100, b: 50}, {a: "n1", b: "n2"}, ["n1", "n2", "n3"], r=1)
@@ -49,7 +50,7 @@ def replica_groups(
 
 @dataclass(slots=True)
 class _Packing:
-    """Groups in the making."""
+    """Groups that are being built."""
 
     sizes: Mapping[InstanceId, int]
     hosts: Mapping[InstanceId, str]
@@ -68,7 +69,7 @@ class _Packing:
             self._add(instance, min(candidates, key=lambda node: self._cost(instance, node)))
 
     def level(self, most: float) -> None:
-        """Replaces members on the fullest node as long as it has more than `most` times the mean, and that helps."""
+        """Replaces members on the fullest node while it has more than `most` times the mean, and that helps."""
         mean = sum(self.loads.values()) / len(self.loads) if self.loads else 0.0
         while self.loads and max(self.loads.values()) > most * mean:
             fullest = max(self.loads, key=self.loads.__getitem__)
@@ -80,7 +81,7 @@ class _Packing:
             self._add(instance, node)
 
     def _reliefs(self, fullest: str) -> Iterator[tuple[int, InstanceId, str]]:
-        """Replacements after which the fuller of two nodes has less than now, and no VM is shared more: (how much)."""
+        """Returns replacements, with their gain, that relieve the fuller of two nodes, and share no VM more."""
         emptiest_first = sorted(self.loads, key=lambda node: (self.loads[node], node))
         for instance, group in self.groups.items():
             if fullest in group:
@@ -90,7 +91,7 @@ class _Packing:
                     yield min(size, gap - size), instance, node
 
     def _substitute(self, instance: InstanceId, member: str, nodes: Collection[str]) -> str | None:
-        """The first of the nodes that could hold a replica in place of a member."""
+        """Returns the first of the nodes that can replace a member, or None."""
         others = [node for node in self.groups[instance] if node != member]
         taken, shared = {self.hosts.get(instance), member, *others}, self._shared(instance, member, others)
         return next(
@@ -105,7 +106,7 @@ class _Packing:
         return self._shared(instance, node, self.groups[instance]), self.loads[node], node
 
     def _shared(self, instance: InstanceId, node: str, others: Collection[str]) -> int:
-        """How many of the instance's node and of its other replicas would be lost together with a node's VM."""
+        """Returns how many of the instance's node and other replicas would be lost together with a node's VM."""
         host = self.hosts.get(instance)
         return sum(self._vm(other) == self._vm(node) for other in (*others, *([host] if host else [])))
 

@@ -1,4 +1,4 @@
-"""Formats the numbers that led to a decision for its explanation."""
+"""Formats the numbers behind a decision for its explanation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 
 def percent(part: float) -> str:
-    """A part of a whole.
+    """Formats a fraction.
 
     >>> percent(0.834)
     '83 %'
@@ -15,7 +15,7 @@ def percent(part: float) -> str:
 
 
 def percents(parts: Iterable[float]) -> str:
-    """Several of them.
+    """Formats several fractions.
 
     >>> percents([0.83, 0.79])
     '83 % and 79 %'
@@ -24,7 +24,7 @@ def percents(parts: Iterable[float]) -> str:
 
 
 def listed(words: Sequence[object]) -> str:
-    """One or more things in a row.
+    """Joins one or more words with commas and `and`.
 
     >>> listed(["a"]), listed(["a", "b", "c"])
     ('a', 'a, b and c')
@@ -34,7 +34,7 @@ def listed(words: Sequence[object]) -> str:
 
 
 def in_reports(count: int) -> str:
-    """Of how many reports something is said.
+    """Says how many reports a statement is about.
 
     >>> in_reports(1), in_reports(3)
     ('in the last report', 'in the last 3 reports')

@@ -1,1 +1,1 @@
-"""Balancing: which slots move between instances so that none has much more to do than others (AutoFlow and more)."""
+"""Balancing: decides which slots move between instances, so that none has much more work than others."""

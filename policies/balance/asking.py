@@ -1,4 +1,4 @@
-"""Asks a balancer, built-in or a user's own, and checks its decision before it becomes a plan."""
+"""Consults a balancer, built-in or a user's own, and checks its decision before it becomes a plan."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from primitives.topology import Assignment
 
 
 def asked(balancer: Balancer, windows: Sequence[SlotLoads]) -> Rebalance:
-    """Returns the balancer's decision; UserError with its class if it fails, or decides what is impossible."""
+    """Returns the balancer's decision.
+
+    Raises UserError with its class if it fails, or if the decision is not possible.
+    """
     name = f"balancer {type(balancer).__name__}"
     try:
         decided: object = balancer.decide(windows)
@@ -26,7 +29,7 @@ def asked(balancer: Balancer, windows: Sequence[SlotLoads]) -> Rebalance:
 
 
 def _check(moves: Mapping[int, SlotSet], window: SlotLoads, name: str) -> None:
-    """Slots go to instances that are there, each to one, none that is on its way, and nobody loses all."""
+    """Checks that slots move to existing instances, each to one, that none is moving, and no instance loses all."""
     given, everything = SlotSet.empty(), SlotSet.full(window.assignment.slot_bits)
     for index, slots in moves.items():
         if index not in window.assignment.parts:

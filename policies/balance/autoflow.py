@@ -1,4 +1,4 @@
-"""The balancer `autoflow`: AutoFlow's Algorithm 3, which diminishes hotspots."""
+"""The balancer `autoflow`: AutoFlow's Algorithm 3, which reduces hotspots."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class AutoFlow:
     settings: AutoFlowSettings = field(default_factory=AutoFlowSettings)
 
     def decide(self, windows: Sequence[SlotLoads]) -> Rebalance:
-        """Algorithm 3: of the fullest one's slots, the largest first, each that still fits into half the gap.
+        """Returns the moves of Algorithm 3: the fullest instance's slots, largest first, that fit into half of the gap.
 
-        Of slots with equally many rows the lowest comes first. Slots without rows do not move.
+        Of slots with equal numbers of rows the lowest comes first. Slots without rows do not move.
         """
         window = windows[-1]
         parts = window.assignment.parts

@@ -1,4 +1,4 @@
-"""The balancer `hotspot`: like AutoFlow, but never moves what would only move the problem, nor chases short peaks."""
+"""The balancer `hotspot`: as AutoFlow, but makes only moves that reduce the highest load, and ignores short peaks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class HotspotSettings(Section):
 
 @dataclass(frozen=True, slots=True)
 class Hotspot:
-    """Moves slots between as many instances as it takes, where that would have helped in the windows that it knows."""
+    """Moves slots between any number of instances, if that would have helped in the windows so far."""
 
     settings: HotspotSettings = field(default_factory=HotspotSettings)
 
@@ -52,23 +52,23 @@ class Hotspot:
         return Rebalance(_gains(indices, before, after), _why(windows, before, after), hot)
 
     def _weights(self, count: int) -> Numbers:
-        """Exponential smoothing, oldest first."""
+        """Returns the weights of windows by exponential smoothing, oldest first."""
         powers = np.asarray((1 - self.settings.smoothing) ** np.arange(count)[::-1], np.float64)
         weights: Numbers = powers / powers.sum()
         return weights
 
     def _is_uneven(self, layout: SlotLayout) -> bool:
-        """In enough of the windows, as they would have been had slots been where they are now."""
+        """Whether the load was uneven in enough of the windows, assuming today's owners of slots."""
         uneven = layout.loads.max(axis=1) > self.settings.factor * layout.means
         return int(np.count_nonzero(uneven)) >= self.settings.consecutive
 
     @property
     def _enough(self) -> float:
-        """Well below the factor at which it begins, so that it does not begin again soon."""
+        """The factor at which an instance stops giving slots; well below the start factor, so that moves stay rare."""
         return 1 + (self.settings.factor - 1) / 4
 
     def _movable(self, windows: Sequence[SlotLoads]) -> NDArray[np.bool_]:
-        """Slots that are not on their way, and have been where they are for long enough."""
+        """Returns which slots are not moving, and have had their present owner for long enough."""
         latest = windows[-1].assignment
         movable = ~windows[-1].moving.mask(latest.slot_bits)
         for window in windows[:-1][-self.settings.rest :] if self.settings.rest else ():
@@ -94,9 +94,9 @@ def _why(windows: Sequence[SlotLoads], before: SlotLayout, after: SlotLayout) ->
 
 
 def newly_hot(windows: Sequence[SlotLoads], work: Numbers, factor: float, consecutive: int) -> tuple[HotKey, ...]:
-    """Slots that in each of the last windows had more than `factor` times what an instance should have.
+    """Returns slots that in each of the last windows had more than `factor` times an instance's fair share.
 
-    Only those of which that was not so a window before; so each is told once while it lasts.
+    Only those that did not fulfil this one window before, so that each is reported once while it lasts.
     """
     hot = _too_hot(windows, work, factor, consecutive)
     known = _too_hot(windows, work[:-1], factor, consecutive)

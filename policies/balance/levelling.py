@@ -1,7 +1,7 @@
 """Moves slots from instances with too much work to others until no move improves the layout.
 
-A layout is judged by all windows at once, each with its weight, as if it had been in force in them. So what was hot a
-while ago still counts: a hotspot that goes round ends up spread over all instances, and nobody has to run after it.
+A layout is judged by all windows at once, each with its weight, as if it had been used in them. So earlier hotspots
+still count: a hotspot that moves around ends up divided over all instances, and no moves have to follow it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from policies.balance.loads import Numbers, by_instance
 from primitives.kernels import kernel
 
-#: How many receivers are tried for each giver, emptiest first.
+#: Number of receivers that are tried for each giver, emptiest first.
 _RECEIVERS = 4
 
 
 class SlotTransfer(NamedTuple):
-    """Slots that go from one instance to another."""
+    """Slots that move from one instance to another."""
 
     giver: int
     receiver: int
@@ -30,7 +30,7 @@ class SlotTransfer(NamedTuple):
 
 @dataclass(slots=True)
 class SlotLayout:
-    """An assignment of slots, and the load it would have caused in each window. Instances count from 0 here."""
+    """An assignment of slots, and the load that it would have caused in each window. Instances are numbered from 0."""
 
     work: Numbers  #: of each slot in each window
     weights: Numbers  #: of the windows; their sum is 1
@@ -54,7 +54,7 @@ class SlotLayout:
 
     @property
     def unevenness(self) -> float:
-        """The sum of the squares: unlike `fullest`, it also falls when one of several that are full gets less."""
+        """The sum of squared loads: unlike `fullest`, it also falls if one of several full instances gets less."""
         return float(self.weights @ (self.loads**2).sum(axis=1))
 
     def after(self, transfer: SlotTransfer) -> SlotLayout:
@@ -67,9 +67,10 @@ class SlotLayout:
 
 
 def levelled(layout: SlotLayout, movable: NDArray[np.bool_], enough: float, most: int) -> SlotLayout:
-    """The layout after transfers of at most `most` of the slots that are movable.
+    """Returns the layout after transfers of at most `most` of the movable slots.
 
-    Each lowers the unevenness, so none only moves the problem. Nobody gives that has at most `enough` times the mean.
+    Each transfer lowers the unevenness, so none only moves the problem. Instances with at most `enough` times the mean
+    give nothing.
     """
     for _ in range(4 * layout.loads.shape[1]):
         better = next((each for each in _improvements(layout, movable, enough, most)), None)
@@ -91,9 +92,9 @@ def _improvements(
 
 
 def _transfers(layout: SlotLayout, movable: NDArray[np.bool_], enough: float) -> Iterator[SlotTransfer]:
-    """Transfers worth a trial, those from the most overloaded instances first.
+    """Returns transfers to try, from the most overloaded instances first.
 
-    Both are looked at in the windows in which the giver has too much.
+    Givers and receivers are compared in the windows in which the giver has too much.
     """
     means = layout.means[:, None]
     too_much = layout.weights[:, None] * np.where(layout.loads > enough * means, layout.loads - means, 0.0)
@@ -111,7 +112,7 @@ def _transfers(layout: SlotLayout, movable: NDArray[np.bool_], enough: float) ->
 def _choices(
     layout: SlotLayout, giver: int, receiver: int, slots: NDArray[np.int64], focus: Numbers
 ) -> Iterator[NDArray[np.int64]]:
-    """Three choices: as much as keeps both within the mean, half the gap, and the slot with the greatest gain."""
+    """Returns three choices: as much as keeps both within the mean, half the gap, and the slot with most gain."""
     loads, mean = focus @ layout.loads, float(focus @ layout.means)
     half_the_gap = (loads[giver] - loads[receiver]) / 2
     sizes = focus @ layout.work[:, slots]
@@ -122,14 +123,14 @@ def _choices(
 
 
 def _are_worth_it(sizes: Numbers, room: float) -> NDArray[np.bool_]:
-    """Slots that go into the room at all and, of those that do, are not much smaller than the mean: few move then."""
+    """Returns which slots fit into the room and are not much smaller than the mean of these, so that few move."""
     fit = (sizes > 0) & (sizes <= room)
     mean = sizes[fit].mean() if fit.any() else 0.0
     return fit & (sizes >= mean / 2)
 
 
 def _most_gained_first(layout: SlotLayout, giver: int, receiver: int, slots: NDArray[np.int64]) -> NDArray[np.int64]:
-    """An order of the slots, by how much the unevenness falls if one of them moves."""
+    """Returns the slots ordered by how much the unevenness falls if one of them moves."""
     work = layout.work[:, slots]
     gaps = layout.weights * (layout.loads[:, giver] - layout.loads[:, receiver])
     return np.argsort(layout.weights @ work**2 - gaps @ work, kind="stable")
@@ -137,7 +138,7 @@ def _most_gained_first(layout: SlotLayout, giver: int, receiver: int, slots: NDA
 
 @kernel
 def first_fit(loads: NDArray[np.float64], room: float) -> NDArray[np.bool_]:
-    """Which of the loads are taken if each in its turn is, as long as it goes in; one that is nothing never is.
+    """Takes loads in turn, as long as each fits; returns which are taken. A load of zero is never taken.
 
     >>> first_fit(np.array([5.0, 9.0, 4.0, 0.0, 2.0]), 11.0).tolist()
     [True, False, True, False, True]

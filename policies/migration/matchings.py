@@ -1,8 +1,8 @@
 """Distributes work between pairs of instances over steps in which no instance has two partners.
 
-By König's theorem a bipartite multigraph of degree Δ is the union of Δ matchings. They are found as Birkhoff did: once
-it is filled up so that all degrees are Δ, it has a perfect matching, which is taken as many times as it is there; what
-is left is regular again.
+By König's theorem a bipartite multigraph of degree Δ is the union of Δ matchings. They are found by Birkhoff's method:
+padding makes all degrees Δ; such a graph has a perfect matching, which is taken as many times as it occurs; the rest is
+regular again.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-#: Who gives, and who receives.
+#: Giver and receiver.
 Pair = tuple[int, int]
-#: Pairs that share no instance, and in how many steps they have a turn.
+#: Number of steps, and the pairs without common instances that these steps serve.
 Matching = tuple[int, frozenset[Pair]]
 
 Table = NDArray[np.int64]
 
 
 def matchings(work: Mapping[Pair, int]) -> list[Matching]:
-    """Matchings in which every pair has as many turns as it has work.
+    """Returns matchings in which every pair has as many turns as it has work.
 
-    Where no instance both gives and receives, they come to Δ steps, the most that one of them gives or receives; fewer
-    cannot be. Otherwise to 3 Δ at most.
+    If no instance both gives and receives, they have Δ steps in all: the most that an instance gives or receives, which
+    is the minimum. Otherwise at most 3 Δ.
 
     >>> for times, pairs in matchings({(0, 2): 3, (0, 3): 1, (1, 3): 2}):
     ...     print(times, sorted(pairs))
@@ -44,7 +44,7 @@ def matchings(work: Mapping[Pair, int]) -> list[Matching]:
 
 
 def _perfect_matchings(table: Table) -> Iterator[tuple[int, list[tuple[int, int]]]]:
-    """Birkhoff's decomposition: how many times, and the cells of the table, without those that only fill it up."""
+    """Returns Birkhoff's decomposition: numbers of times, and the cells of the table, without padding."""
     real, filling = table.copy(), _filling(table)
     while real.any():
         there = np.where(real > 0, real, filling)
@@ -56,7 +56,7 @@ def _perfect_matchings(table: Table) -> Iterator[tuple[int, list[tuple[int, int]
 
 
 def _filling(table: Table) -> Table:
-    """The padding that gives all rows and columns of a table the same sum, by the north-west corner rule."""
+    """Returns padding that gives all rows and columns of a table the same sum, by the north-west corner rule."""
     rows, columns = table.sum(axis=1), table.sum(axis=0)
     most, filling = max(rows.max(initial=0), columns.max(initial=0)), np.zeros_like(table)
     row = column = 0
@@ -70,7 +70,7 @@ def _filling(table: Table) -> Table:
 
 
 def _perfect_matching(there: Table) -> NDArray[np.int64]:
-    """The column of each row, of cells that are not zero; of large ones where it can be, so that few matchings do.
+    """Returns the column of each row, of nonzero cells; of large ones if possible, so that few matchings are needed.
 
     A table with rows and columns of one sum has such a matching (Hall).
     """
@@ -81,8 +81,8 @@ def _perfect_matching(there: Table) -> NDArray[np.int64]:
 
 
 def _matching(cells: NDArray[np.bool_]) -> Mapping[int, int]:
-    """Partners of rows and of columns, which count on from the rows; as many as can be."""
-    import networkx as nx  # takes 0.3 s, which only migrations that are shared out over steps need to pay
+    """Returns partners of rows and of columns, which are numbered after the rows; as many as possible."""
+    import networkx as nx  # takes 0.3 s, so only migrations that need it import it
 
     graph: nx.Graph[int] = nx.Graph()
     rows, columns = np.nonzero(cells)
@@ -92,11 +92,14 @@ def _matching(cells: NDArray[np.bool_]) -> Mapping[int, int]:
 
 
 def _apart(pairs: list[Pair]) -> list[frozenset[Pair]]:
-    """The pairs in groups in which nobody is twice. As nobody gives twice or receives twice, three groups will do."""
+    """Divides the pairs into groups in which no instance occurs twice.
+
+    As no instance gives or receives twice, three groups are enough.
+    """
     import networkx as nx
 
     partners: nx.MultiGraph[int] = nx.MultiGraph()
-    partners.add_edges_from((*pair, pair) for pair in pairs)  # the pair is the key too: an edge forgets its direction
+    partners.add_edges_from((*pair, pair) for pair in pairs)  # the key tells its direction
     groups = nx.greedy_color(nx.line_graph(partners), "connected_sequential")
     return [
         frozenset(pair for (*_, pair), group in groups.items() if group == chosen)

@@ -1,4 +1,4 @@
-"""Move streams: moves as rows of data, each of which says when a slot goes to which instance."""
+"""Move streams: moves as rows of data, each with a slot, an instance and a time."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from policies.migration.steps import MigrationSteps, Move
 from primitives.errors import UserError
 from primitives.slots import check_slot_bits
 
-#: Indices of instances are below this.
+#: Limit of the indices of instances.
 _MOST_INSTANCES = 1 << 31
 
 
 class Clock(StrEnum):
-    """The name and meaning of the column that says when a slot moves."""
+    """The name and meaning of the column with the time of a move."""
 
     TIME = "time"  #: seconds since the query began to run
     EPOCH = "epoch"
@@ -32,7 +32,7 @@ class Clock(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MoveStream:
-    """Steps, each with its moment, in order."""
+    """Steps with their times, in order."""
 
     clock: Clock
     moments: tuple[float, ...]  #: one for each step; whole numbers if they are epochs
@@ -45,14 +45,14 @@ class MoveStream:
         return len(self.moments)
 
 
-#: Rows as mappings, or a table of them, or a CSV or Parquet file.
+#: Rows as mappings, or a table of them, or the path of a CSV or Parquet file.
 Rows: TypeAlias = Sequence[Mapping[str, Any]] | pa.Table | Path
 
 
 def move_stream(rows: Rows, slot_bits: int, name: str = "moves") -> MoveStream:
-    """The moves that rows with the columns `time` or `epoch`, `slot` and `instance` tell, grouped by their moment.
+    """Returns the moves in rows with the columns `time` or `epoch`, `slot` and `instance`, grouped by their time.
 
-    Rows may come in any order. UserError that names `name`, or the file, and the row and field that is wrong.
+    Rows may come in any order. Raises UserError that names `name`, or the file, and the row and field of an error.
 
     >>> rows = [{"epoch": 20, "slot": 3, "instance": 1}, {"epoch": 10, "slot": 0, "instance": 2}]
     >>> list(move_stream(rows, slot_bits=2))
@@ -123,7 +123,7 @@ def _integers(values: Any, field: str, count: int, words: str) -> NDArray[np.int
 
 
 def _numbers(values: Any, field: str, type: pa.DataType, words: str) -> NDArray[Any]:
-    """A column as numbers; what is wrong is looked for only if something is."""
+    """Returns a column as numbers; searches for wrong values only if there are any."""
     numbers = _cast(values, type)
     if numbers is None:
         row, value = next((at, each) for at, each in enumerate(values, 1) if _cast([each], type) is None)
@@ -151,7 +151,7 @@ def _check(numbers: NDArray[Any], good: NDArray[np.bool_], field: str, words: st
 
 
 def _check_once(moments: NDArray[Any], slots: NDArray[np.int64], clock: Clock, name: str) -> None:
-    """At one moment a slot can go to one instance only."""
+    """Checks that no slot moves to two instances at the same time."""
     order = np.lexsort((slots, moments))
     again = np.flatnonzero((np.diff(moments[order]) == 0) & (np.diff(slots[order]) == 0))
     if len(again):

@@ -10,16 +10,16 @@ from formats.settings import OptionalSeconds, Section
 
 
 class Strategy(StrEnum):
-    """How many slots move at once."""
+    """The number of slots that move at once."""
 
-    ALL_AT_ONCE = "all-at-once"  #: soonest done, and the longest pause
-    FLUID = "fluid"  #: one slot in each step: the shortest pauses, and the most of them
-    BATCHED = "batched"  #: some slots in each step, of all pairs of instances alike
-    OPTIMISED = "optimised"  #: some slots of each pair, of as many pairs as do not share an instance
+    ALL_AT_ONCE = "all-at-once"  #: ends soonest, with the longest pause
+    FLUID = "fluid"  #: one slot in each step: the shortest and most pauses
+    BATCHED = "batched"  #: some slots in each step, from all pairs of instances alike
+    OPTIMISED = "optimised"  #: some slots of each pair, from as many pairs as have no common instance
 
 
 class MigrationSettings(Section):
-    """How slots move when an assignment is changed."""
+    """The way in which slots move when an assignment changes."""
 
     strategy: Strategy = Field(Strategy.BATCHED, description="all-at-once, fluid, batched or optimised.")
     batch: int = Field(

@@ -1,4 +1,4 @@
-"""MigrationSteps: a change of an assignment as moves, one after another."""
+"""MigrationSteps: a change of an assignment as a sequence of moves."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from numpy.typing import NDArray
 
 from primitives.slots import SlotSet
 
-#: What each gaining instance is given in one step, in the form that `Manager.move` takes.
+#: The slots that each instance gets in one step, in the form that `Manager.move` takes.
 Move = dict[int, SlotSet]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MigrationSteps:
-    """Moves in order. Each is made when it is asked for, so that a million of them take no more room than their slots.
+    """Moves in order. Each is made when it is requested, so a million of them need no more memory than their slots.
 
     >>> steps = MigrationSteps.of(np.array([4, 5, 6]), np.array([1, 2, 1]), np.array([0, 0, 7]))
     >>> len(steps), list(steps)
     (2, [{1: SlotSet(4), 2: SlotSet(5)}, {1: SlotSet(6)}])
     """
 
-    slots: NDArray[np.integer[Any]]  #: by step, and within one by target
-    targets: NDArray[np.integer[Any]]  #: of each of them
-    bounds: NDArray[np.int64]  #: step k has the slots from bounds[k] on, up to bounds[k + 1]
+    slots: NDArray[np.integer[Any]]  #: by step, and within a step by target
+    targets: NDArray[np.integer[Any]]  #: the target of each slot
+    bounds: NDArray[np.int64]  #: step k has the slots from bounds[k] up to before bounds[k + 1]
 
     @classmethod
     def of(
         cls, slots: NDArray[np.integer[Any]], targets: NDArray[np.integer[Any]], numbers: NDArray[np.number[Any]]
     ) -> MigrationSteps:
-        """Slots of the same number move together, those of lower numbers earlier."""
+        """Returns steps in which slots of the same number move together, lower numbers first."""
         order = np.lexsort((slots, targets, numbers))
         firsts = np.unique(numbers[order], return_index=True)[1]
         return cls(slots[order], targets[order], np.append(firsts, len(order)))
@@ -52,5 +52,5 @@ class MigrationSteps:
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """Slots that each step moves."""
+        """The number of slots in each step."""
         return np.diff(self.bounds)

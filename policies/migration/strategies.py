@@ -19,7 +19,7 @@ Numbers = NDArray[np.int64]
 
 
 class Moving(NamedTuple):
-    """The slots that change hands, in slot order."""
+    """The slots that move, in slot order."""
 
     slots: Numbers
     origins: NDArray[np.int32]
@@ -27,11 +27,11 @@ class Moving(NamedTuple):
 
 
 def cut(assignment: Assignment, change: Mapping[int, SlotSet], settings: MigrationSettings) -> MigrationSteps:
-    """The steps that come to `change`, which says what each gaining instance is to get.
+    """Returns the steps of `change`, which has the slots that each instance is to get.
 
-    Every slot that changes hands is in one step. An instance that is to own something in the end never owns nothing in
-    between, as it could not get anything any more; where all that it has goes before the first slot comes, its last
-    step is put off until then, and so one step is larger than the strategy says.
+    Every moved slot is in one step. An instance that owns slots at the end always owns some in between, because without
+    any it could get none. If all its slots would leave before the first new one comes, its last step is delayed until
+    then, and so one step is larger than the strategy says.
 
     >>> settings = MigrationSettings(strategy="batched", batch=2)
     >>> list(cut(Assignment([0, 0, 0, 0, 1, 1, 1, 1]), {2: SlotSet([2, 3, 6, 7])}, settings))
@@ -55,7 +55,7 @@ def _moving(assignment: Assignment, change: Mapping[int, SlotSet]) -> Moving:
     return Moving(slots_moved, assignment.owners[slots_moved], after[slots_moved])
 
 
-# -- which slots have which number ---------------------------------------------------------------------------------
+# --- step numbers of slots --------------------------------------------------------------------------------------------
 
 
 def _all_at_once(moving: Moving, _: int) -> Numbers:
@@ -67,12 +67,12 @@ def _fluid(moving: Moving, _: int) -> Numbers:
 
 
 def _batched(moving: Moving, batch: int) -> Numbers:
-    """Steps of this many slots, taken from every pair in proportion to its slots."""
+    """Returns the step of each slot: steps of `batch` slots, from every pair in proportion to its slots."""
     return places_in_turn(_pairs(moving)[1]) // np.int64(batch)
 
 
 def _optimised(moving: Moving, batch: int) -> Numbers:
-    """In each step one batch of every pair of a matching, so that no instance gives or receives more than that."""
+    """Returns the step of each slot: one batch of each pair of a matching, so that no instance gives or gets more."""
     pairs, pair = _pairs(moving)
     batches = -(-np.bincount(pair, minlength=len(pairs)) // batch)
     firsts = np.cumsum(batches) - batches
@@ -81,9 +81,9 @@ def _optimised(moving: Moving, batch: int) -> Numbers:
 
 
 def _turns(pairs: list[Pair], batches: Numbers) -> Numbers:
-    """In which step each batch moves: first those of the first pair, in order, then those of the second, and so on."""
+    """Returns the step of each batch: first those of the first pair, in order, then those of the second, and so on."""
     found = matchings(dict(zip(pairs, batches.tolist(), strict=True)))
-    used = np.repeat(np.arange(len(found)), [times for times, _ in found])  # a matching for each step, in any order
+    used = np.repeat(np.arange(len(found)), [times for times, _ in found])  # one matching per step, in any order
     steps = np.split(places_in_turn(used), np.cumsum([times for times, _ in found])[:-1])
     turns: dict[Pair, list[Numbers]] = {pair: [] for pair in pairs}
     for (_, matching), its_steps in zip(found, steps, strict=True):
@@ -101,14 +101,14 @@ STRATEGIES: Mapping[Strategy, Callable[[Moving, int], Numbers]] = {
 
 
 def _pairs(moving: Moving) -> tuple[list[Pair], Numbers]:
-    """The pairs (origin, target) that there are, and which of them each slot is of."""
+    """Returns the pairs (origin, target), and the pair of each slot."""
     codes = moving.origins.astype(np.int64) << 32 | moving.targets
     found, pair = np.unique(codes, return_inverse=True)
     return [(code >> 32, code & 0xFFFFFFFF) for code in found.tolist()], pair
 
 
 def places_in_turn(groups: NDArray[np.integer[Any]]) -> Numbers:
-    """The place of each item in an order that gives every group its fair share of any stretch.
+    """Returns the place of each item in an order that gives every group its fair share of any stretch.
 
     >>> places_in_turn(np.array([0, 0, 0, 0, 1, 1])).tolist()
     [0, 2, 3, 5, 1, 4]
@@ -120,18 +120,18 @@ def places_in_turn(groups: NDArray[np.integer[Any]]) -> Numbers:
 
 
 def _ranks(groups: NDArray[np.integer[Any]]) -> Numbers:
-    """The place of each item among those of its group."""
+    """Returns the place of each item among those of its group."""
     counts = np.bincount(groups)
     ranks = np.empty(len(groups), np.int64)
     ranks[np.argsort(groups, kind="stable")] = np.arange(len(groups)) - np.repeat(np.cumsum(counts) - counts, counts)
     return ranks
 
 
-# -- nobody is emptied early ---------------------------------------------------------------------------------------
+# --- no instance is emptied early -------------------------------------------------------------------------------------
 
 
 def _put_off(assignment: Assignment, moving: Moving, numbers: Numbers) -> Numbers:
-    """The numbers, but that whoever gives all it has and gets something keeps its last until the first arrives."""
+    """Keeps the last slot of an instance that gives all slots and gets some, until the first of these arrives."""
     renewed = [index for index in np.unique(moving.targets) if _gives_all(assignment, moving, index)]
     numbers, late = numbers.copy(), True
     while late:

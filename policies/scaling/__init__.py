@@ -1,1 +1,1 @@
-"""When operators get more instances or fewer: the detector, the policies, and the governor that limits them."""
+"""Scaling: when operators get more or fewer instances; the detector, the policies, and the governor."""

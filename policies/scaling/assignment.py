@@ -13,7 +13,7 @@ from primitives.errors import InternalError, UserError
 from primitives.slots import SlotSet, split_by_weight, split_evenly
 from primitives.topology import Assignment
 
-#: One weight per slot of an operator, such as the work that it makes.
+#: A weight per slot of an operator, such as its work.
 Weights = NDArray[np.float64]
 
 
@@ -24,11 +24,11 @@ def rescaled(
     hot: Sequence[int] = (),
     weights: Weights | None = None,
 ) -> dict[int, SlotSet]:
-    """The slots that each gaining instance gets, so that there are `parallelism` of them; for `Assignment.moved`.
+    """Returns the slots that each instance gets, so that there are `parallelism` of them; for `Assignment.moved`.
 
-    More: `hot` instances are split, in halves if there is one new instance for each; without any, those that own the
-    most slots (that weigh the most, with weights) give some. New instances count from `fresh` on. Fewer: those with
-    the fewest slots leave, of equals the highest index, and those with the fewest slots left take theirs.
+    More: `hot` instances are split, in halves if there is one new instance for each. Without hot ones, the instances
+    with the most slots (or weight, with weights) give some. New instances are numbered from `fresh` on. Fewer: those
+    with the fewest slots leave, of equals the highest index, and those with the fewest slots left take theirs.
 
     >>> rescaled(Assignment([0, 0, 0, 0, 1, 1, 2, 2]), 4, fresh=5, hot=[0])
     {5: SlotSet(2-3)}
@@ -44,7 +44,7 @@ def rescaled(
 
 
 def relocated(assignment: Assignment, index: int, fresh: int) -> dict[int, SlotSet]:
-    """All that an instance owns goes to a new one, such as when its node is to be emptied.
+    """Moves all slots of an instance to a new one, for instance when its node is drained.
 
     >>> relocated(Assignment([0, 0, 1, 1]), 1, fresh=2)
     {2: SlotSet(2-3)}
@@ -56,7 +56,7 @@ def relocated(assignment: Assignment, index: int, fresh: int) -> dict[int, SlotS
 
 
 def split_parts(slots: SlotSet, parts: int, fresh: int, weights: Weights | None = None) -> dict[int, SlotSet]:
-    """The slots of new instances when an owner of `slots` becomes `parts` instances; the owner keeps the first part.
+    """Returns the slots of new instances if an owner of `slots` becomes `parts` instances; it keeps the first part.
 
     >>> split_parts(SlotSet.full(3), 2, fresh=4)
     {4: SlotSet(4-7)}
@@ -92,7 +92,7 @@ def _gains(before: Assignment, after: Assignment) -> dict[int, SlotSet]:
 def _with_more(
     assignment: Assignment, more: int, fresh: int, hot: Sequence[int], weights: Weights | None
 ) -> Assignment:
-    """First whoever is hot is split, as far as its slots allow; for the others all give."""
+    """Splits hot instances first, as far as their slots allow; for further new instances all give."""
     splits = _of_hot(assignment, more, hot) or (_of_heaviest(assignment, more, weights) if weights is not None else {})
     for index, new in splits.items():
         assignment = assignment.moved(split_parts(assignment.slots_of(index), new + 1, fresh, weights))
@@ -101,14 +101,14 @@ def _with_more(
 
 
 def _of_hot(assignment: Assignment, more: int, hot: Sequence[int]) -> dict[int, int]:
-    """For how many new instances each hot one is split: in turns, hottest first, as long as it has slots for it."""
+    """Returns the number of new instances for each hot one: in turns, hottest first, as long as it has slots."""
     spare = {index: len(assignment.slots_of(index)) - 1 for index in dict.fromkeys(hot)}
     turns = range(min(more, max(spare.values(), default=0)))
     return dict(Counter([index for turn in turns for index, slots in spare.items() if turn < slots][:more]))
 
 
 def _of_heaviest(assignment: Assignment, more: int, weights: Weights) -> dict[int, int]:
-    """For how many new instances each one is split: again and again that whose parts would be the heaviest."""
+    """Returns the number of new instances for each one: repeatedly splits the one with the heaviest parts."""
     weight = {index: float(weights[slots.array].sum()) for index, slots in assignment.parts.items()}
     parts = dict.fromkeys(weight, 1)
     for _ in range(more):
@@ -118,12 +118,12 @@ def _of_heaviest(assignment: Assignment, more: int, weights: Weights) -> dict[in
 
 
 def _levelled_out(assignment: Assignment, more: int, fresh: int) -> Assignment:
-    """New instances get their even part, from those that own the most."""
+    """Gives new instances an even part, from those with the most slots."""
     if not more:
         return assignment
     size, sizes = assignment.owners.size, {index: len(slots) for index, slots in assignment.parts.items()}
     share, larger = divmod(size, len(sizes) + more)
-    larger = max(0, larger - len(sizes))  # what does not come out even stays where it is, one slot each
+    larger = max(0, larger - len(sizes))  # a remainder stays where it is, one slot each
     wanted = [share + 1] * larger + [share] * (more - larger)
     kept = _levelled(sizes, size - sum(wanted))
     given = _union(slots - _first(slots, kept[index]) for index, slots in assignment.parts.items())
@@ -134,7 +134,7 @@ def _levelled_out(assignment: Assignment, more: int, fresh: int) -> Assignment:
 
 
 def _with_fewer(assignment: Assignment, fewer: int) -> Assignment:
-    """Only the slots of those that leave move."""
+    """Moves only the slots of the instances that leave."""
     by_size = sorted(assignment.parts, key=lambda index: (len(assignment.slots_of(index)), -index))
     leaving, staying = by_size[:fewer], sorted(by_size[fewer:])
     sizes = {index: len(assignment.slots_of(index)) for index in staying}
@@ -148,7 +148,7 @@ def _with_fewer(assignment: Assignment, fewer: int) -> Assignment:
 
 
 def _levelled(sizes: Mapping[int, int], total: int) -> dict[int, int]:
-    """The sizes that come to `total` when the largest are cut to one level, or the smallest filled up to one.
+    """Returns sizes with sum `total`: the largest are cut to one level, or the smallest filled up to one.
 
     >>> _levelled({0: 9, 1: 4, 2: 1}, 9), _levelled({0: 9, 1: 4, 2: 1}, 17)
     ({0: 4, 1: 4, 2: 1}, {0: 9, 1: 4, 2: 4})
@@ -171,7 +171,7 @@ def _first(slots: SlotSet, count: int) -> SlotSet:
 
 
 def _shared_out(slots: SlotSet, counts: Iterable[int]) -> list[SlotSet]:
-    """The slots in order, so many for each."""
+    """Divides the slots in order into parts of the given sizes."""
     bounds = np.cumsum(list(counts))[:-1]
     return [SlotSet(part) for part in np.split(slots.array, bounds)]
 

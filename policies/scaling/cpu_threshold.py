@@ -1,4 +1,4 @@
-"""The policy of SEEP: splits every bottleneck, several operators at once, and merges instances with little to do."""
+"""SEEP's policy: splits every bottleneck, several operators at once, and merges instances with little work."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CpuThresholdSettings(Section):
 
 @dataclass(frozen=True, slots=True)
 class CpuThreshold:
-    """Scales by what the detector finds. A slow link is not helped by more instances, so it changes nothing."""
+    """Scales by the detector's results. A slow link changes nothing, as more instances do not help against it."""
 
     settings: CpuThresholdSettings = field(default_factory=CpuThresholdSettings)
     detector: DetectorSettings = field(default_factory=DetectorSettings)
@@ -47,6 +47,6 @@ class CpuThreshold:
 
 
 def _can_be_relieved(bottleneck: Bottleneck, history: History) -> bool:
-    """One slot cannot be split: more instances would not help whoever owns no other."""
+    """Whether more instances help: not if the instance owns one slot, which cannot be split."""
     owned = history.observations[-1].instances[bottleneck.instance].slots
     return bottleneck.cause is not Cause.LINK and owned >= 2

@@ -1,4 +1,4 @@
-"""Decision: what a policy wants, before it becomes a plan."""
+"""Decision: the result of a policy, before it becomes a plan."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from primitives.graph import InstanceId, QueryGraph
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """An operator is to have so many instances."""
+    """The number of instances that an operator is to have."""
 
     operator: str
     parallelism: int
-    why: str  #: for the event and the report, with the numbers that led to it
+    why: str  #: an explanation with the numbers, for the event and the report
     hot: tuple[InstanceId, ...] = ()  #: instances that are to be relieved first, hottest first
 
 
 class Policy(Protocol):
-    """Decides by the history alone: no clock, no chance, no memory of its own."""
+    """Decides by the history alone, without clock, randomness or memory."""
 
     def decide(self, history: History) -> list[Decision]: ...
 
 
 @runtime_checkable
 class NamesOperators(Protocol):
-    """A policy whose settings name operators; yours may be one, too."""
+    """A policy whose settings name operators; a user's policy may be one, too."""
 
     def check(self, graph: QueryGraph) -> None:
-        """UserError, before the query begins, if it does not have one of them."""
+        """Raises UserError, before the query begins, if it lacks one of them."""
         ...

@@ -1,4 +1,4 @@
-"""The bottleneck detector of SEEP: finds instances above a threshold in k reports in a row, and the scarce resource."""
+"""SEEP's bottleneck detector: finds instances above a threshold in k reports in a row, and the scarce resource."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from primitives.graph import InstanceId, Kind
 
 
 class Cause(StrEnum):
-    """The resource that an instance has too little of."""
+    """The scarce resource of an instance."""
 
     CPU = "cpu"
     MEMORY = "memory"
-    LINK = "link"  #: its output waits, though neither it nor its receivers are at work
-    SINK = "sink"  #: its thread waits for the store that it writes to
+    LINK = "link"  #: its output waits, though neither it nor its receivers are busy
+    SINK = "sink"  #: its thread waits for the storage that it writes to
 
 
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
-    """An instance that holds up the query, or soon will."""
+    """An instance that limits the query, or soon will."""
 
     instance: InstanceId
     cause: Cause
-    level: float  #: the mean of what was measured, over its threshold: 1 is just at it
-    why: str  #: with the numbers
+    level: float  #: mean of the measurements over the threshold: 1 is at the threshold
+    why: str  #: an explanation with the numbers
 
 
-#: One instance's reports, oldest first.
+#: The reports of one instance, oldest first.
 Series = tuple[InstanceReport, ...]
 
 
 def bottlenecks(history: History, settings: DetectorSettings) -> list[Bottleneck]:
-    """Every instance that was above a threshold in each of its last k settled reports, hottest first.
+    """Returns every instance that was above a threshold in each of its last k settled reports, hottest first.
 
     An instance has one cause: the first of CPU, memory, sink and link that its reports show.
     """
@@ -63,7 +63,7 @@ def _cpu(series: Series, settings: DetectorSettings) -> Bottleneck | None:
 
 
 def _memory(series: Series, recent: tuple[Observation, ...], settings: DetectorSettings) -> Bottleneck | None:
-    """Memory is the node's: of its instances the one is named that holds the most, for it has the most to give."""
+    """Returns a memory bottleneck. Memory belongs to a node: its instance with the most state is named."""
     used = [report.memory for report in series]
     if min(used) <= settings.memory or not _holds_most(series[-1], recent[-1]):
         return None
@@ -81,7 +81,7 @@ def _held(report: InstanceReport) -> int:
 
 
 def _outside(series: Series, history: History, settings: DetectorSettings) -> Bottleneck | None:
-    """The cause that holds up an instance whose own CPU has time to spare."""
+    """Returns the bottleneck of an instance that waits for its surroundings while it has CPU to spare."""
     if max(report.utilisation for report in series) >= settings.idle_cpu:
         return None
     is_sink = history.graph.kind(series[0].instance.operator) is Kind.SINK
@@ -114,7 +114,7 @@ def _link(series: Series, history: History, settings: DetectorSettings) -> Bottl
 
 
 def _receivers_explain_it(operator: str, history: History, settings: DetectorSettings) -> bool:
-    """Whether a receiver is at work most of the time, or a downstream operator has not settled after a change."""
+    """Whether a receiver is busy most of the time, or a downstream operator has not settled after a change."""
     downstream = history.graph.downstream[operator]
     recent = last_settled(history, downstream, settings.consecutive)
     reports = (report for each in recent for receiver in downstream for report in each.of(receiver))

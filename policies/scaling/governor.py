@@ -1,4 +1,4 @@
-"""The governor: limits what a policy asks for to what the settings allow, before it becomes a plan."""
+"""The governor: limits a policy's decisions to the settings, before they become plans."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from primitives.graph import Kind
 
 @dataclass(frozen=True, slots=True)
 class Governor:
-    """Asks a policy, and lets through what keeps to bounds and cool-down: one decision per operator at most."""
+    """Consults a policy, and passes decisions within bounds and cool-down: at most one per operator."""
 
     policy: Policy
     settings: ScalingSettings
-    most: Mapping[str, int]  #: operator -> instances that it can have at all: its slots
+    most: Mapping[str, int]  #: operator -> the most instances that it can have: its slots
 
     def decide(self, history: History) -> list[Decision]:
-        """The changes to make now, in flow order: allowed wishes, and operators outside their bounds."""
+        """Returns the changes to make now, in flow order: allowed decisions, and operators outside of their bounds."""
         wishes = self._wishes(history)
         found = (self._allowed(history, operator, wishes.get(operator)) for operator in history.graph.order)
         return [decision for decision in found if decision]
 
     def _wishes(self, history: History) -> dict[str, Decision]:
-        """The policy's decisions by operator; the largest number, if it has several for one."""
+        """Returns the policy's decisions by operator; of several for one operator, the largest number."""
         decisions = self._asked(history)
         for each in decisions:
             if each.operator not in history.graph.operators:
@@ -75,13 +75,13 @@ class Governor:
         return wish if wanted == wish.parallelism else replace(wish, parallelism=wanted, why=_bounded(wish, wanted))
 
     def _may_scale(self, history: History, operator: str) -> bool:
-        """Sources and sinks only where they are named, or all of their kind are allowed to."""
+        """Whether the operator may scale: sources and sinks only if named, or if all of their kind are allowed."""
         named = operator in self.settings.operators
         of_kind = {Kind.SOURCE: self.settings.sources, Kind.SINK: self.settings.sinks}
         return self._said(operator).scale and (named or of_kind.get(history.graph.kind(operator), True))
 
     def _rests(self, history: History, operator: str) -> bool:
-        """Whether it changes just now, or did so less than the cool-down ago."""
+        """Whether the operator is changing, or has changed within the cool-down."""
         done = (change.done for change in history.changes if change.operator == operator and change.done is not None)
         return history.is_changing(operator) or any(history.now < moment + self.settings.cooldown for moment in done)
 

@@ -28,7 +28,7 @@ class LatencySettings(Section):
 
 @dataclass(frozen=True, slots=True)
 class LatencyTarget:
-    """Adds an instance to the operator that explains the latency, as long as it is above the target."""
+    """Adds an instance to the operator that explains the latency, while this is above the target."""
 
     settings: LatencySettings
     detector: DetectorSettings = field(default_factory=DetectorSettings)
@@ -43,11 +43,11 @@ class LatencyTarget:
         return []
 
     def _latencies(self, history: History, count: int) -> list[float]:
-        """One per settled observation; none if there are too few."""
+        """Returns the latency of each settled observation; none if there are too few."""
         return [self._latency(each) for each in last_settled(history, history.graph.order, count)]
 
     def _latency(self, observation: Observation) -> float:
-        """Where epochs are open and none ended, it is as long as the interval at least."""
+        """Returns the latency; if epochs are open and none has ended, at least the length of the interval."""
         unknown = observation.seconds if observation.epochs_in_flight else 0.0
         return observation.latency.get(self.settings.percentile, unknown)
 
@@ -62,9 +62,10 @@ class LatencyTarget:
             yield Decision(operator, history.parallelism(operator) + 1, why, (culprit.instance,))
 
     def _culprit(self, history: History) -> InstanceReport | None:
-        """The instance with the highest load, or that with most input waiting if all have CPU to spare.
+        """Returns the instance with the highest load, or with the most input waiting if all have CPU to spare.
 
-        None if neither explains anything (the latency is that of epochs, links or stores), or if it owns one slot only.
+        None if neither explains the latency (its cause is epochs, links or stores), or if the instance owns one slot
+        only.
         """
         latest, kind = history.observations[-1], history.graph.kind
         reports = [each for each in latest.instances.values() if kind(each.instance.operator) is not Kind.SOURCE]
@@ -85,7 +86,7 @@ class LatencyTarget:
                 yield decision
 
     def _were_too_few(self, history: History, operator: str, parallelism: int) -> bool:
-        """Whether so many were scaled out when there was not clearly more to do than now: they would be again."""
+        """Whether this number was scaled out before at about the same work: it would be again."""
         outs = [c for c in history.changes if c.operator == operator and c.before <= parallelism < c.after]
         then = [each for each in history.observations if outs and each.at <= outs[-1].begun]
         if not then:

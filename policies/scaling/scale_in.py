@@ -1,4 +1,4 @@
-"""Scale-in: removes an instance when the remaining ones would still have little to do."""
+"""Scale-in: removes an instance if the others would still have little work."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from primitives.graph import Kind
 def one_fewer(
     history: History, operator: str, settings: ScaleInSettings, detector: DetectorSettings
 ) -> Decision | None:
-    """One instance fewer, if in each of the last settled reports the merged load was low; else None.
+    """Returns a decision for one instance fewer, if in each of the last settled reports the merged load was low.
 
-    Law: what is merged is no bottleneck. The mean load afterwards is at most `below`; the hottest instance, with the
-    largest part of what the leaving one did that it can get, is at most half-way from there to the detector's
-    threshold; and memory is under its own threshold.
+    Law: merged instances are no bottleneck. The mean load afterwards is at most `below`. The hottest instance, with the
+    largest part that it can get of the leaving one's work, is at most half-way from there to the detector's threshold.
+    Memory is under its own threshold.
     """
     rounds = steady_reports(last_settled(history, [operator], settings.consecutive), operator)
     kind = history.graph.kind(operator)
@@ -36,17 +36,17 @@ def one_fewer(
 
 
 def merged_load(reports: tuple[InstanceReport, ...], kind: Kind) -> float:
-    """The mean load that one instance fewer would have; there are two at least."""
+    """Returns the mean load with one instance fewer; there are at least two."""
     return sum(load(report, kind) for report in reports) / (len(reports) - 1)
 
 
 def instances_for_memory(reports: tuple[InstanceReport, ...], most: float) -> float:
-    """How many instances their memory takes, if each is to use the part `most` of its node's budget."""
+    """Returns the number of instances that their memory requires, if each uses the fraction `most` of the budget."""
     return sum(report.memory for report in reports) / most
 
 
 def _hottest_after(reports: tuple[InstanceReport, ...], kind: Kind) -> float:
-    """The load of the hottest instance with the largest part that it can get of what the leaving one did.
+    """Returns the load of the hottest instance with the largest part that it can get of the leaving one's work.
 
     The one with the fewest slots leaves, of equals the last; a slot goes to one of the others as a whole.
     """

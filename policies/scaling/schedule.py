@@ -17,12 +17,12 @@ from primitives.graph import QueryGraph
 
 
 def _moment(text: object) -> float:
-    """A length of time since the query began to run; it may be zero."""
+    """Parses a duration since the query began to run; it may be zero."""
     return 0.0 if text in (0, "0", "0s") else seconds(text)
 
 
 class Step(Section):
-    """From one moment on, these operators have so many instances."""
+    """The numbers of instances of operators from a time on."""
 
     time: Annotated[float, BeforeValidator(_moment)] = Field(description="Time since the query began to run.")
     operators: dict[str, Annotated[int, Field(ge=1)]] = Field(description="Instances, by operator.")
@@ -51,7 +51,7 @@ class ScheduleSettings(Section):
         return repeat
 
     def wanted(self, now: float) -> dict[str, int]:
-        """The numbers of instances that the steps up to `now` give, by operator.
+        """Returns the numbers of instances that the steps up to `now` give, by operator.
 
         >>> steps = [{"time": "10s", "operators": {"sum": 2}}, {"time": "20s", "operators": {"sum": 4}}]
         >>> schedule = ScheduleSettings(at=steps, repeat="30s")
@@ -68,7 +68,7 @@ class ScheduleSettings(Section):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Decides by the time since the query began to run, and by nothing else."""
+    """Decides by the time since the query began to run, and nothing else."""
 
     settings: ScheduleSettings
 
@@ -80,6 +80,6 @@ class Schedule:
         ]
 
     def check(self, graph: QueryGraph) -> None:
-        """UserError for a wrong name, before its time comes."""
+        """Raises UserError for a wrong name, before its time comes."""
         named = {operator for step in self.settings.at for operator in step.operators}
         check_names("scaling.settings.at", named, graph.order)

@@ -11,15 +11,15 @@ from formats.settings import Seconds, Section
 
 
 class Mechanism(StrEnum):
-    """How slots get to a new instance of an operator with state."""
+    """The way in which slots get to a new instance of an operator with state."""
 
-    AUTO = "auto"  #: handover where the origin is alive, else from its backup
+    AUTO = "auto"  #: handover if the origin is alive, else from its backup
     HANDOVER = "handover"  #: the origin hands its state over between two epochs
-    BACKUP = "backup"  #: its backup is split and restored, upstream replays; the origin is not burdened
+    BACKUP = "backup"  #: its backup is split and restored, upstream replays; the origin has no extra work
 
 
 class DetectorSettings(Section):
-    """When an instance is a bottleneck: k consecutive reports above δ, one report every r."""
+    """The thresholds of a bottleneck: k consecutive reports above δ, one report every r."""
 
     report: Seconds = Field(5.0, description="Time between two reports (r in SEEP).")
     consecutive: int = Field(2, ge=1, description="Reports in a row that make a bottleneck (k).")
@@ -38,7 +38,7 @@ class DetectorSettings(Section):
 
 
 class ScaleInSettings(Section):
-    """When instances are merged."""
+    """The conditions under which instances are merged."""
 
     enabled: bool = Field(True, description="Whether instances are ever merged.")
     below: float = Field(0.40, gt=0, lt=1, description="Utilisation that the instances left would have, at most.")

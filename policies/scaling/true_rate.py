@@ -1,7 +1,7 @@
-"""Scaling by true processing rates, in the manner of DS2: one step to the parallelism that the input requires.
+"""Scaling by true processing rates, as in DS2: one step to the parallelism that the input requires.
 
-What an instance could process is what it does process, over the part of the time that it is at work. What it should
-process follows from what the sources owe, operator by operator along the graph.
+An instance's capacity is its rate over the fraction of time in which it works. Its required rate follows from what the
+sources owe, operator by operator along the graph.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ class TrueRateSettings(Section):
 
 @dataclass(frozen=True, slots=True)
 class InstanceRange:
-    """The numbers of instances that are right for what one report says; within it nothing changes."""
+    """The numbers of instances that one report allows; within this range nothing changes."""
 
     least: int
     most: int
     due: float  #: rows per second
-    work: float  #: of how many instances that takes all the time
+    work: float  #: number of instances that this would keep busy all the time
 
 
-#: For each of some observations, the ranges of the operators that it tells of.
+#: For each observation, the ranges of the operators that it has data for.
 Ranges = list[dict[str, InstanceRange]]
 
 
 @dataclass(frozen=True, slots=True)
 class TrueRate:
-    """Wants the fewest instances that can do what is due, with headroom, as soon as k reports agree that it is others.
+    """Chooses the fewest instances that can process the due rows, with headroom, when k reports agree on a change.
 
-    Law: while what is due, over what an instance can do, stays within a factor of 1 + margin, no operator is scaled out
+    Law: while the due rate over an instance's capacity stays within a factor of 1 + margin, no operator is scaled out
     and in again, nor in and out.
     """
 
@@ -65,7 +65,7 @@ class TrueRate:
         return [decision for decision in found if decision]
 
     def _for_operator(self, history: History, operator: str, outs: Ranges, ins: Ranges) -> Decision | None:
-        """The number nearest to the present one that is right for some of the reports of each kind."""
+        """Returns the number nearest to the present one that is within some range of each kind of reports."""
         present = history.parallelism(operator)
         if (told := _all_of(outs, operator)) and (least := min(each.least for each in told)) > present:
             return self._decision(operator, present, least, told)
@@ -74,7 +74,7 @@ class TrueRate:
         return None
 
     def _ranges(self, history: History, count: int) -> Ranges:
-        """Of the last observations that are settled for all operators, since rates are carried along the graph."""
+        """Returns the ranges of the last observations settled for all operators, as rates depend on upstream ones."""
         recent = last_settled(history, history.graph.order, count)
         steady = [operator for operator in history.graph.order if steady_reports(recent, operator)]
         return [self._ranges_of(history.graph, each, steady) for each in recent]
@@ -87,7 +87,7 @@ class TrueRate:
     def _range(self, reports: tuple[InstanceReport, ...], kind: Kind, due: float) -> InstanceRange | None:
         rate = true_rate(reports, kind)
         if rate is None and (due > 0 or any(report.waiting for report in reports)):
-            return None  # it stands still
+            return None  # the operator stands still
         work = due / rate if rate else 0.0
         needed = work * self.settings.headroom
         most = max(needed * (1 + self.settings.margin), instances_for_memory(reports, self.detector.memory))
@@ -104,15 +104,15 @@ class TrueRate:
 
 
 def _all_of(ranges: Ranges, operator: str) -> list[InstanceRange]:
-    """An operator's range in each observation; none if one does not tell."""
+    """Returns an operator's range in each observation; none if one has no data."""
     found = [each[operator] for each in ranges if operator in each]
     return found if len(found) == len(ranges) else []
 
 
 def true_rate(reports: tuple[InstanceReport, ...], kind: Kind) -> float | None:
-    """Rows per second that one instance of an operator could process; None if they did nothing to tell it by.
+    """Returns the rows per second that one instance of an operator could process; None if they processed too little.
 
-    Over all instances at once, so that those which hardly work count hardly.
+    Computed over all instances at once, so that almost idle ones have little weight.
     """
     at_work = sum(load(report, kind) for report in reports)
     rows = sum(processed(report, kind) for report in reports)
@@ -120,18 +120,18 @@ def true_rate(reports: tuple[InstanceReport, ...], kind: Kind) -> float | None:
 
 
 def processed(report: InstanceReport, kind: Kind) -> float:
-    """Rows per second that an instance processed: those that it took in; of a source, those that it gave out."""
+    """Returns the rows per second that an instance processed: its input; for a source, its output."""
     return report.rows_out if kind is Kind.SOURCE else report.rows_in
 
 
 def rates_due(graph: QueryGraph, observation: Observation, catch_up: float) -> Mapping[str, float]:
-    """Rows per second that each operator should process, were none upstream too slow.
+    """Returns the rows per second that each operator should process if nothing upstream were too slow.
 
-    A source owes what is offered, and its part of what it is behind. Any other operator gets more than it got by the
-    same factor as all that its upstream gives out together; it gives out more than it did by that factor too.
+    A source owes the offered rate, and its part of the rows that it is behind. Any other operator gets more than before
+    by the same factor as all output of its upstream; its output grows by that factor too.
     """
     due: dict[str, float] = {}
-    given: dict[str, float] = {}  #: rows per second that each operator would give out
+    given: dict[str, float] = {}  #: rows per second that each operator would emit
     for operator in graph.order:
         if graph.kind(operator) is Kind.SOURCE:
             due[operator] = given[operator] = _due_of_source(operator, observation, catch_up)

@@ -1,4 +1,4 @@
-"""Actions: what the pool asks its shell to do, its events included."""
+"""Actions: the requests of the pool to its shell, and its events."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from vmpool.provider import Machine
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The provider is to start a VM."""
+    """Requests the provider to start a VM."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class OrderNodes:
-    """Spark is to run so many nodes more, for this VM."""
+    """Requests Spark to run more nodes, for this VM."""
 
     name: str
     count: int
@@ -25,14 +25,14 @@ class OrderNodes:
 
 @dataclass(frozen=True, slots=True)
 class CancelOrder:
-    """A node is not wanted any more, whether it has come or not."""
+    """Cancels the order of a node that is not needed any more, whether it has joined or not."""
 
     order: str
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The provider is to end a VM."""
+    """Requests the provider to stop a VM."""
 
     machine: Machine
 

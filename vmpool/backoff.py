@@ -1,4 +1,4 @@
-"""Back-off: tells when to try again what has failed."""
+"""Back-off: computes when to retry after failures."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class Backoff:
 
     first: float
     most: float
-    wait: float = field(default=0.0, init=False)  #: after the last failure; 0: there was none
+    wait: float = field(default=0.0, init=False)  #: seconds to wait after the last failure; 0 if there was none
     _until: float = field(default=-math.inf, init=False)
 
     def is_ready(self, now: float) -> bool:
         return now >= self._until
 
     def failed(self, now: float, *, again: bool = True) -> bool:
-        """Whether that is news: several tries at once that all fail count as one.
+        """Records a failure, and returns whether it is new: concurrent attempts that all fail count as one.
 
-        With `again` false the next try waits for `changed`.
+        With `again` false the next attempt waits for `changed`.
         """
         is_news = self.is_ready(now) or (not again and self._until < math.inf)
         if self.is_ready(now):
@@ -37,11 +37,11 @@ class Backoff:
         return is_news
 
     def succeeded(self, now: float) -> None:
-        """Forgets the failures; not those of tries that were made at the same time."""
+        """Resets the failures, except those of concurrent attempts."""
         if self.is_ready(now):
             self.wait = 0.0
 
     def changed(self) -> None:
-        """Forgets permanent failures, as their cause may be gone."""
+        """Resets permanent failures, as their cause may be gone."""
         if self._until == math.inf:
             self._until = -math.inf

@@ -24,23 +24,23 @@ _WORKER_UP = re.compile(r"Successfully registered with master")
 _FRUGAL_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 _POLL = 0.05
 _LOOK = os.WEXITED | os.WNOHANG | os.WNOWAIT
-#: How long a daemon may take to end by itself, with its executors.
+#: Seconds that a daemon and its executors get to end by themselves.
 _PATIENCE = 10.0
 
 
 @dataclass(slots=True)
 class Daemon:
-    """One Spark daemon, in a process group of its own, which its executors join; its files are below `directory`."""
+    """One Spark daemon in its own process group, which its executors join; its files are below `directory`."""
 
     host: str
-    name: str  #: of its class, such as `worker.Worker`
+    name: str  #: name of its class, such as `worker.Worker`
     arguments: tuple[str, ...]
     directory: Path
-    up: re.Pattern[str]  #: the line of its log that says that it is there
+    up: re.Pattern[str]  #: the line of its log that shows that it is up
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def start(self) -> None:
-        """Starts the process, and does not wait for it."""
+        """Starts the process without waiting for it."""
         self.directory.mkdir(parents=True, exist_ok=True)
         home = Path(pyspark.__file__).parent
         where = ["--host", self.host, "--port", "0", "--webui-port", "0"]
@@ -56,13 +56,13 @@ class Daemon:
 
     @property
     def pid(self) -> int:
-        """Of the daemon, and of its process group."""
+        """The pid of the daemon, and of its process group."""
         if self._process is None:
             raise EnvironmentFault(f"the Spark daemon at {self.host} does not run; start it")
         return self._process.pid
 
     def is_alive(self) -> bool:
-        """Whether the daemon runs. One that has ended is left as a zombie, so that its group keeps its number."""
+        """Whether the daemon runs. An ended one stays a zombie, so that no other group gets its number."""
         process = self._process
         try:
             return process is not None and os.waitid(os.P_PID, process.pid, _LOOK) is None
@@ -70,7 +70,10 @@ class Daemon:
             return False
 
     def await_up(self, timeout: float, is_wanted: Callable[[], bool] = lambda: True) -> re.Match[str]:
-        """Waits for the line of its log; EnvironmentFault if the daemon ends, or is not wanted any more, before."""
+        """Waits for the line of its log.
+
+        Raises EnvironmentFault if the daemon ends before, or is not wanted any more.
+        """
         deadline = time.monotonic() + timeout
         while not (found := self.up.search(said := self._said())):
             if not self.is_alive() or not is_wanted():
@@ -81,12 +84,12 @@ class Daemon:
         return found
 
     def end(self) -> None:
-        """Tells the daemon and its executors to end, and does not wait for them."""
+        """Tells the daemon and its executors to end, without waiting for them."""
         if self._process:
             _signal_group(self.pid, signal.SIGTERM)
 
     def stop(self) -> None:
-        """Ends the daemon and its executors, the unwilling after a while by force, and removes their files."""
+        """Ends the daemon and its executors, after a while by force, and removes their files."""
         if self._process:
             self.end()
             deadline = time.monotonic() + _PATIENCE
@@ -105,12 +108,12 @@ class Daemon:
         return self._log.read_text(encoding="utf-8", errors="replace")
 
     def _fault(self, what: str, said: str) -> EnvironmentFault:
-        """With the last that it said, stack traces apart."""
+        """Returns an error with the daemon's last output, without stack traces."""
         lines = [line for line in said.splitlines() if not line.startswith("\t")]
         return EnvironmentFault("\n".join([f"the Spark daemon at {self.host} {what}:", *lines[-3:]]))
 
     def _environment(self, home: Path) -> Mapping[str, str]:
-        """Ours, less the settings of other clusters."""
+        """Returns our environment without the settings of other clusters."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
         return kept | {
             "SPARK_HOME": str(home),
@@ -120,18 +123,18 @@ class Daemon:
             "SPARK_LOCAL_DIRS": str(self.directory),
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": _FRUGAL_JVM,
-            "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={self.directory}",  # of the executors too
+            "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={self.directory}",  # for the executors too
             "TMPDIR": str(self.directory),
         }
 
 
 def master_at(host: str, directory: Path) -> Daemon:
-    """A Spark master; the match of `await_up` has its URL as group 1."""
+    """Returns a Spark master; group 1 of the match of `await_up` is its URL."""
     return Daemon(host, "master.Master", (), directory, _MASTER_UP)
 
 
 def worker_at(host: str, directory: Path, *, master: str, cores: int, memory: str) -> Daemon:
-    """A worker with so many task slots, and memory for its executors such as `1g`; it is up when it has registered."""
+    """Returns a worker with task slots, and memory for its executors such as `1g`; it is up when it has registered."""
     size = ("--cores", str(cores), "--memory", memory, "--work-dir", str(directory / "work"))
     return Daemon(host, "worker.Worker", (*size, master), directory, _WORKER_UP)
 

@@ -1,4 +1,4 @@
-"""Delays any provider artificially, to show on one machine what a pool gains in a cloud."""
+"""Delays any provider artificially, to show on one machine the effect of a pool in a cloud."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from vmpool.provider import Machine, Provider, ProviderError
 
 
 class Delayed:
-    """Every VM of `provider` takes so many seconds longer; `close` breaks the waiting off."""
+    """Starts every VM of `provider` some seconds later; `close` interrupts the waiting."""
 
     def __init__(self, provider: Provider, seconds: float) -> None:
         self._provider, self._seconds = provider, seconds

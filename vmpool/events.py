@@ -13,7 +13,7 @@ class VMEvent(Event):
 
     @property
     def words(self) -> str:
-        """The details, in words."""
+        """The details in words."""
         return ""
 
     @property
@@ -58,7 +58,7 @@ class VMLost(VMEvent):
 
 @event("vm released")
 class VMReleased(VMEvent):
-    """A VM was given back on purpose; `seconds` since its order."""
+    """A VM was stopped on purpose; `seconds` since its order."""
 
     why: str
     seconds: float
@@ -84,9 +84,9 @@ class PoolResized(Event):
 class PoolExhausted(Event):
     """More VMs are needed than `max_vms` allows."""
 
-    missing: int  #: VMs
-    most: int  #: max_vms
-    states: str  #: how many VMs there are in each state
+    missing: int  #: number of missing VMs
+    most: int  #: the limit max_vms
+    states: str  #: number of VMs in each state
 
     @property
     def detail(self) -> str:
@@ -98,9 +98,9 @@ class PoolExhausted(Event):
 
 @event("provider failed")
 class ProviderFailed(Event):
-    """The provider of VMs, or Spark, has not done what it was asked for."""
+    """The provider of VMs, or Spark, did not fulfil a request."""
 
-    vm: str | None = None  #: None: it is about no VM in particular
+    vm: str | None = None  #: None if it concerns no particular VM
     why: str
 
     @property

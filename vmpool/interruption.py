@@ -1,4 +1,4 @@
-"""Asks the cloud whether the VM that this process runs on is about to be taken away, as VMs on spare capacity are."""
+"""Asks the cloud whether this process's VM is about to be taken away, as VMs on spare capacity are."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from vmpool.settings import Metadata, VMSettings
 
 _TIMEOUT = 1.0
 _INSTANCE_ACTION = "/latest/meta-data/spot/instance-action"
-#: How long a token for the metadata service is good for.
+#: Seconds for which a token for the metadata service is valid.
 _TOKEN_LIFE = 21_600
 #: Seconds from the notice of Google Cloud until the VM is switched off.
 NOTICE = 30.0
 
 
 class Notices(Protocol):
-    """Where a VM learns what is to become of it."""
+    """The source of notices that a VM will be taken away."""
 
     def poll(self) -> float | None:
-        """Seconds until this VM goes away; None if nobody has said that it will."""
+        """Returns the seconds until this VM is taken away; None without a notice."""
         ...
 
 
 class Ec2Notices:
     """The instance metadata service of EC2, in its second version: first a token, then the question.
 
-    A rebalance recommendation is no notice: it comes early, often, and mostly without consequences.
+    A rebalance recommendation does not count as a notice: it comes early, often, and mostly without consequences.
     """
 
     def __init__(self, url: str = "http://169.254.169.254", now: Callable[[], datetime] = lambda: datetime.now(UTC)):
@@ -41,7 +41,7 @@ class Ec2Notices:
         self._token: str | None = None
 
     def poll(self) -> float | None:
-        """A service that cannot be reached, or does not make sense, has said nothing."""
+        """Returns the seconds; None also if the service cannot be reached, or its answer cannot be read."""
         try:
             text = self._ask()
             return None if text is None else self._seconds_until(text)
@@ -49,7 +49,7 @@ class Ec2Notices:
             return None
 
     def _ask(self) -> str | None:
-        """The notice; None if there is none."""
+        """Returns the notice, or None."""
         if self._token is None:
             life = {"X-aws-ec2-metadata-token-ttl-seconds": str(_TOKEN_LIFE)}
             self._token = _answer(self._request("PUT", "/latest/api/token", life))
@@ -57,7 +57,7 @@ class Ec2Notices:
             return _answer(self._request("GET", _INSTANCE_ACTION, {"X-aws-ec2-metadata-token": self._token}))
         except urllib.error.HTTPError as reason:
             reason.close()
-            if reason.code == 401:  # the token is too old; the next poll has a new one
+            if reason.code == 401:  # the token has expired; the next poll requests a new one
                 self._token = None
             return None
 
@@ -70,7 +70,7 @@ class Ec2Notices:
 
 
 def watch(notices: Notices, every: float, on_notice: Callable[[float], None], stop: threading.Event) -> None:
-    """Asks again and again until there is a notice, of which it tells once, or until it is stopped."""
+    """Polls until there is a notice, which it passes on once, or until it is stopped."""
     while not stop.is_set():
         left = notices.poll()
         if left is not None:
@@ -80,7 +80,7 @@ def watch(notices: Notices, every: float, on_notice: Callable[[float], None], st
 
 
 def _answer(request: urllib.request.Request) -> str:
-    """Asked directly, as no proxy knows the metadata of this machine."""
+    """Requests directly, because a proxy does not have this machine's metadata."""
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with direct.open(request, timeout=_TIMEOUT) as answer:
         return str(answer.read().decode("utf-8"))
@@ -96,7 +96,7 @@ class GceNotices:
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # it is never behind a proxy
 
     def poll(self) -> float | None:
-        """Seconds until the VM goes away, at least; None if nothing says so, or nobody answers."""
+        """Returns the least number of seconds until the VM is taken away; None without a notice or an answer."""
         try:
             with self._opener.open(self._request, timeout=_TIMEOUT) as answer:
                 return NOTICE if answer.read(16).strip() == b"TRUE" else None
@@ -105,7 +105,7 @@ class GceNotices:
 
 
 def notices_of(vm: VMSettings) -> Notices | None:
-    """The metadata service that the settings name; None if none is to be asked.
+    """Returns the metadata service that the settings name; None if none is named.
 
     >>> notices_of(VMSettings()) is None
     True

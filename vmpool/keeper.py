@@ -1,4 +1,7 @@
-"""PoolKeeper: the pool's shell, with threads and a clock. It executes the pool's actions and reports their results."""
+"""PoolKeeper: the pool's shell, with threads and a clock.
+
+It carries out the pool's actions and reports their results.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,11 @@ from vmpool.vm import VmState
 
 
 class PoolKeeper:
-    """Keeps a pool filled from a provider, and has nodes ordered on its VMs.
+    """Keeps a pool filled from a provider, and orders nodes on its VMs.
 
-    `order(n)` has Spark run n nodes more and returns their orders, `cancel(order)` ends one, `used()` says which nodes
-    must not be stopped, `tell(note)` gets what people should know. They are called without the keeper's lock, so they
-    may take locks of their own. Every method may be called on any thread, and returns at once, `close` apart.
+    `order(n)` makes Spark run n more nodes and returns their orders, `cancel(order)` ends one, `used()` returns the
+    nodes that must not be stopped, `tell(note)` gets messages for people. They are called without the keeper's lock, so
+    they may take locks of their own. Every method may be called on any thread, and returns at once, except `close`.
     """
 
     def __init__(
@@ -55,13 +58,13 @@ class PoolKeeper:
         return self
 
     def close(self, timeout: float = 30.0) -> bool:
-        """Stops all VMs, used or not, and the provider; whether that was done within `timeout` seconds."""
+        """Stops all VMs, used or not, and the provider; returns whether that was done within `timeout` seconds."""
         if self._ended.is_set():
             return self._pool.is_empty
         deadline = time.monotonic() + timeout
         self._told(self._pool.close)
         self._await(lambda: self._pool.is_stopped, deadline)
-        reason = _failure(self._provider.close)  # which also breaks off what it is starting
+        reason = _failure(self._provider.close)  # this also interrupts starts in progress
         if reason:
             self._carry_out(ProviderFailed(why=f"{reason}; look for VMs that are left"))
         is_done = self._await(lambda: self._pool.is_empty, deadline)
@@ -71,62 +74,62 @@ class PoolKeeper:
             thread.join(max(0.0, deadline - time.monotonic()))
         return is_done and reason is None
 
-    # -- told ---------------------------------------------------------------------------------------------------------
+    # -- reports ------------------------------------------------------------------------------------------------------
 
     def joined(self, node: str, order: str, host: str | None) -> None:
-        """A node has registered, at this address."""
+        """Reports that a node has registered, at this address."""
         self._told(self._pool.joined, node, order, host)
 
     def node_lost(self, node: str) -> None:
-        """A node was given up."""
+        """Reports that a node is lost."""
         self._told(self._pool.node_lost, node)
 
     def order_ended(self, order: str, reason: str | None) -> None:
-        """Spark does not run an order again."""
+        """Reports that Spark does not run an order again."""
         self._told(self._pool.order_ended, order, reason)
 
     def leaving(self, node: str) -> None:
-        """The VM of a node has had notice that it will be taken away."""
+        """Reports a notice that the VM of a node will be taken away."""
         with self._lock:
             name = self._pool.vm_of(node)
         if name:
             self._told(self._pool.leaving, name)
 
     def want(self, count: int) -> None:
-        """How many free nodes a plan, or the launch, needs now; 0 when it has them."""
+        """Sets the number of free nodes that a plan, or the launch, needs now; 0 when it has them."""
         self._told(lambda _: self._pool.want(count))
 
-    # -- asked --------------------------------------------------------------------------------------------------------
+    # -- questions ----------------------------------------------------------------------------------------------------
 
     def warm(self) -> list[str]:
-        """Free nodes, for recovery and for the launch."""
+        """Returns free nodes, for recovery and for the launch."""
         used = self._used()
         with self._lock:
             return self._pool.warm(used)
 
     def available(self) -> list[str]:
-        """Free nodes that scale-out may take; whoever takes one has a second to say so by `used`."""
+        """Returns free nodes that scale-out may take; `used` must contain a taken one within a second."""
         used = self._used()
         with self._lock:
             return self._pool.available(used)
 
     def vm_of(self, node: str) -> str | None:
-        """The VM on which a node lives."""
+        """Returns the VM of a node."""
         with self._lock:
             return self._pool.vm_of(node)
 
     def nodes_of(self, vm: str) -> tuple[str, ...]:
-        """The nodes that live on a VM."""
+        """Returns the nodes of a VM."""
         with self._lock:
             return self._pool.nodes_of(vm)
 
     def vm_seconds(self) -> dict[str, float]:
-        """The cost of each VM so far."""
+        """Returns the cost of each VM so far."""
         with self._lock:
             return self._pool.vm_seconds(self._clock())
 
     def counts(self) -> dict[VmState, int]:
-        """How many VMs there are in each state."""
+        """Returns the number of VMs in each state."""
         used = self._used()
         with self._lock:
             return self._pool.counts(used)
@@ -140,7 +143,7 @@ class PoolKeeper:
             self._news.wait(self._every)
 
     def _step(self) -> None:
-        with contextlib.suppress(Exception):  # a run that fails has no answer; its VMs must be given back all the same
+        with contextlib.suppress(Exception):  # a failed run does not answer, and its VMs must be stopped all the same
             self._last_used = self._used()
         used = self._last_used
         with self._lock:
@@ -161,7 +164,7 @@ class PoolKeeper:
                 with contextlib.suppress(Exception):  # if Spark does not answer, its nodes end with it
                     self._cancel(order)
             case _:
-                with contextlib.suppress(Exception):  # if nobody listens any more, the work goes on
+                with contextlib.suppress(Exception):  # works on without a listener
                     self._tell(action)
 
     def _order_nodes(self, name: str, count: int) -> None:
@@ -177,7 +180,7 @@ class PoolKeeper:
     # -- threads that wait for the provider ---------------------------------------------------------------------------
 
     def _on_a_thread(self, call: Callable[[Any], None], subject: Any) -> None:
-        """One thread per call that is under way, so that a slow one holds up nothing, the program's end included."""
+        """Runs each call on its own thread, so that a slow one delays neither others nor the program's end."""
         threading.Thread(target=call, args=(subject,), name="seep pool provider", daemon=True).start()
 
     def _start_vm(self, name: str) -> None:
@@ -212,7 +215,7 @@ class PoolKeeper:
     # -- help ---------------------------------------------------------------------------------------------------------
 
     def _told(self, tell: Callable[..., None], *what: Any) -> None:
-        """Tells the pool something, at the time that it is."""
+        """Reports something to the pool, with the present time."""
         with self._lock:
             tell(*what, self._clock())
         self._news.set()
@@ -228,7 +231,7 @@ def _check_name(machine: Machine, name: str) -> None:
 
 
 def _failure(call: Callable[[], None]) -> str | None:
-    """Why a call of the provider failed; None if it did not."""
+    """Returns the reason why a call of the provider failed; None if it did not fail."""
     try:
         call()
     except Exception as reason:
@@ -237,5 +240,5 @@ def _failure(call: Callable[[], None]) -> str | None:
 
 
 def _in_words(reason: Exception) -> str:
-    """Providers fail by ProviderError; anything else is a bug of theirs, and its kind is of interest."""
+    """Returns the error in words. Providers raise ProviderError; any other type is a bug of theirs and is named."""
     return str(reason) if isinstance(reason, ProviderError) else f"{type(reason).__name__}: {reason}"

@@ -1,7 +1,7 @@
-"""The pool: decides which VMs to order and which to return, so that a warm one is there when a plan needs it.
+"""The pool: decides which VMs to order and which to stop, so that a warm one exists when a plan needs it.
 
-A pure state machine. It is told what happens and what time it is; `step` compares what there is, and is on its way,
-with what is wanted, and returns what to do about the difference: so whatever goes wrong, the next step makes it good.
+A pure state machine. It is told events with their times. `step` compares what exists, or is ordered, with what is
+wanted, and returns actions for the difference. So after any failure, the next step corrects it.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from vmpool.roster import VmRoster
 from vmpool.settings import PoolSettings, Sizing
 from vmpool.vm import VM, Departure, VmState
 
-#: Seconds from when a VM's nodes are offered to nobody until it is stopped: whoever was just given one says so in time.
+#: Seconds for which a VM's nodes are not offered before it is stopped; a node taken just before is in `used` by then.
 GRACE = 1.0
-#: How many takings and provisionings are remembered.
+#: Number of takings and provisionings that are remembered.
 _MEMORY = 64
 _COMING = (VmState.ORDERED, VmState.BOOTING)
 
 
 class Pool:
-    """VMs from their order to their end. `used` is always the caller's word: the nodes that must not be stopped."""
+    """The VMs from their order to their end. `used` always has the nodes that the caller must not lose."""
 
     def __init__(self, settings: PoolSettings) -> None:
         self._settings = settings
@@ -45,8 +45,8 @@ class Pool:
         self._starts = self._new_backoff()
         self._node_orders = self._new_backoff()
         self._numbered = 0
-        self._failed_names: list[str] = []  #: tried again under the same name, which may be a VM after all
-        self._early: dict[str, list[Callable[[], None]]] = {}  #: order -> what was told of it before it was known
+        self._failed_names: list[str] = []  #: tried again, as a VM may exist after all
+        self._early: dict[str, list[Callable[[], None]]] = {}  #: order -> early reports of it
         self._unwanted: list[str] = []  #: orders to cancel that belong to no VM
         self._want = 0
         self._has_been_used = False
@@ -55,19 +55,19 @@ class Pool:
         self._provisioned: deque[float] = deque(maxlen=_MEMORY)
         self._target = self._least
         self._episodes: set[str] = set()
-        self._events: list[PoolEvent] = []  #: of this step
+        self._events: list[PoolEvent] = []  #: events of this step
         self._spent: dict[str, float] = {}
 
-    # -- told ---------------------------------------------------------------------------------------------------------
+    # -- reports ------------------------------------------------------------------------------------------------------
 
     def started(self, machine: Machine, now: float) -> None:
-        """The provider has started a VM."""
+        """Reports that the provider has started a VM."""
         for vm in self._vms.named([machine.name]):
             vm.machine = machine
         self._starts.succeeded(now)
 
     def start_failed(self, name: str, reason: str, again: bool, now: float) -> None:
-        """The provider could not start a VM; with `again` false it is left alone until something changes."""
+        """Reports that the provider could not start a VM; with `again` false it is not retried until a change."""
         self._vms.remove(name)
         self._failed_names.append(name)
         if self._starts.failed(now, again=again):
@@ -79,7 +79,7 @@ class Pool:
             self._tell(ProviderFailed(vm=name, why=f"{reason}; {then}"))
 
     def nodes_ordered(self, name: str, orders: Collection[str]) -> None:
-        """Spark has taken the orders for nodes of a VM."""
+        """Reports that Spark has accepted the orders for nodes of a VM."""
         vm = self._vms.get(name)
         if vm is None or (vm.departure and vm.departure.under_way):
             self._unwanted.extend(orders)
@@ -90,13 +90,13 @@ class Pool:
                 tell_again()
 
     def nodes_refused(self, name: str, reason: str, now: float) -> None:
-        """Spark has not taken the orders for nodes of a VM."""
+        """Reports that Spark has not accepted the orders for nodes of a VM."""
         if vm := self._vms.get(name):
             vm.asked = 0
         self._node_failed(name, reason, now)
 
     def joined(self, node: str, order: str, host: str | None, now: float) -> None:
-        """A node has registered; the order may not be known yet."""
+        """Reports that a node has registered; its order may not be known yet."""
         vm = self._vms.place(node, order, host, now)
         if vm is None:
             self._early.setdefault(order, []).append(partial(self.joined, node, order, host, now))
@@ -105,12 +105,12 @@ class Pool:
         self._check_ready(vm, now)
 
     def node_lost(self, node: str, now: float) -> None:
-        """A node is gone; Spark may try its order again."""
+        """Reports that a node is lost; Spark may run its order again."""
         if vm := self._vms.lose(node):
             self._check_lives(vm, f"node {node} is gone", now)
 
     def order_ended(self, order: str, reason: str | None, now: float) -> None:
-        """Spark's word that an order is over for good, with the node if there was one; it may not be known yet."""
+        """Reports that Spark will not run an order again, with its node if there was one; it may not be known yet."""
         vm = self._vms.maker(order)
         if vm is None:
             if self._vms.is_asking():
@@ -124,29 +124,29 @@ class Pool:
             self._node_failed(vm.name, why, now)
 
     def lost(self, names: Iterable[str], now: float) -> None:
-        """The provider's word that VMs are gone or about to go; it has been heard."""
+        """Reports the provider's answer: VMs that are lost or about to be."""
         self._episodes.discard("unheard")
         for vm in self._vms.named(names):
             self._lose(vm, "the provider says that it is gone", now)
 
     def unheard(self, reason: str) -> None:
-        """The provider did not say which VMs are lost."""
+        """Reports that the provider did not answer which VMs are lost."""
         self._once("unheard", True, ProviderFailed(why=f"it does not say which VMs are lost: {reason}"))
 
     def leaving(self, name: str, now: float) -> None:
-        """A VM is going to be taken away: it is replaced at once, and stopped when none of its nodes is used."""
+        """Reports that a VM will be taken away: it is replaced at once, and stopped when none of its nodes is used."""
         vm = self._vms.get(name)
         if vm and (vm.departure is None or vm.departure.may_stay):
             vm.departure = Departure(now, "the provider takes it back")
 
     def stopped(self, name: str, now: float) -> None:
-        """The provider has ended a VM; it may say so twice."""
+        """Reports that the provider has stopped a VM; may be repeated."""
         if vm := self._vms.remove(name):
             self._spent[name] = now - vm.ordered
         self._starts.changed()
 
     def stop_failed(self, name: str, reason: str, now: float) -> None:
-        """The provider could not end a VM: it still counts, and is tried again."""
+        """Reports that the provider could not stop a VM: it still counts, and is tried again."""
         vm = self._vms.get(name)
         if vm is None or vm.departure is None:
             return
@@ -155,71 +155,71 @@ class Pool:
             self._tell(ProviderFailed(vm=name, why=f"{reason}; the next try to stop it is in {vm.stops.wait:g} s"))
 
     def want(self, count: int) -> None:
-        """How many free nodes a plan needs now, beyond the reserve; 0 when it has them."""
+        """Sets the number of free nodes that a plan needs now, beyond the reserve; 0 when it has them."""
         if count > self._want:
             self._starts.changed()
         self._want = count
 
     def close(self, now: float) -> None:
-        """All VMs are to go, used or not, and no more come."""
+        """Ends the pool: all VMs will be stopped, used or not, and none is ordered."""
         self._closing = True
         for vm in self._vms:
             vm.departure = vm.departure or Departure(now, "the run is over")
 
-    # -- asked --------------------------------------------------------------------------------------------------------
+    # -- questions ----------------------------------------------------------------------------------------------------
 
     def warm(self, used: Set[str]) -> list[str]:
-        """Free nodes, for recovery and for the launch: those on VMs in use first, then by age."""
+        """Returns free nodes, for recovery and for the launch: those on VMs in use first, then by age."""
         return [*self._beside(used), *self._free(self._whole(used))]
 
     def available(self, used: Set[str]) -> list[str]:
-        """Free nodes that scale-out may take: all but those of the reserve."""
+        """Returns free nodes that scale-out may take: all except those of the reserve."""
         whole = self._whole(used)
         return [*self._beside(used), *self._free(whole[: max(0, len(whole) - self._settings.reserve)])]
 
     def vm_of(self, node: str) -> str | None:
-        """The VM on which a node lives."""
+        """Returns the VM of a node."""
         vm = self._vms.vm_with(node)
         return vm.name if vm else None
 
     def nodes_of(self, name: str) -> tuple[str, ...]:
-        """The nodes that live on a VM."""
+        """Returns the nodes of a VM."""
         vm = self._vms.get(name)
         return tuple(vm.nodes) if vm else ()
 
     def machines(self) -> list[Machine]:
-        """The VMs that should be up."""
+        """Returns the VMs that should be up."""
         return [vm.machine for vm in self._vms if vm.machine and vm.departure is None]
 
     def counts(self, used: Set[str]) -> dict[VmState, int]:
-        """How many VMs there are in each state."""
+        """Returns the number of VMs in each state."""
         states = [vm.state(used) for vm in self._vms]
         return {state: states.count(state) for state in VmState}
 
     def vm_seconds(self, now: float) -> dict[str, float]:
-        """VM -> seconds from its order until it was stopped, or until now; nothing for those not (yet) started."""
+        """Returns the seconds of each VM from its order until it was stopped, or until now; not of unstarted VMs."""
         running = {vm.name: now - vm.ordered for vm in self._vms if vm.machine}
         return self._spent | running
 
     @property
     def target(self) -> int:
-        """Warm VMs that the pool keeps when no plan waits."""
+        """The number of warm VMs that the pool keeps when no plan waits."""
         return self._target
 
     @property
     def is_stopped(self) -> bool:
-        """Whether no VM is up; some may be on their way."""
+        """Whether no VM is up; some may be ordered."""
         return not any(vm.machine for vm in self._vms)
 
     @property
     def is_empty(self) -> bool:
-        """Whether no VM is left or on its way."""
+        """Whether no VM exists or is ordered."""
         return len(self._vms) == 0
 
     # -- the step -----------------------------------------------------------------------------------------------------
 
     def step(self, used: Set[str], now: float) -> list[Action]:
-        """The actions to take now."""
+        """Returns the actions to take now."""
         self._notice_use(used, now)
         self._resize(now)
         if not self._closing:
@@ -231,7 +231,7 @@ class Pool:
         return [*actions, *events]
 
     def _notice_use(self, used: Set[str], now: float) -> None:
-        """The first use of all is the launch, which says nothing about how fast VMs are taken later."""
+        """Notes newly used VMs; the first use is the launch, which does not show how fast VMs are taken later."""
         taken = [vm for vm in self._vms if vm.uses(used) and not vm.is_used]
         if self._has_been_used:
             self._taken.extend(now for _ in taken)
@@ -250,7 +250,7 @@ class Pool:
             self._tell(PoolResized(before=before, after=self._target))
 
     def _mark_surplus(self, used: Set[str], now: float) -> None:
-        """VMs that have been beyond what is needed for long enough are to go."""
+        """Marks VMs for stopping that have been surplus for long enough."""
         surplus = self._surplus(used)
         for vm in self._vms:
             if vm not in surplus:
@@ -261,14 +261,14 @@ class Pool:
                 vm.departure = Departure(now, f"it was not needed for {now - vm.surplus_since:.0f} s", may_stay=True)
 
     def _surplus(self, used: Set[str]) -> list[VM]:
-        """Warm VMs beyond what is needed: the newest, as the oldest are offered first."""
+        """Returns surplus warm VMs: the newest, as the oldest are offered first."""
         whole = self._whole(used)
         own = [vm for vm in whole if not vm.is_found]
         count = max(0, len(whole) - self._needed(used))
         return own[max(0, len(own) - count) :]
 
     def _cancellations(self) -> Iterator[Action]:
-        """Orders that belong to no VM; one that is not known yet may belong to a VM whose orders are being placed."""
+        """Cancels orders that belong to no VM; an unknown one may belong to a VM whose orders are being placed."""
         if not self._vms.is_asking():
             self._unwanted.extend(self._early)
             self._early.clear()
@@ -286,7 +286,7 @@ class Pool:
         return self._closing or not vm.nodes or (not vm.uses(used) and now - departure.since >= GRACE)
 
     def _end(self, vm: VM, departure: Departure, now: float) -> Iterator[Action]:
-        """Its orders are cancelled first, so that Spark does not run its nodes elsewhere."""
+        """Stops a VM; first cancels its orders, so that Spark does not run its nodes elsewhere."""
         yield from map(CancelOrder, dict.fromkeys([*vm.nodes.values(), *vm.orders]))
         vm.nodes.clear()
         vm.orders.clear()
@@ -322,7 +322,7 @@ class Pool:
                 vm.asked += vm.missing
 
     def _tell_exhaustion(self, missing: int, used: Set[str]) -> None:
-        """VMs that are going make room soon, so they are not held against the bound."""
+        """Reports an exhausted pool, unless VMs that are being stopped make enough room."""
         staying = [vm for vm in self._vms.own() if vm.departure is None]
         is_bound = missing > self._room(staying)
         states = ", ".join(f"{count} {state}" for state, count in self.counts(used).items() if count) or "none"
@@ -341,23 +341,23 @@ class Pool:
         return sum(self._provisioned) / len(self._provisioned) if self._provisioned else 0.0
 
     def _needed(self, used: Set[str]) -> int:
-        """Warm VMs that there should be: the target, or what a plan needs on top of the reserve."""
+        """Returns the wanted number of warm VMs: the target, or what a plan needs besides the reserve."""
         short = max(0, self._want - len(self._beside(used)))
         return max(self._target, self._settings.reserve + math.ceil(short / self._settings.nodes_per_vm))
 
     def _room(self, there: Collection[VM]) -> int:
-        """How many VMs may be added to those."""
+        """Returns how many VMs may be added to `there`."""
         most = self._settings.max_vms
         return 10**9 if most is None else max(0, most - len(there))
 
     # -- VMs and nodes ------------------------------------------------------------------------------------------------
 
     def _whole(self, used: Set[str]) -> list[VM]:
-        """VMs that are warm, oldest first."""
+        """Returns VMs that are warm, oldest first."""
         return [vm for vm in self._vms if vm.state(used) is VmState.WARM]
 
     def _beside(self, used: Set[str]) -> list[str]:
-        """Free nodes on VMs that are in use, or of which other nodes are still to come."""
+        """Returns free nodes on VMs that are in use, or that still wait for other nodes."""
         partly = [vm for vm in self._vms if vm.state(used) in (VmState.USED, VmState.BOOTING)]
         return [node for node in self._free(partly) if node not in used]
 
@@ -372,7 +372,7 @@ class Pool:
             self._tell(VMReady(vm=vm.name, nodes=tuple(vm.nodes), seconds=now - vm.ordered))
 
     def _check_lives(self, vm: VM, why: str, now: float) -> None:
-        """A VM without any node is replaced as a whole."""
+        """Replaces a VM that has no node left."""
         if vm.nodes:
             return
         self._lose(vm, f"{why}, the last of it", now)
@@ -395,7 +395,7 @@ class Pool:
         self._events.append(event)
 
     def _once(self, episode: str, holds: bool, event: PoolEvent) -> None:
-        """Tells of an episode when it begins."""
+        """Emits the event at the begin of an episode only."""
         if holds and episode not in self._episodes:
             self._events.append(event)
         (self._episodes.add if holds else self._episodes.discard)(episode)
@@ -412,7 +412,7 @@ class Pool:
 
 
 def total_seconds(vm_seconds: Mapping[str, float]) -> float:
-    """The cost of a run in VM-seconds.
+    """Returns the cost of a run in VM-seconds.
 
     >>> total_seconds({"vm-1": 60.0, "vm-2": 30.0})
     90.0

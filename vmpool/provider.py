@@ -1,4 +1,4 @@
-"""Provider: the interface to a source of VMs: a few calls that may take minutes and may fail."""
+"""Provider: the interface to a source of VMs. Its calls may take minutes and may fail."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from primitives.errors import EnvironmentFault
 class Machine:
     """A VM that a provider has started."""
 
-    name: str  #: the pool's name for it
-    id: str  #: the provider's
-    host: str | None = None  #: the address at which its nodes will be; None where Spark chooses the machine
+    name: str  #: its name in the pool
+    id: str  #: its id at the provider
+    host: str | None = None  #: the address of its nodes; None if Spark chooses the machine
 
 
 class ProviderError(EnvironmentFault):
-    """A VM could not be had or ended: quota, capacity, credentials, network; the message says which and what to do."""
+    """A VM could not be started or stopped, by quota, capacity, credentials, network; the message says what to do."""
 
     def __init__(self, message: str, *, again: bool = True) -> None:
         super().__init__(message)
-        self.again = again  #: whether another try may succeed by itself
+        self.again = again  #: whether a retry may succeed
 
 
 class Provider(Protocol):
-    """Where VMs come from. Called on threads that may wait; every call may be made again after a failure."""
+    """A source of VMs. Its methods are called on threads that may wait; every call may be repeated after a failure."""
 
     def start(self, name: str) -> Machine:
-        """Starts a VM and returns once nodes can run on it; the same name again gives the same VM. ProviderError."""
+        """Starts a VM and returns when nodes can run on it. The same name gives the same VM. Raises ProviderError."""
         ...
 
     def stop(self, machine: Machine) -> None:
-        """Ends a VM and all on it; one that is gone is no error. ProviderError."""
+        """Stops a VM and everything on it; a missing one is no error. Raises ProviderError."""
         ...
 
     def lost(self, machines: Collection[Machine]) -> set[str]:
-        """Names of those that are gone or about to go without having been stopped, by the provider's word."""
+        """Returns names of VMs that are gone or about to go without having been stopped."""
         ...
 
     def close(self) -> None:
-        """Ends what is left of all that was started."""
+        """Stops all VMs that were started and are left."""
         ...

@@ -1,4 +1,4 @@
-"""Finds providers by name, and those of users by import path."""
+"""Finds providers by name, and users' providers by import path."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Factory(Protocol):
     def __call__(self, settings: dict[str, Any], *, run: str, master: str, nodes_per_vm: int) -> Provider: ...
 
 
-#: Modules with a `from_settings`, imported only when they are asked for: they need packages of the extra `cloud`.
+#: Modules with a `from_settings`, imported only when needed: they need packages of the extra `cloud`.
 _MODULES = {"standalone": "vmpool.standalone", "ec2": "vmpool.aws.provider", "gce": "vmpool.gcp.provider"}
 _NAMES = ("spark", *_MODULES)
 _OPTIONAL = ("boto3", "botocore", "google")
@@ -27,9 +27,9 @@ _METHODS = ("start", "stop", "lost", "close")
 
 
 def make_provider(settings: PoolSettings, *, master: str, run: str) -> Provider:
-    """The provider that the settings name, slowed down if they say so; UserError where they are wrong.
+    """Makes the provider that the settings name, delayed if they say so. Raises UserError for wrong settings.
 
-    `master` is where VMs have to join Spark; `run`, which no other run may have, tells its VMs from those of others.
+    VMs join Spark at `master`. `run` is unique, and distinguishes its VMs from those of other runs.
 
     >>> type(make_provider(PoolSettings(), master="local[8]", run="demo")).__name__
     'SparkSlots'

@@ -1,6 +1,6 @@
-"""VmRoster: which VMs there are, which nodes live on them, and which nodes are still expected.
+"""VmRoster: the VMs, the nodes on them, and the nodes that are expected.
 
-With `Machine.host` a node belongs to the VM at its address, wherever its order was meant for; without it, to the VM for
+With `Machine.host`, a node belongs to the VM at its address, whichever VM its order was for; without it, to the VM for
 which it was ordered.
 """
 
@@ -12,7 +12,7 @@ from vmpool.vm import VM
 
 
 class VmRoster:
-    """VMs by name, oldest first; `found` makes one that the pool did not start, when a node turns up at its address."""
+    """VMs by name, oldest first; `found` makes a VM that the pool did not start, when a node is at its address."""
 
     def __init__(self, found: Callable[[str, float], VM]) -> None:
         self._vms: dict[str, VM] = {}
@@ -32,36 +32,36 @@ class VmRoster:
         return self._vms.get(name)
 
     def remove(self, name: str) -> VM | None:
-        """The VM that had this name."""
+        """Removes and returns the VM with this name."""
         return self._vms.pop(name, None)
 
     def named(self, names: Iterable[str]) -> list[VM]:
-        """The VMs of these names that exist."""
+        """Returns the existing VMs with these names."""
         return [self._vms[name] for name in names if name in self._vms]
 
     def own(self) -> list[VM]:
-        """The VMs that the pool has started or is starting."""
+        """Returns the VMs that the pool has started or is starting."""
         return [vm for vm in self if not vm.is_found]
 
     def vm_with(self, node: str) -> VM | None:
-        """Where a node lives."""
+        """Returns the VM of a node."""
         return next((vm for vm in self if node in vm.nodes), None)
 
     def maker(self, order: str) -> VM | None:
-        """The VM for which an order was placed, or on which its node is."""
+        """Returns the VM for which an order was placed, or on which its node is."""
         return next((vm for vm in self if vm.made(order)), None)
 
     def is_asking(self) -> bool:
-        """Whether nodes are being ordered of which the orders are not known yet."""
+        """Whether nodes are being ordered whose orders are not known yet."""
         return any(vm.asked for vm in self)
 
     def expect(self, vm: VM, orders: Collection[str]) -> None:
-        """Nodes have been ordered for a VM."""
+        """Adds orders of nodes for a VM."""
         vm.asked = 0
         vm.orders |= dict.fromkeys(orders, False)
 
     def place(self, node: str, order: str, host: str | None, now: float) -> VM | None:
-        """Puts a node that has joined on its VM; None if nobody knows of its order."""
+        """Puts a registered node on its VM; returns None if its order is not known."""
         maker = self.maker(order)
         if maker is None:
             return None
@@ -73,7 +73,7 @@ class VmRoster:
         return home
 
     def lose(self, node: str) -> VM | None:
-        """Takes a node off its VM; another may come with its order."""
+        """Removes a node from its VM; another may come with its order."""
         vm = self.vm_with(node)
         if vm is None:
             return None
@@ -83,7 +83,7 @@ class VmRoster:
         return vm
 
     def _at(self, host: str, now: float) -> VM:
-        """The newest VM at an address."""
+        """Returns the newest VM at an address."""
         for vm in reversed(self._vms.values()):
             if host == (vm.name if vm.is_found else vm.host):
                 return vm

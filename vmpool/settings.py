@@ -11,14 +11,14 @@ from formats.settings import OptionalSeconds, Seconds, Section
 
 
 class Sizing(StrEnum):
-    """How many warm VMs a pool keeps."""
+    """The rule for the number of warm VMs."""
 
     CONSTANT = "constant"  #: always `size`
     ADAPTIVE = "adaptive"  #: more while VMs are taken quickly, down to the reserve when none are
 
 
 class Metadata(StrEnum):
-    """Where a VM asks whether it is about to be taken away."""
+    """The service that tells whether a VM is about to be taken away."""
 
     NONE = "none"
     EC2 = "ec2"  #: the instance metadata service
@@ -26,7 +26,7 @@ class Metadata(StrEnum):
 
 
 class VMSettings(Section):
-    """What one VM of this run is allowed; for local nodes, which the node itself enforces."""
+    """Limits of one VM of this run; local nodes enforce them themselves."""
 
     cpu: float | None = Field(None, gt=0, le=64, description="Cores of each node, such as 0.2; no limit if not given.")
     credit: float = Field(
@@ -43,7 +43,7 @@ class VMSettings(Section):
 
 
 class PoolSettings(Section):
-    """The pool of pre-warmed VMs."""
+    """Settings of the pool of pre-warmed VMs."""
 
     provider: str = Field("spark", description="Where VMs come from: spark, standalone, ec2 or gce.")
     settings: dict[str, Any] = Field(default_factory=dict, description="What that provider takes, by keyword.")

@@ -1,7 +1,7 @@
-"""Spark itself as the provider: nothing is started here, as Spark finds a place for each node that is ordered.
+"""Spark as the provider: nothing is started here, as Spark finds a place for each ordered node.
 
-In `local[n]` that is a task slot of this machine; on YARN, Kubernetes or a cluster with dynamic allocation, Spark asks
-for an executor when its tasks wait for one, and gives it back when it idles.
+In `local[n]` that is a task slot of this machine. On YARN, Kubernetes or a cluster with dynamic allocation, Spark
+requests an executor when its tasks wait for one, and releases it when it is idle.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from vmpool.provider import Machine
 
 
 class SparkSlots:
-    """A provider whose VMs are only names; what becomes of them, Spark says of their nodes."""
+    """A provider whose VMs are only names; Spark reports what happens to their nodes."""
 
     def start(self, name: str) -> Machine:
         return Machine(name, name)
 
     def stop(self, machine: Machine) -> None:
-        """Nothing: the orders of its nodes have been cancelled."""
+        """Does nothing: the orders of its nodes have been cancelled."""
 
     def lost(self, machines: Collection[Machine]) -> set[str]:  # noqa: ARG002
-        """None: the pool hears of nodes that end."""
+        """Returns nothing: the pool is told when nodes end."""
         return set()
 
     def close(self) -> None:
-        """Nothing is left."""
+        """Does nothing: no VM is left."""

@@ -1,6 +1,6 @@
 """A Standalone cluster's own workers as VMs: one process for each VM, each at its own loopback address.
 
-What a cloud does with machines, in small: it takes seconds, it can be killed, and nodes meet over real addresses.
+It behaves like a small cloud: VMs take seconds to start, can be killed, and their nodes connect over real addresses.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from primitives.errors import EnvironmentFault, UserError
 from vmpool.daemon import Daemon, worker_at
 from vmpool.provider import Machine, ProviderError
 
-#: Of the last part of an address.
+#: The highest last part of an address.
 _LAST_HOST = 254
 _MIB = 1 << 20
 
@@ -39,7 +39,7 @@ class StandaloneSettings(Section):
 
 
 def from_settings(settings: dict[str, Any], *, run: str, master: str, nodes_per_vm: int) -> StandaloneProvider:  # noqa: ARG001
-    """The provider `standalone` of a pool; UserError if master or settings do not fit."""
+    """Makes the provider `standalone` of a pool. Raises UserError if master or settings do not fit."""
     if not master.startswith("spark://"):
         raise UserError(
             f"pool.provider standalone starts workers of a Standalone cluster, and the master is {master}: "
@@ -49,7 +49,7 @@ def from_settings(settings: dict[str, Any], *, run: str, master: str, nodes_per_
 
 
 class StandaloneProvider:
-    """A provider whose VMs are Spark workers, each with so many cores as nodes are to run on it."""
+    """A provider whose VMs are Spark workers, each with as many cores as it has nodes."""
 
     def __init__(self, master: str, cores: int, settings: StandaloneSettings | None = None) -> None:
         self._master, self._cores = master, cores
@@ -74,7 +74,7 @@ class StandaloneProvider:
         self._end(machine.name)
 
     def lost(self, machines: Collection[Machine]) -> set[str]:
-        """The VMs whose worker has ended; its executors end with it."""
+        """Returns the VMs whose worker has ended; its executors end with it."""
         with self._lock:
             workers = dict(self._workers)
         return {each.name for each in machines if each.name not in workers or not workers[each.name].is_alive()}
@@ -89,12 +89,12 @@ class StandaloneProvider:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def pids(self) -> dict[str, int]:
-        """VM -> pid of its worker, which is its process group too."""
+        """Returns the pid of each VM's worker, which is its process group too."""
         with self._lock:
             return {name: worker.pid for name, worker in self._workers.items()}
 
     def _worker(self, name: str) -> Daemon:
-        """The worker of that name; a new one is started before anybody can want to stop it."""
+        """Returns the worker of that name; starts a new one before anyone can stop it."""
         with self._lock:
             if self._closed:
                 raise ProviderError(f"{name} is not needed any more: the run is over", again=False)
@@ -109,7 +109,7 @@ class StandaloneProvider:
         return worker_at(host, self._directory / name, master=self._master, cores=self._cores, memory=memory)
 
     def _free_host(self) -> str:
-        """The next address: one that was used is not used again soon, as late news of its nodes may be about."""
+        """Returns the next address; a used one is not reused soon, as late reports about its nodes may still come."""
         taken = {worker.host for worker in self._workers.values()}
         tries = (f"127.0.0.{next(self._numbers)}" for _ in range(_LAST_HOST))
         host = next((each for each in tries if each not in taken), None)

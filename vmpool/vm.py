@@ -1,4 +1,4 @@
-"""A VM as the pool sees it: its state between order and end, and its nodes."""
+"""A VM in the pool: its state between order and end, and its nodes."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from vmpool.provider import Machine
 
 
 class VmState(StrEnum):
-    """Where a VM stands."""
+    """The state of a VM."""
 
-    ORDERED = "ordered"  #: the provider works on it
+    ORDERED = "ordered"  #: the provider is starting it
     BOOTING = "booting"  #: it is up, some of its nodes are still to join
     WARM = "warm"  #: all its nodes have joined, none is used
-    USED = "used"  #: a node of it is
-    STOPPING = "stopping"  #: it gets no work any more, and goes when it has none
+    USED = "used"  #: at least one of its nodes is used
+    STOPPING = "stopping"  #: it gets no new work, and is stopped when it has none
 
 
 @dataclass(slots=True)
 class Departure:
-    """A VM is to go: nobody is offered its nodes from now on."""
+    """The end of a VM: its nodes are not offered any more."""
 
     since: float
     why: str
-    may_stay: bool = False  #: it goes only because it is not needed, and stays if it is used after all
+    may_stay: bool = False  #: it is only surplus, and stays if it is used after all
     is_loss: bool = False
     under_way: bool = False  #: the provider has been told to stop it
 
@@ -36,14 +36,14 @@ class VM:
     """A VM from its order until it is stopped."""
 
     name: str
-    size: int  #: nodes that it should have; 0 for one that the pool found and did not start
+    size: int  #: number of nodes that it should have; 0 if the pool found it and did not start it
     ordered: float
     stops: Backoff
     machine: Machine | None = None
-    nodes: dict[str, str] = field(default_factory=dict)  #: all that live -> their orders
-    orders: dict[str, bool] = field(default_factory=dict)  #: all of which no node lives -> whether one has
-    asked: int = 0  #: nodes that Spark is being asked for, whose orders are not known yet
-    is_ready: bool = False  #: all its nodes have been there at once
+    nodes: dict[str, str] = field(default_factory=dict)  #: live nodes -> their orders
+    orders: dict[str, bool] = field(default_factory=dict)  #: orders without a live node -> whether they have had one
+    asked: int = 0  #: number of requested nodes whose orders are not known yet
+    is_ready: bool = False  #: whether all its nodes have been there at once
     is_used: bool = False  #: at the last step
     surplus_since: float | None = None
     departure: Departure | None = None
@@ -58,14 +58,14 @@ class VM:
 
     @property
     def missing(self) -> int:
-        """Nodes that are neither there nor expected."""
+        """Returns the number of nodes that are neither there nor expected."""
         return max(0, self.size - len(self.nodes) - len(self.orders) - self.asked)
 
     def uses(self, used: Set[str]) -> bool:
         return not used.isdisjoint(self.nodes)
 
     def made(self, order: str) -> bool:
-        """Whether an order was placed for this VM, and is not over."""
+        """Whether an order was placed for this VM, and has not ended."""
         return order in self.orders or order in self.nodes.values()
 
     def state(self, used: Set[str]) -> VmState:

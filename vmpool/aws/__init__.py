@@ -1,1 +1,1 @@
-"""Amazon's interfaces as pool and deployment need them: calls with clear errors, and instances found by tag."""
+"""Amazon's interfaces for the pool and deployment: calls with clear errors, and instances found by tag."""

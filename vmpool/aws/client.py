@@ -14,10 +14,10 @@ from vmpool.aws.settings import AwsAccess
 
 
 class Aws:
-    """One account and region; may be used by several threads.
+    """One account and region; several threads may use it.
 
-    Every method takes what the call is `about`, for its errors. Throttled calls are repeated by the library, with
-    pauses that double, and client tokens keep a repeated call from having its effect twice.
+    Every method takes what the call is `about`, for its errors. The library repeats throttled calls, with pauses that
+    double. Client tokens keep a repeated call from taking effect twice.
     """
 
     def __init__(self, access: AwsAccess) -> None:
@@ -27,13 +27,16 @@ class Aws:
 
     @property
     def region(self) -> str:
-        """The region that calls go to."""
+        """The region of all calls."""
         return str(self._client("ec2", "the region").meta.region_name)
 
     def call(
         self, service: str, action: str, about: str, *, absent: tuple[str, ...] = (), retry: str = "", **parameters: Any
     ) -> Any:
-        """The answer to a call; None for the codes in `absent`. Errors that say `retry` are tried again for a while."""
+        """Returns the answer to a call; None for the codes in `absent`.
+
+        Errors that contain `retry` are tried again for a while.
+        """
         client = self._client(service, about)
         deadline = time.monotonic() + self._access.patience
         while True:
@@ -47,7 +50,7 @@ class Aws:
             time.sleep(self._access.poll)
 
     def items(self, service: str, action: str, about: str, key: str, **parameters: Any) -> list[Any]:
-        """The items under `key` on all pages of an answer."""
+        """Returns the items under `key` on all pages of an answer."""
         pages = self._client(service, about).get_paginator(action).paginate(**parameters)
         try:
             return [item for page in pages for item in page[key]]
@@ -55,7 +58,7 @@ class Aws:
             raise in_words(reason, f"{service} {_camel(action)}", about) from reason
 
     def wait(self, waiter: str, about: str, **parameters: Any) -> None:
-        """Returns when the library's waiter is content; AwsFault if that cannot be any more, or takes too long."""
+        """Returns when the library's waiter succeeds. Raises AwsFault if it cannot, or takes too long."""
         pace = {"Delay": self._access.poll, "MaxAttempts": max(1, round(self._access.patience / self._access.poll))}
         try:
             self._client("ec2", about).get_waiter(waiter).wait(**parameters, WaiterConfig=pace)
@@ -70,7 +73,7 @@ class Aws:
 
     @cached_property
     def _session(self) -> Any:
-        """One for all services, as each reads what there is of regions anew."""
+        """Returns the session for all services, as each session loads the data of regions again."""
         boto3, _ = _library()
         return boto3.Session(profile_name=self._access.profile, region_name=self._access.region)
 
@@ -88,7 +91,7 @@ class Aws:
 
 
 def _library() -> tuple[Any, Any]:
-    """Imported when it is needed, as it is an extra."""
+    """Imports the library when it is needed, as it belongs to an extra."""
     try:
         return import_module("boto3"), import_module("botocore.config")
     except ImportError as reason:
@@ -101,7 +104,7 @@ def _failures() -> tuple[type[Exception], ...]:
 
 
 def _camel(action: str) -> str:
-    """An action as Amazon's documentation and policies name it.
+    """Returns an action's name in Amazon's documentation and policies.
 
     >>> _camel("run_instances")
     'RunInstances'

@@ -1,4 +1,4 @@
-"""Explains errors of Amazon's interfaces: which call failed, for what, the answer, and what to do."""
+"""Messages for errors of Amazon's interfaces: which call failed, for what, the answer, and what to do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _QUOTA = "the account's quota is used up; ask for more, end other instances, or 
 _CAPACITY = "the zone has none of these machines left just now; try again, another machine type, or not spot"
 _LATER = "the service is busy; try again"
 
-#: Code -> what to do, where no other try helps before somebody has acted.
+#: Code -> what to do, for errors that a retry does not help.
 _DENIED = dict.fromkeys(
     ["UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "OptInRequired", "InvalidInstanceProfile"],
     _ALLOW,
@@ -28,7 +28,7 @@ _DENIED = dict.fromkeys(
     _LOG_IN,
 )
 
-#: Code -> what to do, where time may help.
+#: Code -> what to do, for errors that may pass.
 _SHORT = (
     dict.fromkeys(
         ["InstanceLimitExceeded", "LimitExceeded", "MaxSpotInstanceCountExceeded", "VcpuLimitExceeded"], _QUOTA
@@ -37,7 +37,7 @@ _SHORT = (
     | dict.fromkeys(["InternalError", "RequestLimitExceeded", "ServiceUnavailable", "Throttling"], _LATER)
 )
 
-#: Code -> what to write instead, where the settings are wrong.
+#: Code -> message, for wrong settings.
 _MISTAKEN = {
     "DefaultVpcDoesNotExist": "the region has no default VPC; set subnet",
     "InvalidAMIID.Malformed": "set image to an image that this region has",
@@ -55,7 +55,7 @@ _MISTAKEN = {
     "VPCIdNotSpecified": "the region has no default VPC; set subnet",
 }
 
-#: Errors of the library before any answer came -> what to do; the first three need somebody to act.
+#: The library's errors without an answer -> what to do; the first three need someone to act.
 _MISCONFIGURED = {
     "NoRegionError": "set region, or AWS_REGION",
     "ProfileNotFound": "set profile to one that ~/.aws/config has",
@@ -73,21 +73,21 @@ _UNREACHABLE = "the service cannot be reached; look at the network, region and e
 
 
 class AwsFault(ProviderError):
-    """A call failed and the settings may be right."""
+    """A call failed, though the settings may be right."""
 
 
 class AwsMistake(UserError):
-    """A call was refused because of what the settings say."""
+    """A call was refused because of the settings."""
 
 
 def code_of(reason: Exception) -> str:
-    """Amazon's code of an error, or the name of the library's."""
+    """Returns Amazon's code of an error, or the name of the library's error."""
     answer = getattr(reason, "response", None) or {}
     return str(answer.get("Error", {}).get("Code") or type(reason).__name__)
 
 
 def in_words(reason: Exception, call: str, about: str) -> AwsFault | AwsMistake:
-    """The error to raise for one of the library's.
+    """Returns the error to raise for one of the library's.
 
     >>> print(in_words(TimeoutError("no answer"), "ec2 RunInstances", "worker-1"))
     worker-1: ec2 RunInstances failed (TimeoutError: no answer); the service cannot be reached; look at the network, \
@@ -102,7 +102,7 @@ region and endpoint_url
 
 
 def _otherwise(reason: Exception) -> str:
-    """For codes that nobody has foreseen: an answer, or none at all."""
+    """Returns the message for any other error: an answer, or no answer at all."""
     return "see the service's documentation of this code" if hasattr(reason, "response") else _UNREACHABLE
 
 

@@ -1,4 +1,4 @@
-"""Launches instances of a cluster once by name, finds them by their tags, and terminates them by id."""
+"""Launches named instances of a cluster once, finds them by their tags, and terminates them by id."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 from vmpool.aws.client import Aws
 from vmpool.aws.names import CLUSTER, ROLE, VM, tag_list, tags, tags_of, template_name
 
-#: States in which an instance is there, or may be again, and costs money or has disks that do.
+#: States in which an instance exists, or may again, and costs money or has disks that do.
 ALIVE = frozenset({"pending", "running", "stopping", "stopped"})
-#: Those that will do no work by themselves.
+#: States in which an instance does no work unless it is started.
 GOING = frozenset({"shutting-down", "terminated", "stopping", "stopped"})
 
-#: What a launch makes, and tags from the first moment on.
+#: Resources that a launch creates, and tags from the beginning.
 _TAGGED = ("instance", "volume", "network-interface")
 
 
@@ -25,16 +25,16 @@ class Ec2Instance:
     """An EC2 instance, as EC2 last described it."""
 
     id: str
-    name: str  #: of the VM
+    name: str  #: the VM's name
     role: str
     state: str
-    host: str | None  #: its address inside the network
+    host: str | None  #: internal address
 
 
 def find_instances(
     aws: Aws, cluster: str, with_tags: Mapping[str, str] = MappingProxyType({}), *, ids: Collection[str] = ()
 ) -> list[Ec2Instance]:
-    """The cluster's instances in any state; EC2 lists ended ones for about an hour."""
+    """Returns the cluster's instances in any state; EC2 lists ended ones for about an hour."""
     wanted = {CLUSTER: cluster, **with_tags}
     filters: list[dict[str, Any]] = [{"Name": f"tag:{key}", "Values": [value]} for key, value in wanted.items()]
     if ids:
@@ -45,10 +45,10 @@ def find_instances(
 
 
 def launch(aws: Aws, cluster: str, role: str, name: str, more_tags: Mapping[str, str]) -> Ec2Instance:
-    """The VM of this name, started from the role's launch template if it is not there yet.
+    """Returns the VM of this name; starts it from the role's launch template if it does not exist.
 
-    It is looked for by its tags first. The client token covers the moments in which EC2 does not show a new instance
-    yet; a token whose instance has been terminated since gives way to the next.
+    It is first searched by its tags. The client token covers the time in which EC2 does not list a new instance yet. If
+    the instance of a token has been terminated since, the next token is used.
     """
     there = [each for each in find_instances(aws, cluster, {ROLE: role, VM: name}) if each.state in ALIVE]
     if there:
@@ -65,13 +65,13 @@ def launch(aws: Aws, cluster: str, role: str, name: str, more_tags: Mapping[str,
 
 
 def _run(aws: Aws, name: str, request: Mapping[str, Any], attempt: int) -> Any:
-    """None if the token of this attempt has been spent on an instance that is gone."""
+    """Starts an instance; returns None if this attempt's token belongs to an instance that is gone."""
     return aws.call(
         "ec2",
         "run_instances",
         name,
         absent=("IdempotentInstanceTerminated", "IdempotentParameterMismatch"),
-        retry="Invalid IAM Instance Profile",  # a new profile takes some seconds to be known everywhere
+        retry="Invalid IAM Instance Profile",  # a new profile is known everywhere only after some seconds
         MinCount=1,
         MaxCount=1,
         ClientToken=_token(request, attempt),
@@ -80,14 +80,14 @@ def _run(aws: Aws, name: str, request: Mapping[str, Any], attempt: int) -> Any:
 
 
 def await_running(aws: Aws, instances: Collection[Ec2Instance]) -> None:
-    """Returns when all run; AwsFault if one has ended instead, or it takes too long."""
+    """Returns when all run. Raises AwsFault if one has ended instead, or it takes too long."""
     if instances:
         about = ", ".join(each.name for each in instances)
         aws.wait("instance_running", about, InstanceIds=[each.id for each in instances])
 
 
 def terminate(aws: Aws, instances: Collection[Ec2Instance], *, wait: bool) -> None:
-    """Ends them all at once; those that have ended are no error."""
+    """Terminates all instances at once; ended ones are no error."""
     if not instances:
         return
     about, ids = ", ".join(each.name for each in instances), [each.id for each in instances]
@@ -97,7 +97,7 @@ def terminate(aws: Aws, instances: Collection[Ec2Instance], *, wait: bool) -> No
 
 
 def _token(request: Mapping[str, Any], attempt: int) -> str:
-    """The same for the same request, so that it starts one instance however often it is made."""
+    """Returns a token that depends on the request alone, so that a repeated request starts only one instance."""
     return hashlib.sha256(f"{request}{attempt}".encode()).hexdigest()
 
 

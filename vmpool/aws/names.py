@@ -1,15 +1,15 @@
-"""Names and tags of everything that belongs to a cluster, by which it is found again; nothing else is touched."""
+"""Names and tags of everything in a cluster, by which it is found; nothing else is changed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-#: The cluster's name; what does not have it is not ours.
+#: The tag with the cluster's name; resources without it are never changed.
 CLUSTER = "seep:cluster"
-#: master or worker.
+#: The tag with the role: master or worker.
 ROLE = "seep:role"
-#: The name of a VM, unique in its cluster.
+#: The tag with the name of a VM, unique in its cluster.
 VM = "seep:vm"
 
 MASTER = "master"
@@ -17,7 +17,7 @@ WORKER = "worker"
 
 
 def template_name(cluster: str, role: str) -> str:
-    """The launch template for instances of a role.
+    """Returns the name of the launch template for a role's instances.
 
     >>> template_name("demo", WORKER)
     'seep-demo-worker'
@@ -26,15 +26,15 @@ def template_name(cluster: str, role: str) -> str:
 
 
 def tags(cluster: str, role: str, name: str, more: Mapping[str, str]) -> dict[str, str]:
-    """The tags of one thing; ours go before the user's."""
+    """Returns the tags of a resource; ours override the user's."""
     return {**more, "Name": name, CLUSTER: cluster, ROLE: role}
 
 
 def tag_list(of: Mapping[str, str]) -> list[dict[str, str]]:
-    """The tags in the form of Amazon's requests."""
+    """Converts tags to the form of Amazon's requests."""
     return [{"Key": key, "Value": value} for key, value in of.items()]
 
 
 def tags_of(thing: Mapping[str, Any]) -> dict[str, str]:
-    """The tags in an answer of Amazon, as a mapping."""
+    """Returns the tags in an answer of Amazon, as a mapping."""
     return {each["Key"]: each["Value"] for each in thing.get("Tags") or ()}

@@ -1,4 +1,4 @@
-"""VMs from EC2: launches instances of a cluster's worker template, which join its Spark master by themselves."""
+"""VMs from EC2: launches instances of a cluster's worker template, which join its Spark master on their own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vmpool.aws.names import ROLE, WORKER
 from vmpool.aws.settings import CLUSTER_NAME, AwsAccess
 from vmpool.provider import Machine, ProviderError
 
-#: Tag with the run that started an instance, so that `close` ends those of this run and no others.
+#: Tag with the run that started an instance, so that `close` stops only instances of this run.
 RUN = "seep:run"
 
 T = TypeVar("T")
@@ -39,15 +39,18 @@ class Ec2Provider:
         self._tags = {**settings.tags, RUN: run}
 
     def start(self, name: str) -> Machine:
-        """Returns once the instance runs; its worker joins the master a minute or two later, when it is installed."""
+        """Returns when the instance runs; its worker joins the master a minute or two later, once it is installed."""
         return _as_provider(lambda: self._start(name))
 
     def stop(self, machine: Machine) -> None:
-        """Does not wait for the end, as EC2 sees to it."""
+        """Stops a VM without waiting for its end."""
         _as_provider(lambda: self._end(ids=[machine.id]))
 
     def lost(self, machines: Collection[Machine]) -> set[str]:
-        """The VMs that EC2 has ended or is ending; an announced interruption is no loss yet (`vmpool.interruption`)."""
+        """Returns the VMs that EC2 has ended or is ending.
+
+        An announced interruption is no loss yet (`vmpool.interruption`).
+        """
         if not machines:
             return set()
         told = _as_provider(lambda: find_instances(self._aws, self._cluster, ids=[each.id for each in machines]))
@@ -55,7 +58,7 @@ class Ec2Provider:
         return {each.name for each in machines if each.id not in working}
 
     def close(self) -> None:
-        """Ends all instances of this run, also those whose start was broken off."""
+        """Stops all instances of this run, also those whose start was interrupted."""
         _as_provider(lambda: self._end({RUN: self._run}))
 
     def _start(self, name: str) -> Machine:
@@ -69,12 +72,12 @@ class Ec2Provider:
 
 
 def from_settings(settings: Mapping[str, Any], *, run: str, **_: Any) -> Ec2Provider:
-    """The provider for a pool. Of master and nodes it need not hear: the cluster's worker template has both."""
+    """Makes the provider for a pool. It ignores master and nodes: the cluster's worker template has both."""
     return Ec2Provider(checked(Ec2PoolSettings, dict(settings), "pool.settings"), run)
 
 
 def _as_provider(call: Callable[[], T]) -> T:
-    """A mistake in the settings is not tried again by itself."""
+    """Calls Amazon, and marks wrong settings as errors that a retry does not help."""
     try:
         return call()
     except UserError as reason:

@@ -1,4 +1,4 @@
-"""Settings that pool and deployment share: the endpoints of Amazon's interfaces, and the credentials' profile."""
+"""Common settings of pool and deployment: the endpoints of Amazon's interfaces, and the credentials' profile."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pydantic import Field
 
 from formats.settings import Seconds, Section
 
-#: Names of clusters: short enough for every name that is made of them.
+#: Names of clusters: short enough for every name that contains them.
 CLUSTER_NAME = r"^[a-z][a-z0-9-]{0,30}$"
 
 

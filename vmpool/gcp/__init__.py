@@ -1,1 +1,1 @@
-"""Google Cloud's Compute API as pool and deployment need it."""
+"""Google Cloud's Compute API for the pool and deployment."""

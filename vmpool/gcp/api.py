@@ -16,14 +16,14 @@ from vmpool.gcp.names import CORES, STATE
 from vmpool.gcp.settings import GceAccess
 from vmpool.provider import ProviderError
 
-#: How long an answer may take; one to a wait for an operation comes after two minutes at the latest.
+#: Seconds to wait for an answer; a wait for an operation is answered after two minutes at the latest.
 _ANSWER = 30.0
 _ANSWER_OF_WAIT = 150.0
 _FIRST_PAUSE = 0.1
 
 
 class ResourceKind(NamedTuple):
-    """A kind of thing in the cloud, and what the client library calls it."""
+    """A kind of resource, and its name in the client library."""
 
     noun: str
     client: str
@@ -36,36 +36,36 @@ INSTANCE = ResourceKind("instance", "InstancesClient", "Instance", "instance", i
 TEMPLATE = ResourceKind("instance template", "InstanceTemplatesClient", "InstanceTemplate", "instance_template")
 FIREWALL = ResourceKind("firewall rule", "FirewallsClient", "Firewall", "firewall")
 
-#: Of an instance that is there, but on which nothing runs, or soon nothing will.
+#: States of an instance on which nothing runs, or soon nothing will.
 _STOPPED = {"STOPPED", "SUSPENDED", "TERMINATED"}
 _STOPPING = {"PENDING_STOP", "STOPPING", "SUSPENDING"}
 
 
 def is_stopped(instance: Any) -> bool:
-    """Whether it has come to an end and could be started again."""
+    """Whether the instance has stopped and can be started again."""
     return instance.status in _STOPPED
 
 
 def is_ending(instance: Any) -> bool:
-    """Whether it has come to an end or is about to."""
+    """Whether the instance has stopped or is about to."""
     return instance.status in _STOPPED | _STOPPING
 
 
 def internal_address(instance: Any) -> str:
-    """Where the others of its network reach it."""
+    """Returns the address inside its network."""
     return str(instance.network_interfaces[0].network_i_p)
 
 
 def cores_of(template: Any) -> int:
-    """The Spark cores of each worker made from it."""
+    """Returns the number of Spark cores of each worker made from the template."""
     return next((int(item.value) for item in template.properties.metadata.items if item.key == CORES), 1)
 
 
 class Compute:
     """The Compute API for one project and zone; several threads may use it.
 
-    A call that the network or a busy API failed is made again for `patience`. Each change has an id of its own, by
-    which the API knows one that it has made already.
+    Calls that fail because of the network or a busy API are repeated for `patience`. Each change has its own id, by
+    which the API recognises a repeated one.
     """
 
     def __init__(self, access: GceAccess) -> None:
@@ -76,7 +76,7 @@ class Compute:
             self._credentials = _credentials(access.endpoint)
 
     def check(self) -> None:
-        """UserError unless project and zone are there."""
+        """Raises UserError unless project and zone exist."""
         project, zone = self._access.project, self._access.zone
         try:
             self._call(f"look up zone {zone}", "ZonesClient", "get", {"zone": zone})
@@ -84,31 +84,31 @@ class Compute:
             raise UserError(f"project {project!r} has no zone {zone!r}, or is not there itself: {reason}") from reason
 
     def find(self, kind: ResourceKind, name: str) -> Any | None:
-        """A thing as it is now; None if there is none of that name."""
+        """Returns the present state of a resource; None if there is none of that name."""
         try:
             return self._call(f"look up {kind.noun} {name}", kind.client, "get", self._place(kind, name))
         except Missing:
             return None
 
     def instances(self, labels: Mapping[str, str]) -> list[Any]:
-        """All instances with these labels."""
+        """Returns all instances with these labels."""
         wanted = " AND ".join(f"(labels.{key} = {value})" for key, value in labels.items())
-        with in_words("list instances"):  # as pages are fetched one by one
+        with in_words("list instances"):  # pages are fetched one by one
             return list(
                 self._call("list instances", INSTANCE.client, "list", self._place(INSTANCE) | {"filter": wanted})
             )
 
     def insert(self, kind: ResourceKind, body: Mapping[str, Any], **more: str) -> str:
-        """Makes a thing from its JSON, as the API documents that, and returns its id."""
+        """Creates a resource from its JSON, as the API documents it, and returns its id."""
         request = self._place(kind) | {f"{kind.field}_resource": self.message(kind, body)} | more
         return str(self._change(f"create {kind.noun} {body['name']}", kind, "insert_unary", request).target_id)
 
     def message(self, kind: ResourceKind, body: Mapping[str, Any]) -> Any:
-        """JSON as the object that `find` would return."""
+        """Converts JSON to the object that `find` would return."""
         return getattr(self._library, kind.message).from_json(json.dumps(body))
 
     def delete(self, kind: ResourceKind, name: str, *, wait: bool = True) -> None:
-        """Removes a thing; one that is not there is no error. Without `wait` Google sees to it."""
+        """Removes a resource; a missing one is no error. Without `wait`, returns before it is removed."""
         doing = f"delete {kind.noun} {name}"
         try:
             operation = self._begin(doing, kind, "delete_unary", self._place(kind, name))
@@ -118,11 +118,11 @@ class Compute:
             return
 
     def start(self, name: str) -> None:
-        """Starts an instance again that had come to an end."""
+        """Starts a stopped instance again."""
         self._change(f"start instance {name}", INSTANCE, "start_unary", self._place(INSTANCE, name))
 
     def state(self, name: str) -> str | None:
-        """The last message of an instance's start-up script; None as long as there is none."""
+        """Returns the last message of an instance's start-up script; None if there is none yet."""
         request = self._place(INSTANCE, name) | {"query_path": STATE}
         try:
             said = self._call(f"ask instance {name}", INSTANCE.client, "get_guest_attributes", request)
@@ -131,7 +131,7 @@ class Compute:
         return next((str(item.value) for item in said.query_value.items), None)
 
     def _change(self, doing: str, kind: ResourceKind, method: str, request: dict[str, Any]) -> Any:
-        """The operation that makes the change, when it is done."""
+        """Makes a change and returns its finished operation."""
         return self._done(doing, self._begin(doing, kind, method, request), kind)
 
     def _begin(self, doing: str, kind: ResourceKind, method: str, request: dict[str, Any]) -> Any:
@@ -151,7 +151,7 @@ class Compute:
         return operation
 
     def _call(self, doing: str, client: str, method: str, request: dict[str, Any], timeout: float = _ANSWER) -> Any:
-        """One call, made again as long as there is hope and patience."""
+        """Makes one call, repeated while the error may pass and `patience` lasts."""
         retry = import_module("google.api_core.retry").Retry(
             is_transient, initial=_FIRST_PAUSE, maximum=10.0, timeout=self._access.patience
         )
@@ -160,7 +160,7 @@ class Compute:
             return function(request={"project": self._access.project} | request, retry=retry, timeout=timeout)
 
     def _client(self, name: str) -> Any:
-        """This thread's own: sessions of HTTP are not to be shared."""
+        """Returns this thread's client, because HTTP sessions must not be shared."""
         if not hasattr(self._clients, name):
             options = {"api_endpoint": self._access.endpoint} if self._access.endpoint else None
             made = getattr(self._library, name)(credentials=self._credentials, client_options=options)
@@ -168,13 +168,13 @@ class Compute:
         return getattr(self._clients, name)
 
     def _place(self, kind: ResourceKind, name: str | None = None) -> dict[str, Any]:
-        """The part of a request that says where, and which."""
+        """Returns the part of a request with the place and name of a resource."""
         zone = {"zone": self._access.zone} if kind.is_zonal else {}
         return zone | ({kind.field: name} if name else {})
 
 
 def _library() -> Any:
-    """The client library: imported when it is needed, as it takes two seconds."""
+    """Imports the client library when it is needed, as that takes two seconds."""
     try:
         return import_module("google.cloud.compute_v1")
     except ImportError as reason:
@@ -182,7 +182,7 @@ def _library() -> Any:
 
 
 def _credentials(endpoint: str | None) -> Any:
-    """The user's own; none at all over a line that others may read."""
+    """Returns the user's credentials; none over a connection that others could read."""
     if endpoint and endpoint.startswith("http://"):
         return import_module("google.auth.credentials").AnonymousCredentials()
     return import_module("google.auth").default(scopes=["https://www.googleapis.com/auth/compute"])[0]

@@ -1,4 +1,4 @@
-"""Explains what Google Cloud refuses: which call, of what, why, and what to do."""
+"""Messages for Google Cloud's refusals: which call, for what, why, and what to do."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Missing(UserError):
 class GcpRefusal(NamedTuple):
     """The API's answer when it refuses a request."""
 
-    status: int  #: of HTTP
-    reason: str  #: its code, such as QUOTA_EXCEEDED
+    status: int  #: HTTP status
+    reason: str  #: code, such as QUOTA_EXCEEDED
     said: str
 
 
@@ -30,10 +30,10 @@ class Advice(NamedTuple):
 
     text: str
     again: bool = False  #: whether it may pass by itself
-    asked: bool = False  #: whether what was asked for is wrong
+    asked: bool = False  #: whether the request is wrong
 
 
-#: By the reason, without case and underscores; its beginning is enough.
+#: Advice by reason, without case and underscores; the reason's beginning is enough.
 _BY_REASON = {
     "quotaexceeded": Advice("ask for fewer or smaller VMs, or for more quota, in the console under IAM, Quotas"),
     "zoneresourcepoolexhausted": Advice("the zone has none left: try later, or another zone or type", again=True),
@@ -42,7 +42,7 @@ _BY_REASON = {
     "resourceinuse": Advice("end what uses it first"),
     "accessnotconfigured": Advice("enable the API: gcloud services enable compute.googleapis.com"),
 }
-#: What passes while one waits: some of those reasons, and some statuses.
+#: Reasons and statuses that pass with time.
 _BRIEF = ("ratelimitexceeded", "resourcenotready")
 _BUSY = {
     HTTPStatus.REQUEST_TIMEOUT,
@@ -52,7 +52,7 @@ _BUSY = {
     HTTPStatus.SERVICE_UNAVAILABLE,
     HTTPStatus.GATEWAY_TIMEOUT,
 }
-#: By the HTTP status, for all other reasons.
+#: Advice by HTTP status, for all other reasons.
 _BY_STATUS = {
     HTTPStatus.BAD_REQUEST: Advice("correct the settings", asked=True),
     HTTPStatus.UNAUTHORIZED: Advice("sign in again: gcloud auth application-default login"),
@@ -69,7 +69,7 @@ _NO_CREDENTIALS = (
 
 @contextmanager
 def in_words(doing: str) -> Iterator[None]:
-    """Errors of the client library become ours, and begin with what was being done."""
+    """Converts errors of the client library to ours, which begin with what was being done."""
     try:
         yield
     except Exception as reason:
@@ -80,7 +80,7 @@ def in_words(doing: str) -> Iterator[None]:
 
 
 def refused(doing: str, refusal: GcpRefusal) -> SeepError:
-    """UserError if what was asked for is wrong, Missing if it is not there, else ProviderError."""
+    """Returns UserError if the request is wrong, Missing if the resource does not exist, else ProviderError."""
     advice = _advice(refusal)
     message = f"{doing}: {refusal.said.rstrip('.')}; {advice.text}"
     if advice.asked:
@@ -89,7 +89,7 @@ def refused(doing: str, refusal: GcpRefusal) -> SeepError:
 
 
 def is_transient(reason: Exception) -> bool:
-    """Whether the same call may succeed in a moment: the network failed, or the API is busy."""
+    """Whether a retry may succeed soon: the network failed, or the API is busy."""
     if not _is_refusal(reason):
         return _is_of_network(reason)
     refusal = _refusal(reason)
@@ -103,12 +103,12 @@ def _advice(refusal: GcpRefusal) -> Advice:
 
 
 def _key(refusal: GcpRefusal) -> str:
-    """Its reason as it stands in our tables: answers and operations write it differently."""
+    """Returns the reason in the form of our tables; answers and operations write it differently."""
     return refusal.reason.replace("_", "").lower()
 
 
 def _known(doing: str, reason: BaseException) -> SeepError | None:
-    """The error in our words; None for what is neither the cloud's doing nor the network's."""
+    """Returns our error; None if neither the cloud nor the network caused it."""
     api, auth = import_module("google.api_core.exceptions"), import_module("google.auth.exceptions")
     if isinstance(reason, api.RetryError) and reason.cause:
         return _known(doing, reason.cause)
@@ -133,6 +133,6 @@ def _is_refusal(reason: BaseException) -> bool:
 
 
 def _refusal(reason: Any) -> GcpRefusal:
-    """Of an error of the client library; the first of what it lists says it best."""
+    """Returns the refusal in an error of the client library: the first in its list, which is the most precise."""
     first = dict(reason.errors[0]) if reason.errors else {}
     return GcpRefusal(int(reason.code), first.get("reason", ""), first.get("message", reason.message))

@@ -1,4 +1,4 @@
-"""Names and labels of a cluster's resources in Google Cloud, which tell them from all others."""
+"""Names and labels of a cluster's resources in Google Cloud, which distinguish them from all others."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-#: The labels that say whose a thing is. A thing without the first is never touched.
+#: Labels of resources. A resource without the first is never changed.
 CLUSTER = "seep-cluster"
 ROLE = "seep-role"  #: master or worker
-SETTINGS = "seep-settings"  #: a digest of what it was made from
+SETTINGS = "seep-settings"  #: a digest of the settings that it was made from
 RUN = "seep-run"  #: the run whose pool started it
 VM = "seep-vm"  #: the pool's name for it
 
-#: What the metadata of a VM hold for its start-up script; and where that says, among guest attributes, how it goes.
+#: Metadata keys of a VM for its start-up script, and the guest attribute in which that reports.
 CORES = "seep-cores"
 STATE = "seep/state"
 
@@ -26,7 +26,7 @@ _TOLD = re.compile(r"([a-z0-9-]+)=([a-z0-9_-]*)")
 
 
 def named(cluster: str, part: str) -> str:
-    """The name of a cluster's thing; one too long, or not of `a-z0-9-`, is cut and ends in a digest of what it was.
+    """Returns the name of a cluster's resource; if too long, or not of `a-z0-9-`, it is cut and ends in a digest.
 
     >>> named("demo", "worker-1"), named("demo", "run 7")
     ('seep-demo-worker-1', 'seep-demo-run-7-04ee2979')
@@ -36,7 +36,7 @@ def named(cluster: str, part: str) -> str:
 
 
 def plain(text: str, longest: int = LONGEST) -> str:
-    """`text` in `a-z0-9-`: itself if it is, otherwise told from others by a digest."""
+    """Returns `text` in `a-z0-9-`: unchanged if possible, otherwise made unique by a digest."""
     if _PLAIN.fullmatch(text) and len(text) <= longest:
         return text
     kept = re.sub(r"[^a-z0-9]+", "-", text.lower())[: longest - _DIGEST - 1].strip("-")
@@ -44,7 +44,7 @@ def plain(text: str, longest: int = LONGEST) -> str:
 
 
 def digest(text: str) -> str:
-    """Eight characters that differ where texts do.
+    """Returns eight characters that differ for different texts.
 
     >>> digest("a"), digest("b")
     ('ca978112', '3e23e816')
@@ -53,7 +53,7 @@ def digest(text: str) -> str:
 
 
 def described(labels: Mapping[str, str]) -> str:
-    """Labels as a description, for what cannot have any: rules of a firewall.
+    """Returns labels as a description, for resources that cannot have labels: firewall rules.
 
     >>> described({"seep-cluster": "demo", "team": "streams"})
     'seep-cluster=demo, team=streams'
@@ -62,6 +62,6 @@ def described(labels: Mapping[str, str]) -> str:
 
 
 def labels_of(found: Any) -> dict[str, str]:
-    """The labels of an instance, of what a template makes, or in the description of a rule."""
+    """Returns the labels of an instance, of a template's instances, or in the description of a rule."""
     labels = getattr(getattr(found, "properties", found), "labels", None)
     return dict(_TOLD.findall(found.description)) if labels is None else dict(labels)

@@ -17,7 +17,10 @@ from vmpool.provider import Machine, ProviderError
 
 
 def from_settings(settings: dict[str, Any], *, run: str, master: str, nodes_per_vm: int) -> GceProvider:
-    """The provider `gce` of a pool whose nodes join Spark's `master`; UserError if the settings do not fit."""
+    """Makes the provider `gce` of a pool whose nodes join Spark's `master`.
+
+    Raises UserError if the settings do not fit.
+    """
     if not master.startswith("spark://"):
         raise UserError(
             f"pool.provider gce needs the master of its cluster, such as spark://seep-demo-master:7077, not {master}"
@@ -26,7 +29,7 @@ def from_settings(settings: dict[str, Any], *, run: str, master: str, nodes_per_
 
 
 class GceProvider:
-    """A provider of the pool: each VM comes from the cluster's template of workers, and bears the run's label."""
+    """A provider of the pool: each VM comes from the cluster's worker template, and has the run's label."""
 
     def __init__(self, settings: GceSettings, run: str, nodes_per_vm: int) -> None:
         self._settings = settings
@@ -36,7 +39,7 @@ class GceProvider:
         self._closed = threading.Event()
 
     def start(self, name: str) -> Machine:
-        """Starts a VM and returns once it has joined the master; one that never does is removed again."""
+        """Starts a VM and returns when it has joined the master; a VM that does not join is removed."""
         instance = self._name(name)
         with _as_provider_error():
             is_there = self._is_there(instance)
@@ -50,25 +53,25 @@ class GceProvider:
                 raise
 
     def stop(self, machine: Machine) -> None:
-        """Removes the VM, its disk included; does not wait for the end, as Google sees to it."""
+        """Removes the VM with its disk, without waiting for the end."""
         with _as_provider_error():
             self._api.delete(INSTANCE, machine.id, wait=False)
 
     def lost(self, machines: Collection[Machine]) -> set[str]:
-        """The VMs that have stopped, are stopping, or do not exist any more."""
+        """Returns the VMs that have stopped, are stopping, or do not exist any more."""
         with _as_provider_error():
             running = {found.name for found in self._started() if not is_ending(found)}
         return {machine.name for machine in machines if machine.id not in running}
 
     def close(self) -> None:
-        """Removes what the run has started, what is still starting included."""
+        """Removes all VMs that the run has started, or is starting."""
         self._closed.set()
         with _as_provider_error():
             for found in self._started():
                 self._api.delete(INSTANCE, found.name, wait=False)
 
     def _is_there(self, instance: str) -> bool:
-        """Whether an earlier try has made the VM; what is left of one that has come to an end is removed."""
+        """Whether an earlier attempt has made the VM; removes the rest of a stopped one."""
         found = self._api.find(INSTANCE, instance)
         if found is not None and labels_of(found).get(RUN) != plain(self._run):
             raise UserError(f"instance {instance} is not of run {self._run}; remove it, or choose another cluster name")
@@ -84,7 +87,7 @@ class GceProvider:
         self._api.insert(INSTANCE, {"name": instance, "labels": labels}, source_instance_template=source)
 
     def _template(self) -> Any:
-        """The cluster's template of workers; UserError if it makes others than the run's nodes need."""
+        """Returns the cluster's worker template. Raises UserError if its workers do not fit the run's nodes."""
         cluster = self._settings.cluster
         found = self._api.find(TEMPLATE, named(cluster, "worker"))
         if found is None or labels_of(found).get(CLUSTER) != cluster:
@@ -97,7 +100,7 @@ class GceProvider:
         return found
 
     def _await_ready(self, instance: str) -> None:
-        """Looks at what the start-up script says until it says that the worker has joined."""
+        """Waits until the start-up script reports that the worker has joined."""
         deadline = time.monotonic() + self._settings.ready
         while (state := self._api.state(instance)) != "ready":
             self._existing(instance)
@@ -109,7 +112,7 @@ class GceProvider:
                 raise ProviderError(f"{instance} is not needed any more", again=False)
 
     def _existing(self, instance: str) -> Any:
-        """The VM as it is now; ProviderError if it has come to an end."""
+        """Returns the VM's present state. Raises ProviderError if it has stopped."""
         found = self._api.find(INSTANCE, instance)
         if found is None or is_ending(found):
             raise ProviderError(f"{instance} ended while it started; spot capacity may have been taken away")
@@ -122,13 +125,13 @@ class GceProvider:
         return named(self._settings.cluster, f"pool-{plain(self._run)}-{plain(name)}")
 
 
-#: The VM itself is gone by then.
+#: The VM itself has been removed by then.
 _WHERE_TO_LOOK = "start one with `seep deploy gcp scale` and read `journalctl --unit google-startup-scripts` there"
 
 
 @contextmanager
 def _as_provider_error() -> Iterator[None]:
-    """To a pool a wrong setting is one more reason why a VM cannot be had, but none that passes."""
+    """Converts wrong settings to a ProviderError that a retry does not help."""
     try:
         yield
     except UserError as reason:

@@ -1,8 +1,8 @@
-"""Balancing: shows a balancer how much work each slot had in a window of time, and carries out what it decides.
+"""Balancing: shows a balancer how much work each slot had in a window of time, and carries out its decision.
 
-Three kinds of window are thrown away. If the operator was scaled or recovered, the window has pauses, and counts
-replayed rows twice. If slots moved, their rows may be counted by both owners or by none, as each reports at its own
-time. In the first window, each node begins to count at its own time.
+Three kinds of window are discarded. If the operator was scaled or recovered, the window has pauses, and counts replayed
+rows twice. If slots moved, their rows may be counted by both owners or by none, as each reports at its own time. In the
+first window, each node begins to count at its own time.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from seep.record.events import (
 )
 from seep.record.facts import Facts, QueryFacts
 
-#: Reports that may come so much later than what they tell of, in heartbeats.
+#: The most heartbeats by which a report may be later than the interval that it describes.
 _LATE = 6
-#: Seconds until a window is tried again of which not all have told.
+#: Seconds until an incomplete window is tried again.
 _AGAIN = 0.05
 
 
 @dataclass(slots=True)
 class Rebalancing:
-    """A rebalance that is being carried out."""
+    """A rebalance in progress."""
 
     migration: Migration
     before: float  #: the imbalance when it was made
@@ -55,37 +55,37 @@ class Rebalancing:
 
 @dataclass(slots=True)
 class _Counted:
-    """An operator of which nodes count the rows by slot."""
+    """An operator whose rows nodes count by slot."""
 
-    begun: float  #: when the window began that is not over
+    begun: float  #: when the present window began
     since: float  #: when counting began
     windows: deque[SlotLoads]
     ends: int | None = None  #: the command that ends the window, until it is answered
     again: float = 0.0  #: when a window that could not be ended is tried again
     asks: int | None = None  #: the question to the balancer, until it is answered
     asked: float = 0.0  #: when it was asked
-    is_slow: bool = False  #: and has not answered within a window
+    is_slow: bool = False  #: whether it has not answered within a window
 
 
 @dataclass(slots=True)
 class _Wish:
-    """A request for balance that somebody made by hand."""
+    """A manual request for balance."""
 
     since: float
-    windows: int  #: that may pass until it is given up
+    windows: int  #: number of windows until it is given up
 
 
 @dataclass(slots=True)
 class Balancing:
-    """Balances operators. If the balancer fails or is slow, one event tells of it, and the query goes on."""
+    """Balances operators. If the balancer fails or is slow, one event reports it, and the query continues."""
 
     orders: Orders
     graph: QueryGraph
     settings: BalanceSettings
     migrations: Migrations
-    steps: MigrationSettings  #: how slots move
+    steps: MigrationSettings  #: the settings of the migrations
     heartbeat: float  #: seconds
-    timeout: float  #: seconds until what was asked for by hand, or its effect, is not waited for any more
+    timeout: float  #: seconds until a manual request, or the effect of a rebalance, is given up
     balancer: Balancer
     _balanced: tuple[str, ...] = field(init=False)
     _counted: dict[str, _Counted] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class Balancing:
     _hot: dict[str, set[int]] = field(default_factory=dict)  #: slots that were too hot in the last window
     _wishes: dict[str, _Wish] = field(default_factory=dict)
     _slow: int = 0  #: decisions in a row that took longer than a window
-    _complaints: set[Hashable] = field(default_factory=set)  #: what was told once
+    _complaints: set[Hashable] = field(default_factory=set)  #: complaints that were reported, each once
 
     def __post_init__(self) -> None:
         self._balanced = balanced_operators(self.graph, self.settings)
@@ -108,7 +108,7 @@ class Balancing:
         return {operator: wish.since for operator, wish in self._wishes.items()}
 
     def request(self, facts: Facts, operator: str) -> None:
-        """By hand: slots of the operator move as soon as its balancer finds some, whether balancing is on or not."""
+        """Requests balance by hand: slots move as soon as the balancer finds some, whether balancing is on or not."""
         check_balanced(self.graph, [operator], "balance")
         if facts.query.instances(operator) < 2:
             raise UserError(f"{operator} has one instance, so there is nobody to give slots to; scale it out")
@@ -127,7 +127,7 @@ class Balancing:
                 self._end_window(facts, operator, counted, changes())
 
     def end(self) -> None:
-        """Ends all rebalances and wishes, as the run is over."""
+        """Ends all rebalances and wishes at the end of the run."""
         for operator in tuple(self._open):
             del self._open[operator]
             self.orders.tell(BalancingCalledOff(operator=operator, why="the run is over"))
@@ -137,7 +137,7 @@ class Balancing:
     # -- windows ------------------------------------------------------------------------------------------------------
 
     def _have_counted(self, facts: Facts) -> None:
-        """Has nodes count the slots of the operators that are balanced now, and of no others."""
+        """Makes nodes count the slots of the operators that are balanced now, and of no others."""
         wanted = self._wanted(facts.query)
         if wanted == self._counted.keys():
             return
@@ -145,7 +145,7 @@ class Balancing:
         self._counted = {operator: self._counting(facts, operator) for operator in sorted(wanted)}
 
     def _counting(self, facts: Facts, operator: str) -> _Counted:
-        """Begins to count anew. Events that were told, and an open question to the balancer, are kept."""
+        """Starts counting again; keeps reported complaints and an open question to the balancer."""
         there = self._counted.get(operator)
         windows = there.windows if there is not None else deque[SlotLoads](maxlen=self.settings.history)
         counted = _Counted(facts.at, facts.at, windows)
@@ -158,7 +158,7 @@ class Balancing:
         return {operator for operator in balanced if query.instances(operator) > 1}
 
     def _is_balanced(self, operator: str) -> bool:
-        """Whether the settings have the operator balanced without being asked."""
+        """Whether the settings balance the operator without a request."""
         return self.settings.enabled and operator in self._balanced
 
     def _end_window(self, facts: Facts, operator: str, counted: _Counted, changes: tuple[Change, ...]) -> None:
@@ -175,7 +175,10 @@ class Balancing:
     def _on_window(
         self, operator: str, counted: _Counted, ended: float, is_disturbed: bool, facts: Facts, answer: object
     ) -> None:
-        """Takes the counts of a window. There are none if an instance has not reported yet: then the window goes on."""
+        """Handles the counts of a window.
+
+        If an instance has not reported yet, there are none, and the window continues.
+        """
         counted.ends, counted.again = None, facts.at + _AGAIN
         if not isinstance(answer, SlotLoads):
             return
@@ -219,13 +222,13 @@ class Balancing:
             self._decide(facts, operator, window, answer)
 
     def _note_duration(self, operator: str, seconds: float) -> None:
-        """Tells of the second slow answer in a row; one alone may be slow, as the balancer may have to compile code."""
+        """Reports the second slow answer in a row; a single one may be slow because the balancer compiles code."""
         self._slow = self._slow + 1 if seconds > self.settings.window else 0
         if self._slow == 2:
             self._tell_slow(operator)
 
     def _notice_slow(self, facts: Facts, operator: str, counted: _Counted) -> None:
-        """Gives up an answer that takes more than two windows: it would be about loads of long ago."""
+        """Gives up an answer that takes more than two windows: it would be based on old loads."""
         if counted.asks is not None and not counted.is_slow and facts.at > counted.asked + 2 * self.settings.window:
             counted.is_slow = True
             self._tell_slow(operator)
@@ -256,7 +259,7 @@ class Balancing:
             self._wait_on(operator)
 
     def _tell_hot(self, operator: str, found: Iterable[HotKey]) -> None:
-        """Tells of each hot slot once, as long as it stays hot."""
+        """Reports each hot slot once while it stays hot."""
         known, self._hot[operator] = self._hot.get(operator, set()), {each.slot for each in found}
         for each in found:
             if each.slot not in known:
@@ -303,7 +306,7 @@ class Balancing:
     # -- from a migration to its end ----------------------------------------------------------------------------------
 
     def _conclude(self, operator: str, window: SlotLoads) -> None:
-        """Tells the result of a rebalance, which the first window after it shows."""
+        """Reports the result of a rebalance, which the first window after it shows."""
         rebalancing = self._open.pop(operator, None)
         if rebalancing is None:
             return
@@ -323,7 +326,7 @@ class Balancing:
         )
 
     def _end_unmeasured(self, facts: Facts) -> None:
-        """Ends a rebalance of which no window can show the result."""
+        """Ends a rebalance whose result no window can show."""
         for operator, rebalancing in tuple(self._open.items()):
             ended = rebalancing.migration.ended
             is_alone = facts.query.instances(operator) < 2
@@ -334,7 +337,7 @@ class Balancing:
 
 
 def balanced_operators(graph: QueryGraph, settings: BalanceSettings) -> tuple[str, ...]:
-    """The operators that the settings name, or else all with state; UserError if one of them cannot be balanced."""
+    """Returns the operators in the settings, or else all with state. Raises UserError if one cannot be balanced."""
     if settings.operators is None:
         return tuple(name for name in graph.order if graph.kind(name) is Kind.STATEFUL)
     check_balanced(graph, settings.operators, "balance.operators")
@@ -356,7 +359,7 @@ def check_balance(graph: QueryGraph, settings: BalanceSettings) -> None:
 
 
 def imbalance(window: SlotLoads) -> float:
-    """The load of the fullest instance over the mean load, by rows and present owners; 1 if there were no rows.
+    """Returns the load of the fullest instance over the mean load, by rows and present owners; 1 without rows.
 
     >>> from primitives.topology import Assignment
     >>> imbalance(SlotLoads(2.0, Assignment([0, 0, 1, 1]), np.array([30, 30, 10, 10])))
@@ -368,6 +371,6 @@ def imbalance(window: SlotLoads) -> float:
 
 
 def _still_to_move(query: QueryFacts, operator: str, moves: Mapping[int, SlotSet]) -> Parts:
-    """What is left of the parts: without slots that have moved meanwhile, and without instances that are gone."""
+    """Returns the rest of the parts, without slots that have moved meanwhile and instances that are gone."""
     assignment = query.latest(operator)
     return {i: slots - assignment.slots_of(i) for i, slots in moves.items() if i in assignment.parts}

@@ -1,4 +1,4 @@
-"""Turns of checkpoints: all instances take them equally often and one after the other, so that they hold nobody up."""
+"""Turns of checkpoints: all instances take them equally often and one after the other, so that none delays others."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from primitives.graph import InstanceId
 
-#: Seconds between two looks, at most.
+#: The most seconds between two calls.
 _EVERY = 0.05
 
 
@@ -24,7 +24,7 @@ class CheckpointTurns:
         self._look = 0.0
 
     def due(self, now: float, instances: Collection[InstanceId]) -> list[InstanceId]:
-        """The present instances whose turn it is. Between two looks, which are some time apart, it returns none."""
+        """Returns the present instances whose turn it is; none between two calls that are less than some time apart."""
         if now < self._look:
             return []
         self._look = now + min(_EVERY, self._interval / 10)

@@ -1,4 +1,4 @@
-"""Commands: what the steward asks its shell to do. Those with a number are answered in later facts."""
+"""Commands: the steward's requests to its shell. Those with a number are answered in later facts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from primitives.topology import Assignment
 
 
 class MoveSlots(NamedTuple):
-    """Have the manager announce a move. Answer: `Accepted` or `Refused`."""
+    """Makes the manager announce a move. Answer: `Accepted` or `Refused`."""
 
     number: int
     operator: str
@@ -23,7 +23,7 @@ class MoveSlots(NamedTuple):
 
 
 class SplitBackup(NamedTuple):
-    """Have the manager split the backup of an instance. Answer: `Accepted` or `Refused`."""
+    """Makes the manager split the backup of an instance. Answer: `Accepted` or `Refused`."""
 
     number: int
     origin: InstanceId
@@ -31,37 +31,37 @@ class SplitBackup(NamedTuple):
 
 
 class TakeCheckpoints(NamedTuple):
-    """Have these instances take a checkpoint now."""
+    """Makes these instances take a checkpoint now."""
 
     instances: tuple[InstanceId, ...]
 
 
 class PlaceBackups(NamedTuple):
-    """From now on these nodes keep the backups of these instances."""
+    """Sets the nodes that keep the backups of these instances from now on."""
 
     groups: Mapping[InstanceId, tuple[str, ...]]
 
 
 class LeaveNode(NamedTuple):
-    """A node will go: nothing new is put on it, and its VM ends when nothing is left there."""
+    """Marks a node as leaving: it gets nothing new, and its VM is stopped when nothing is left there."""
 
     node: str
 
 
 class WantNodes(NamedTuple):
-    """So many free nodes are needed now, beyond the reserve."""
+    """Sets the number of free nodes that are needed now, beyond the reserve."""
 
     nodes: int
 
 
 class WatchSlots(NamedTuple):
-    """From now on nodes count the rows of each slot of these operators, and of no others."""
+    """Makes nodes count the rows of each slot of these operators, and of no others, from now on."""
 
     operators: frozenset[str]
 
 
 class EndWindow(NamedTuple):
-    """What was counted since the last call. Answer: `SlotLoads`; None while not all instances have told of it."""
+    """Requests the counts since the last call. Answer: `SlotLoads`; None until all instances have reported."""
 
     number: int
     operator: str
@@ -71,22 +71,22 @@ class EndWindow(NamedTuple):
 
 
 class Consult(NamedTuple):
-    """Have a call made on another thread, as it may be slow or fail. Answer: what it returns, or the exception."""
+    """Requests a call on another thread, because it may be slow or fail. Answer: its result or exception."""
 
     number: int
-    kind: str  #: policy, balancer or steps: one at a time of each kind
-    name: str  #: for messages
+    kind: str  #: policy, balancer or steps: one question of each kind at a time
+    name: str  #: name for messages
     work: Callable[[], Any]
 
 
 class MigrationEnded(NamedTuple):
-    """Whoever waits for a migration need not wait any more."""
+    """Wakes those who wait for a migration."""
 
     number: int
 
 
 class Tell(NamedTuple):
-    """Record an event."""
+    """Records an event."""
 
     event: Event
 

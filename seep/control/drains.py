@@ -1,4 +1,4 @@
-"""Drains: nodes that are to be empty, because their VM will be taken away or is not wanted any more."""
+"""Drains: moves everything away from nodes whose VM will be taken away or is not wanted any more."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ class _Drain:
     """A node that is being emptied."""
 
     since: float
-    got_on: float  #: when less was left there than ever before
-    left: int | None = None  #: instances that were left there then
-    owns: bool = True  #: else the pool may end its node before it is seen that it is empty
-    under_way: dict[str, Migration] = field(default_factory=dict)  #: by operator
+    got_on: float  #: time of the last progress: when fewer instances were left than before
+    left: int | None = None  #: number of instances left then
+    owns: bool = True  #: whether it owns slots; if not, its node may end unseen
+    under_way: dict[str, Migration] = field(default_factory=dict)  #: migrations in progress, by operator
 
 
 @dataclass(slots=True)
 class Drains:
-    """Moves the instances of these nodes elsewhere. If slots come back meanwhile, it makes another migration."""
+    """Moves the instances of these nodes elsewhere. If slots return meanwhile, it makes another migration."""
 
     orders: Orders
     migrations: Migrations
-    steps: MigrationSettings  #: how slots move
-    timeout: float  #: seconds without progress until one is given up
-    _open: dict[str, _Drain] = field(default_factory=dict)  #: by node
-    #: operator -> instance -> that which replaces it
+    steps: MigrationSettings  #: the settings of the migrations
+    timeout: float  #: seconds without progress until a drain is given up
+    _open: dict[str, _Drain] = field(default_factory=dict)  #: open drains by node
+    #: operator -> instance -> the instance that replaces it
     _heirs: dict[str, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
 
     @property
     def under_way(self) -> Mapping[str, float]:
-        """Nodes that are being emptied, and since when."""
+        """Returns the nodes being drained, with the start of each drain."""
         return {node: drain.since for node, drain in self._open.items()}
 
     def begin(self, facts: Facts, node: str) -> None:
-        """From now on nothing new is put on the node."""
+        """Starts a drain: from now on nothing new is put on the node."""
         if node not in self._open:
             self._open[node] = _Drain(facts.at, facts.at)
             self.orders.give(LeaveNode(node))
@@ -62,12 +62,15 @@ class Drains:
                 self._move(facts, node, drain, owners)
 
     def end(self, facts: Facts) -> None:
-        """Gives all drains up, as the run is over."""
+        """Gives up all drains at the end of the run."""
         for node, drain in tuple(self._open.items()):
             self._give_up(facts, node, drain, "the run is over")
 
     def _note(self, facts: Facts, node: str, drain: _Drain) -> dict[str, None]:
-        """Notes progress; returns the operators that will own slots on the node. Backups go elsewhere by themselves."""
+        """Notes progress; returns the operators that will own slots on the node.
+
+        Backups move elsewhere independently.
+        """
         hosted = facts.query.hosted_by(node)
         if drain.left is None or len(hosted) < drain.left:
             drain.left, drain.got_on = len(hosted), facts.at

@@ -1,4 +1,4 @@
-"""A migration: a change of who owns which slots of an operator, in steps, and how far it has come."""
+"""A migration: a change of the owners of an operator's slots, in steps, and its progress."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from seep.record.facts import Handover
 
 
 class MigrationState(StrEnum):
-    WAITING = "waiting"  #: for its time, for VMs, or for another migration of the operator
+    WAITING = "waiting"  #: waits for its time, for VMs, or for another migration of the operator
     MOVING = "moving"
-    SETTLING = "settling"  #: all that is to move has moved; both sides take backups
+    SETTLING = "settling"  #: all slots have moved; both sides take backups
     DONE = "done"
-    CANCELLED = "cancelled"  #: what has moved stays where it is
+    CANCELLED = "cancelled"  #: moved slots stay where they are
     REFUSED = "refused"
 
 
-#: Of what a step had fetched ahead: if more is handed over again, to fetch it costs more than it saves.
+#: Fraction of the prefetched bytes: if more is handed over again, prefetching costs more than it saves.
 _MUCH, _LATELY = 1 / 3, 16
 
 OVER = frozenset({MigrationState.DONE, MigrationState.CANCELLED, MigrationState.REFUSED})
@@ -33,7 +33,7 @@ OVER = frozenset({MigrationState.DONE, MigrationState.CANCELLED, MigrationState.
 
 @dataclass(slots=True)
 class MigrationStep:
-    """A step that was announced."""
+    """An announced step."""
 
     slots: int
     plan: int
@@ -51,21 +51,21 @@ class MigrationStep:
 
 @dataclass(frozen=True, slots=True)
 class MigrationProgress:
-    """How far a migration has come."""
+    """The progress of a migration."""
 
     operator: str
     strategy: str
     state: MigrationState
     steps: int
-    steps_done: int  #: that have taken effect
+    steps_done: int  #: steps that have taken effect
     slots_moved: int
     slots_remaining: int
-    bytes: int  #: handed over between two epochs, as far as nodes have reported
-    bytes_ahead: int  #: of backups, fetched ahead
+    bytes: int  #: bytes handed over between two epochs, as far as nodes have reported
+    bytes_ahead: int  #: bytes of prefetched backups
     held_back: int  #: rows that waited for the state of their slots
-    seconds: float  #: since it began; until its end, if it is over
+    seconds: float  #: seconds since it began, until its end
     why: str = ""
-    latency: Mapping[str, float] = field(default_factory=dict)  #: p50, p95, p99 and max inside it, when it is over
+    latency: Mapping[str, float] = field(default_factory=dict)  #: p50, p95, p99 and max during it, once it has ended
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -73,41 +73,41 @@ class MigrationProgress:
 
 @dataclass(slots=True, eq=False)
 class Migration:
-    """A migration of one operator: its goal, its pace, its steps, and how far they have come."""
+    """A migration of one operator: its goal, pace and steps, and their progress."""
 
     operator: str
     pace: StepPace
     opened: float
-    goal: Goal | None = None  #: what is to be cut into steps when it begins; None: the steps are there
-    settings: MigrationSettings = field(default_factory=MigrationSettings)  #: by which it is cut
+    goal: Goal | None = None  #: the goal from which the steps are computed at the beginning; None: the steps are given
+    settings: MigrationSettings = field(default_factory=MigrationSettings)  #: the settings for computing the steps
     steps: MigrationSteps | None = None
     why: str = "asked for"
-    is_told: bool = True  #: has events of its own; else it is a part of something that has
-    is_urgent: bool = False  #: waits neither for other migrations nor for VMs
+    is_told: bool = True  #: whether it emits events; else it is part of a change that does
+    is_urgent: bool = False  #: whether it waits neither for other migrations nor for VMs
     state: MigrationState = MigrationState.WAITING
-    number: int = 0  #: of the next step
-    skipped: int = 0  #: steps that had nothing to move any more
-    taken: list[MigrationStep] = field(default_factory=list)  #: the others that were announced, in order
+    number: int = 0  #: number of the next step
+    skipped: int = 0  #: steps that had nothing left to move
+    taken: list[MigrationStep] = field(default_factory=list)  #: the other announced steps, in order
     begun: float | None = None
     moved: float | None = None  #: when the last step had taken effect
     ended: float | None = None
-    usual: int = 0  #: epochs that were open at its beginning
-    before: int = 0  #: instances at its beginning, and its end
+    usual: int = 0  #: number of open epochs at its beginning
+    before: int = 0  #: number of instances at its beginning, and its end
     after: int = 0
     latency: Mapping[str, float] = field(default_factory=dict)
     is_called_off: bool = False
-    unsaved: list[InstanceId] = field(default_factory=list)  #: that are still to take a backup, once all has moved
+    unsaved: list[InstanceId] = field(default_factory=list)  #: still without a backup of the end
     asked: float = 0.0  #: when the first of them was asked to
-    id: int = 0  #: among all of the run
+    id: int = 0  #: its number in the run
     asks: int | None = None  #: the command whose answer it waits for
-    again: float = 0.0  #: when what was refused for now is tried again
-    got_on: float = field(init=False)  #: when it last made a step
-    _stage: tuple[MigrationState, int, int] | None = None  #: state, steps and steps in effect then
-    _unsettled: list[MigrationStep] = field(default_factory=list)  #: taken, and not complete
+    again: float = 0.0  #: when a step that was refused is tried again
+    got_on: float = field(init=False)  #: time of its last progress
+    _stage: tuple[MigrationState, int, int] | None = None  #: state, steps and effective steps at that time
+    _unsettled: list[MigrationStep] = field(default_factory=list)  #: steps that are not complete
 
     @property
     def slots(self) -> int:
-        """How many slots change hands in all steps together; 0 until the steps are known."""
+        """Returns the number of slots that all steps move; 0 until the steps are known."""
         return len(self.steps.slots) if self.steps is not None else 0
 
     def __post_init__(self) -> None:
@@ -128,7 +128,7 @@ class Migration:
 
     @property
     def is_planned(self) -> bool:
-        """Whether all steps are announced that ever will be."""
+        """Whether all steps have been announced."""
         return self.is_called_off or (self.steps is not None and self.number == len(self.steps))
 
     @property
@@ -140,7 +140,7 @@ class Migration:
         return not self._unsettled
 
     def due(self, now: Now) -> int | None:
-        """The epoch at which the next step is to be effective, if it is to be announced now."""
+        """Returns the epoch at which the next step is to be effective, if it is to be announced now."""
         before = self.taken[-1] if self.taken else None
         return None if self.is_planned else self.pace.due(self.number, before, now)
 
@@ -150,12 +150,12 @@ class Migration:
         self._unsettled.append(step)
 
     def skip(self) -> None:
-        """The next step has nothing to move."""
+        """Skips the next step, which has nothing to move."""
         self.number += 1
         self.skipped += 1
 
     def note(self, now: Now, plans: Container[int]) -> None:
-        """Notes which steps have taken effect or are complete; `plans` are those that are not complete."""
+        """Records which steps have taken effect or are complete; `plans` are those that are not complete."""
         for step in self._unsettled:
             if step.effective is None and now.committed >= step.first:
                 step.effective = now.seconds
@@ -164,23 +164,23 @@ class Migration:
         self._unsettled = [step for step in self._unsettled if step.complete is None]
 
     def given(self, index: int) -> SlotSet:
-        """What the steps so far were to give to an instance."""
+        """Returns the slots that the steps so far were to give to an instance."""
         assert self.steps is not None
         passed = slice(0, self.steps.bounds[self.number])
         return SlotSet(self.steps.slots[passed][self.steps.targets[passed] == index])
 
     @property
     def is_worth_preparing(self) -> bool:
-        """Whether to fetch backups ahead: not if, in recent steps, much of them had changed by the handover."""
+        """Whether to prefetch backups: not if, in recent steps, much of them had changed by the handover."""
         handed = [step.handed for step in self.lately]
         return self.settings.prepare and not any(each.nbytes > _MUCH * each.nbytes_ahead > 0 for each in handed)
 
     @property
     def lately(self) -> list[MigrationStep]:
-        """The newest steps; what they have handed over decides whether backups are fetched ahead for the next one."""
+        """Returns the newest steps; their handovers decide whether backups are prefetched for the next step."""
         return self.taken[-_LATELY:]
 
-    # -- what is told of it -------------------------------------------------------------------------------------------
+    # -- its events and report ----------------------------------------------------------------------------------------
 
     def progress(self, now: float) -> MigrationProgress:
         effective = [step for step in self.taken if step.effective is not None]
@@ -205,7 +205,7 @@ class Migration:
 
     @property
     def handed(self) -> Handover:
-        """What was handed over in all steps together."""
+        """Returns the sum of the handovers of all steps."""
         return Handover(*(sum(counts) for counts in zip(*(step.handed for step in self.taken), strict=True)))
 
     @property
@@ -213,7 +213,7 @@ class Migration:
         return int(self.steps.bounds[-1] - self.steps.bounds[self.number]) if self.steps is not None else 0
 
     def to_json(self, now: float) -> dict[str, Any]:
-        """The migration and its steps, as the report has them."""
+        """Returns the migration and its steps, in the form of the report."""
         times = {"opened": self.opened, "begun": self.begun, "moved": self.moved, "ended": self.ended}
         return self.progress(now).to_json() | times | {"timeline": [step.to_json() for step in self.taken]}
 

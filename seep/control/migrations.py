@@ -1,7 +1,7 @@
-"""Migrations: every change of who owns which slots, carried out as a sequence of moves, whatever fails meanwhile.
+"""Migrations: each change of owners of slots, carried out as a sequence of moves, despite any failures.
 
-A step is announced when its pace says so. Each look is at how things are: what is effective by now, which plans are
-complete, who owns what. So nothing depends on having heard of an event.
+A step is announced when its pace allows. Each call examines the present state: effective epochs, complete plans, owners
+of slots. So nothing depends on having received an event.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from seep.record.events import Migrated, MigrationBegun, MigrationCancelled, Mig
 from seep.record.facts import Facts, Handover, QueryFacts
 from seep.record.ring import Ring
 
-#: Refusals that pass by themselves, and seconds until such a step is tried again.
+#: Refusals that pass by themselves, and the seconds until a refused step is tried again.
 _PASSING = (Refusal.BUSY, Refusal.NOT_RUNNING, Refusal.NO_NODE, Refusal.TOO_SOON)
 _AGAIN = 0.02
-#: Slots of migrations that are over and kept, for the report: one with more is kept if it is the last one.
+#: The most slots of ended migrations that are kept for the report; the last migration is kept even if it has more.
 _KEPT = 100_000
-#: Seconds that the nodes' reports on what was handed over are waited for.
+#: Seconds to wait for the nodes' reports on handovers.
 _REPORTS = 2.0
-#: Seconds that the backup of one instance is waited for at the end of a migration.
+#: Seconds to wait for the backup of one instance at the end of a migration.
 _IN_TURN = 5.0
 _EVENTS: Mapping[MigrationState, type[MigrationOver]] = {
     MigrationState.DONE: Migrated,
@@ -48,39 +48,39 @@ _EVENTS: Mapping[MigrationState, type[MigrationOver]] = {
 
 
 class _Outset(NamedTuple):
-    """What a migration would begin with now."""
+    """The plan with which a migration would begin now."""
 
     assignment: Assignment
     change: Parts
     fresh: int  #: new instances
-    is_due: bool  #: else it is near, and VMs are got ready
+    is_due: bool  #: else it will be due soon, and VMs are prepared
 
 
 @dataclass(slots=True)
 class Migrations:
-    """All migrations of a run: the open ones, and the newest that are over."""
+    """All migrations of a run: the open ones, and the newest ended ones."""
 
     orders: Orders
     vm_needs: VMNeeds
     epoch_length: float  #: seconds
-    timeout: float  #: seconds without progress until one is given up
+    timeout: float  #: seconds without progress until a migration is given up
     _open: list[Migration] = field(default_factory=list)
-    #: the newest of those that are over
+    #: the newest of the ended ones
     _over: Ring[Migration] = field(
         default_factory=lambda: Ring[Migration](_KEPT, lambda migration: 1 + migration.slots)
     )
 
-    # -- asked for ----------------------------------------------------------------------------------------------------
+    # -- requests -----------------------------------------------------------------------------------------------------
 
     def open(self, *migrations: Migration) -> tuple[int, ...]:
-        """Opens migrations, which begin with the next step if nothing is in their way; returns their numbers."""
+        """Opens migrations, which begin with the next step if nothing prevents it; returns their numbers."""
         for migration in migrations:
             migration.id = self.total
             self._open.append(migration)
         return tuple(migration.id for migration in migrations)
 
     def cancel(self, facts: Facts, migration: Migration, why: str) -> None:
-        """Ends a migration: announces no further step, and leaves what has moved where it is."""
+        """Ends a migration: announces no further step; moved slots stay where they are."""
         if migration.state is MigrationState.WAITING:
             migration.why = why
             self._close(facts, migration, MigrationState.CANCELLED)
@@ -88,14 +88,14 @@ class Migrations:
             migration.why, migration.is_called_off = why, True
 
     def find(self, id: int) -> Migration | None:
-        """The migration of a number; None if it is not kept any more."""
+        """Returns the migration with a number; None if it is not kept any more."""
         return next((migration for migration in (*self._open, *self._over) if migration.id == id), None)
 
-    # -- told ---------------------------------------------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------------------------------------
 
     @property
     def total(self) -> int:
-        """How many migrations there ever were."""
+        """The number of all migrations so far."""
         return self._over.total + len(self._open)
 
     @property
@@ -103,7 +103,7 @@ class Migrations:
         return not self._open
 
     def listed(self) -> list[Migration]:
-        """The newest migrations that are over, and all open ones, in the order of their opening."""
+        """Returns the newest ended migrations, and all open ones, in the order of their opening."""
         return sorted((*self._over, *self._open), key=lambda migration: migration.opened)
 
     def under_way(self) -> Sequence[Migration]:
@@ -115,14 +115,14 @@ class Migrations:
         return migration.progress(facts.at)
 
     def to_json(self, facts: Facts) -> list[dict[str, Any]]:
-        """All migrations that are kept, with their timelines, for the report."""
+        """Returns all kept migrations with their timelines, for the report."""
         for migration in self._open:
             self._note_handed(facts, migration)
         return [migration.to_json(facts.at) for migration in self.listed()]
 
     @property
     def changes(self) -> Iterator[Change]:
-        """The migrations that somebody asked for, as policies see them."""
+        """Returns the requested migrations, in the form that policies see."""
         for each in (*self._over, *self._open):
             if each.is_told and each.begun is not None:
                 yield Change(each.operator, each.begun, each.before, each.after, each.ended)
@@ -130,7 +130,7 @@ class Migrations:
     # -- a step -------------------------------------------------------------------------------------------------------
 
     def step(self, facts: Facts) -> None:
-        """Begins migrations that can begin, and carries on the others. One that raises is refused."""
+        """Begins migrations that can begin, and continues the others. One that raises is refused."""
         for migration in tuple(self._open):
             try:
                 self._step_one(facts, migration)
@@ -149,7 +149,7 @@ class Migrations:
             self._begin_if_possible(facts, migration)
 
     def end(self, facts: Facts) -> None:
-        """Ends all open migrations, as the run is over."""
+        """Ends all open migrations at the end of the run."""
         for migration in tuple(self._open):
             migration.asks = None
             migration.note(self._now(facts, migration), ())
@@ -158,14 +158,14 @@ class Migrations:
             self._close(facts, migration, MigrationState.DONE if migration.is_moved else MigrationState.CANCELLED)
 
     def _is_stuck(self, facts: Facts, migration: Migration) -> bool:
-        """Whether a migration is due and has made no step for too long. One that goes by the clock is never stuck."""
+        """Whether a migration is due and has made no step for too long. One that follows the clock is never stuck."""
         is_due = migration.state is not MigrationState.WAITING or migration.pace.may_begin(self._now(facts, migration))
         migration.note_progress(facts.at, is_due)
         pause = self.timeout + (migration.settings.gap or 0.0)
         return facts.at > migration.got_on + pause and not isinstance(migration.pace, ByTheClock)
 
     def _give_up(self, facts: Facts, migration: Migration) -> None:
-        """Ends a stuck migration. What has moved stays where it is; what is announced may still take effect."""
+        """Ends a stuck migration. Moved slots stay where they are; announced moves may still take effect."""
         vms = self.vm_needs.missing(migration.operator)
         awaited = {
             MigrationState.WAITING: f"{vms} VM{'s' * (vms > 1)}" if vms else "another change of its slots",
@@ -178,7 +178,7 @@ class Migrations:
     # -- its beginning ------------------------------------------------------------------------------------------------
 
     def _begin_if_possible(self, facts: Facts, migration: Migration) -> None:
-        """Begins a migration; the steps are worked out on another thread, as that takes a while for many slots."""
+        """Begins a migration; the steps are computed on another thread, as that takes a while for many slots."""
         outset = self._look(facts, migration)
         if outset is not None and not outset.is_due and not _needs_no_vm(migration):
             self.vm_needs.expect(migration.operator, outset.fresh)
@@ -197,7 +197,7 @@ class Migrations:
         return _needs_no_vm(migration) or self.vm_needs.is_there(facts, migration.operator, fresh, migration.why)
 
     def _look(self, facts: Facts, migration: Migration) -> _Outset | None:
-        """What a migration would begin with now; None if it cannot begin soon."""
+        """Returns the plan with which a migration would begin now; None if it cannot begin soon."""
         now, query, operator = self._now(facts, migration), facts.query, migration.operator
         if not migration.pace.is_near(now):
             return None
@@ -211,7 +211,7 @@ class Migrations:
         return _Outset(query.latest(operator), change, fresh, is_due)
 
     def _has_to_wait(self, facts: Facts, migration: Migration) -> bool:
-        """Whether another migration of the operator goes first. Those that go by the clock wait for nobody."""
+        """Whether another migration of the operator must end first. Migrations that follow the clock never wait."""
         if not isinstance(migration.pace, StepByStep):
             return False
         those = [each for each in self._open if each.operator == migration.operator and _goes_by_turns(each)]
@@ -282,7 +282,7 @@ class Migrations:
         )
 
     def _on_announced(self, migration: Migration, parts: Parts, facts: Facts, answer: object) -> None:
-        """Takes the answer to a move. If it was refused for a reason that passes, the step is tried again later."""
+        """Handles the answer to a move. If it was refused for a reason that passes, the step is tried again later."""
         migration.asks = None
         if migration.is_over:
             return
@@ -303,9 +303,9 @@ class Migrations:
     # -- its end ------------------------------------------------------------------------------------------------------
 
     def _settle(self, facts: Facts, migration: Migration) -> None:
-        """Has instances take checkpoints, so that the open plans are complete soon.
+        """Makes instances take checkpoints, so that the open plans are complete soon.
 
-        The new owners come first: then the old owners need not back these slots up any more. Operators without state
+        The new owners come first: then the old owners need not back up these slots any more. Operators without state
         are safe when the operators after them are, so every operator with state takes one.
         """
         migration.state, migration.moved = MigrationState.SETTLING, facts.at
@@ -316,7 +316,7 @@ class Migrations:
         self._ask_for_next(facts, migration)
 
     def _back_up(self, facts: Facts, migration: Migration) -> None:
-        """Asks one instance after the other for a checkpoint; all that are left at once, if one takes too long."""
+        """Requests checkpoints of one instance after the other, or of all that are left if one takes too long."""
         now = self._now(facts, migration)
         if now.seconds > migration.asked + _IN_TURN:
             self._ask_for(migration.unsaved)
@@ -334,7 +334,7 @@ class Migrations:
             self.orders.give(TakeCheckpoints(tuple(instances)))
 
     def _is_over(self, facts: Facts, migration: Migration) -> bool:
-        """Whether all plans are complete, and the reports on bytes handed over and on latency are in, or late."""
+        """Whether all plans are complete, and the reports on handovers and latency have arrived, or are late."""
         if not migration.is_settled or not migration.taken:
             return migration.is_settled
         last, query = migration.taken[-1], facts.query
@@ -388,7 +388,7 @@ class Migrations:
 
 
 def _needs_no_vm(migration: Migration) -> bool:
-    """Whether the migration has no need of free nodes: it uses those in use, or is urgent."""
+    """Whether the migration needs no free nodes: it uses nodes in use, or is urgent."""
     return migration.is_urgent or migration.settings.vertical
 
 
@@ -397,7 +397,7 @@ def _goes_by_turns(migration: Migration) -> bool:
 
 
 def _step_of(facts: Facts, operator: str, plan: int, parts: Parts) -> MigrationStep:
-    """Makes the record of a step that was just announced."""
+    """Returns the record of a step that was just announced."""
     move = facts.query.moves[plan]
     assert move.first is not None
     targets = tuple(InstanceId(operator, index) for index in parts)
@@ -405,7 +405,7 @@ def _step_of(facts: Facts, operator: str, plan: int, parts: Parts) -> MigrationS
 
 
 def _is_saved(query: QueryFacts, migration: Migration, instance: InstanceId) -> bool:
-    """Whether an instance has backed up what the last step changed, or is gone as it has no slots left."""
+    """Whether an instance has backed up the changes of the last step, or is gone as it has no slots left."""
     last = max((step.first for step in migration.taken), default=0)
     if instance.index not in query.latest(instance.operator).parts:
         last -= 1
@@ -413,7 +413,7 @@ def _is_saved(query: QueryFacts, migration: Migration, instance: InstanceId) -> 
 
 
 def _present(query: QueryFacts, migration: Migration, parts: Parts) -> Parts:
-    """The parts of a step as they are possible now: an instance that has lost all its slots is replaced by an heir."""
+    """Returns the parts of a step that are possible now: an heir replaces an instance that has lost all its slots."""
     owned, found = query.latest(migration.operator), dict[int, SlotSet]()
     for index, slots in parts.items():
         is_gone = index not in owned.parts and query.was_born(InstanceId(migration.operator, index))
@@ -423,7 +423,7 @@ def _present(query: QueryFacts, migration: Migration, parts: Parts) -> Parts:
 
 
 def _heir(query: QueryFacts, migration: Migration, index: int, owned: Assignment) -> int:
-    """The owner of most of what an instance was given so far; a new instance if it was given nothing."""
+    """Returns the owner of most slots given to an instance so far; a new instance if it was given none."""
     given = migration.given(index)
     return int(np.bincount(owned.owners[given.array]).argmax()) if given else query.fresh[migration.operator]
 

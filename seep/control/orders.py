@@ -1,4 +1,4 @@
-"""Orders: the commands of one step, and who is told when one of them is answered."""
+"""Orders: the commands of one step, and the callbacks for their answers."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from primitives.event import Event
 from seep.control.commands import Command, Tell
 from seep.record.facts import Answer, Facts
 
-#: Told of an answer, with the facts at that time.
+#: Called with an answer, and the facts at that time.
 Then = Callable[[Facts, Any], None]
 
 
 @dataclass(slots=True)
 class Orders:
-    """Collects commands. Each that asks for something has a number of its own, and is answered at most once."""
+    """Collects commands. Each one that wants an answer has its own number, and is answered at most once."""
 
     _commands: list[Command] = field(default_factory=list)
     _waiting: dict[int, Then] = field(default_factory=dict)
@@ -29,14 +29,14 @@ class Orders:
         self.give(Tell(event))
 
     def request(self, command: Callable[[int], Command], then: Then) -> int:
-        """Gives the command that is made with a fresh number; `then` is told of its answer."""
+        """Gives a command, which is made with a new number; `then` is called with its answer."""
         self._asked += 1
         self._waiting[self._asked] = then
         self.give(command(self._asked))
         return self._asked
 
     def forget(self, number: int) -> None:
-        """Drops the answer to a command when it comes."""
+        """Ignores the answer to a command."""
         self._waiting.pop(number, None)
 
     def answered(self, answers: Iterable[Answer], facts: Facts) -> None:

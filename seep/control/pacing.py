@@ -1,4 +1,4 @@
-"""Pacing: when each step of a migration is due."""
+"""Pacing: computes when each step of a migration is due."""
 
 from __future__ import annotations
 
@@ -8,31 +8,32 @@ from typing import NamedTuple, Protocol
 from policies.migration.move_stream import Clock, MoveStream
 from policies.migration.settings import MigrationSettings
 
-#: Seconds before its moment that a migration has VMs got ready.
+#: Seconds before its time at which a migration requests VMs.
 _AHEAD = 60.0
-#: Epochs more than usual may be open for a query to have worked off what held it up; seconds until it goes on anyway.
+#: The most epochs above the usual number that may be open in a settled query; and seconds after which it counts as
+#: settled anyway.
 _SLACK, _PATIENCE = 2, 1.0
 
 
 class Now(NamedTuple):
-    """How things are when a migration is looked at."""
+    """The present state, as a pace sees it."""
 
     seconds: float  #: since the query began to run
     ticked: int
     committed: int
     soonest: int  #: the epoch at which a move can be effective if it is announced now
-    horizon: int  #: moves up to this epoch are to be announced now, as it may be open before the next look
-    epoch_length: float = 0.05  #: in seconds, if the query keeps up
-    usual: int = 0  #: epochs that were open when the migration began
+    horizon: int  #: moves up to this epoch are announced now, as it may be open before the next call
+    epoch_length: float = 0.05  #: seconds of an epoch if the query keeps up
+    usual: int = 0  #: number of open epochs when the migration began
 
     def has_settled(self, since: float) -> bool:
-        """Whether about as many epochs are open as usual, or the wait for that has been long enough."""
+        """Whether about as many epochs are open as usual, or this has been waited for long enough."""
         is_calm = self.ticked - self.committed <= self.usual + _SLACK
         return is_calm or self.seconds >= since + _PATIENCE
 
 
 class Before(Protocol):
-    """What a pace needs to know of the step before."""
+    """The state of the previous step, as a pace sees it."""
 
     @property
     def first(self) -> int:
@@ -41,7 +42,7 @@ class Before(Protocol):
 
     @property
     def effective(self) -> float | None:
-        """When all sinks had committed that epoch, if they have."""
+        """The time at which all sinks had committed that epoch, or None."""
         ...
 
 
@@ -54,11 +55,11 @@ class StepPace(Protocol):
     def may_begin(self, now: Now) -> bool: ...
 
     def is_near(self, now: Now) -> bool:
-        """Whether the first step is so near that VMs are to be started for it."""
+        """Whether the first step is so near that VMs must be started for it."""
         ...
 
     def due(self, number: int, before: Before | None, now: Now) -> int | None:
-        """The epoch at which step `number` is to be effective; None if it is not to be announced yet."""
+        """Returns the epoch at which step `number` is to be effective; None if it is not to be announced yet."""
         ...
 
 
@@ -66,12 +67,12 @@ class StepPace(Protocol):
 class StepByStep:
     """Announces each step when the one before has taken effect and the gap after it is over.
 
-    If no gap is given, it lasts until the query has worked off what had to wait: else the pauses would add up.
+    Without a given gap, it waits until the query has processed its backlog; otherwise the pauses would add up.
     """
 
     settings: MigrationSettings
     at: float | None = None  #: seconds since the query began to run
-    epoch: int | None = None  #: at which the first step is effective
+    epoch: int | None = None  #: epoch at which the first step is effective
 
     @property
     def name(self) -> str:
@@ -105,7 +106,7 @@ class StepByStep:
 
 @dataclass(frozen=True, slots=True)
 class ByTheClock:
-    """Announces each step at its own moment, whatever has become of the steps before."""
+    """Announces each step at its own time, whatever happened to the steps before."""
 
     stream: MoveStream
 

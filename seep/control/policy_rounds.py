@@ -1,4 +1,4 @@
-"""Policy rounds: each observation is shown to the policy; what it decides is carried out, unless it comes too late."""
+"""Policy rounds: the policy sees each observation; its decisions are carried out, unless they come too late."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from seep.control.scalings import Scalings
 from seep.record.events import BottleneckFound, PolicySlow, ScalingFailed
 from seep.record.facts import Facts
 
-#: Observations that are remembered.
+#: Number of observations that are remembered.
 _REMEMBERED = 720
-#: Seconds that a policy has at least, however short the report interval is.
+#: The least seconds that a policy gets, however short the report interval is.
 _LEAST = 1.0
-#: Different failures that are told.
+#: Number of different failures that are reported.
 _MOST = 100
 
 
 @dataclass(slots=True)
 class PolicyRounds:
-    """Asks the policy after each observation. If the policy is slow or fails, nothing else waits for it."""
+    """Consults the policy after each observation. If the policy is slow or fails, nothing else waits for it."""
 
     orders: Orders
     graph: QueryGraph
@@ -41,12 +41,12 @@ class PolicyRounds:
     _observations: deque[Observation] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
     _asks: int | None = None  #: the question that the policy has not answered yet
     _asked: float = 0.0
-    _is_late: bool = False  #: it has taken too long: what it will decide is not heeded
-    _known: set[tuple[InstanceId, Cause]] = field(default_factory=set)  #: bottlenecks that were told
-    _complaints: set[tuple[str, str, int]] = field(default_factory=set)  #: where what failed was told
+    _is_late: bool = False  #: whether its answer is late, and will be ignored
+    _known: set[tuple[InstanceId, Cause]] = field(default_factory=set)  #: bottlenecks that were reported
+    _complaints: set[tuple[str, str, int]] = field(default_factory=set)  #: places of failures that were reported
 
     def history(self, changes: tuple[Change, ...]) -> History:
-        """The observations and changes that policies see."""
+        """Returns the observations and changes that policies see."""
         return History(self.graph, tuple(self._observations), changes)
 
     @property
@@ -61,14 +61,14 @@ class PolicyRounds:
         self._notice_late(facts)
 
     def _notice_late(self, facts: Facts) -> None:
-        """Tells, once for each question, that it was not answered in time."""
+        """Reports, once for each question, that it was not answered in time."""
         limit = max(self.settings.detector.report, _LEAST)
         if self._asks is not None and not self._is_late and facts.at > self._asked + limit:
             self._is_late = True
             self.orders.tell(PolicySlow(policy=self._policy, seconds=facts.at - self._asked))
 
     def _round(self, facts: Facts, history: History) -> None:
-        """Tells of new bottlenecks and asks the policy, at the end of a report interval."""
+        """Reports new bottlenecks and consults the policy, at the end of a report interval."""
         self._tell(bottlenecks(history, self.settings.detector))
         if self._asks is None and not facts.query.ending:
             self._asked, self._is_late = facts.at, False
@@ -79,7 +79,7 @@ class PolicyRounds:
             )
 
     def _on_decided(self, history: History, facts: Facts, answer: Any) -> None:
-        """Opens what the policy has decided. A late answer is dropped: the next round asks again."""
+        """Opens the decisions of the policy. A late answer is dropped: the next round asks again."""
         self._notice_late(facts)
         is_late, self._asks, self._is_late = self._is_late, None, False
         if isinstance(answer, BaseException):
@@ -94,7 +94,7 @@ class PolicyRounds:
         return type(self.governor.policy).__name__
 
     def complain(self, reason: BaseException) -> None:
-        """Tells of a failure, once for each line of code that raises it."""
+        """Reports a failure, once for each line of code that raises it."""
         place = _place_of(reason)
         if place not in self._complaints and len(self._complaints) < _MOST:
             self._complaints.add(place)
@@ -103,7 +103,7 @@ class PolicyRounds:
             )
 
     def _tell(self, found: list[Bottleneck]) -> None:
-        """Tells of the bottlenecks that were none at the last round."""
+        """Reports the bottlenecks that are new since the last round."""
         known, self._known = self._known, {(each.instance, each.cause) for each in found}
         for each in found:
             if (each.instance, each.cause) not in known:
@@ -111,7 +111,7 @@ class PolicyRounds:
 
 
 def _place_of(reason: BaseException) -> tuple[str, str, int]:
-    """The kind of an error, and the file and line that first raised it; they do not depend on the error's text."""
+    """Returns the type of an error, and the file and line that first raised it, which do not depend on its text."""
     while reason.__cause__ is not None:
         reason = reason.__cause__
     frames = traceback.extract_tb(reason.__traceback__)

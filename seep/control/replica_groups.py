@@ -1,4 +1,4 @@
-"""Replica groups: says who keeps which backups, anew whenever nodes come and go or sizes drift."""
+"""Replica groups: chooses the holders of backups, again whenever nodes come and go or sizes change."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from seep.protocol.view import STORAGE
 from seep.record.events import ReplicasPlaced
 from seep.record.facts import Facts
 
-#: Seconds between two looks.
+#: Seconds between two calls.
 _EVERY = 0.5
-#: Of these somebody has to be chosen.
+#: Strategies with holders that must be chosen.
 _PLACED = (BackupStrategy.REPLICAS, BackupStrategy.STORAGE)
 
 
@@ -42,7 +42,7 @@ class ReplicaGroups:
     _look: float = 0.0
 
     def step(self, facts: Facts) -> None:
-        """Works out the groups every half second, and gives a command if they have changed."""
+        """Computes the groups every half second, and gives a command if they have changed."""
         if facts.at < self._look:
             return
         self._look = facts.at + _EVERY
@@ -62,7 +62,7 @@ class ReplicaGroups:
         return groups
 
     def _alike(self, facts: Facts) -> dict[BackupSettings, list[InstanceId]]:
-        """The instances whose backups have to be placed, by what their operators' settings say."""
+        """Returns the instances whose backups have to be placed, by the settings of their operators."""
         found: dict[BackupSettings, list[InstanceId]] = {}
         for instance in facts.query.of_kind(Kind.STATEFUL):
             settings = self.settings.of(instance.operator)

@@ -1,4 +1,4 @@
-"""Requests: what people ask for, as migrations; what makes no sense is refused before anything moves."""
+"""Requests: converts users' requests to migrations; impossible ones are refused before anything moves."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _INSTANCE = re.compile(r"(?P<operator>[^\[\]]+)(\[(?P<index>\d+)\])?")
 
 
 class MigrationRequests:
-    """Makes migrations of what people ask for, by the settings of a run."""
+    """Makes migrations of users' requests, by the settings of a run."""
 
     def __init__(self, graph: QueryGraph, settings: MigrationSettings) -> None:
         self._graph, self._settings = graph, settings
@@ -36,7 +36,10 @@ class MigrationRequests:
         at: float | str | None = None,
         epoch: int | None = None,
     ) -> list[Migration]:
-        """Migrations of operators that begin together. The `chosen` settings, unless None, replace those of the run."""
+        """Returns migrations of operators that begin together.
+
+        The `chosen` settings, unless None, replace those of the run.
+        """
         if not targets:
             raise UserError("there is nothing to migrate; give an operator and its target")
         settings = self._with(chosen)
@@ -47,12 +50,12 @@ class MigrationRequests:
         ]
 
     def follow(self, now: float, operator: str, rows: Any) -> list[Migration]:
-        """A migration with one step for each moment in the rows."""
+        """Returns a migration with one step for each time in the rows."""
         stream = move_stream(_rows(rows), self._slot_bits(operator), f"the moves of {operator}")
         return [Migration(operator, ByTheClock(stream), now, steps=stream.steps, why=f"{len(stream)} moments")]
 
     def hand_over(self, now: float, instance: str) -> list[Migration]:
-        """A migration of all slots of an instance (or of an operator's first one) to a new instance, in one step."""
+        """Returns a migration of all slots of an instance (or of an operator's first) to a new one, in one step."""
         read = _INSTANCE.fullmatch(instance)
         if read is None:
             raise UserError(f"{instance!r} is neither an operator nor an instance; write it as counter or counter[0]")
@@ -72,7 +75,7 @@ class MigrationRequests:
 
 
 def _rows(rows: Any) -> Sequence[Mapping[str, Any]] | pa.Table | Path:
-    """Makes rows readable for `move_stream`; a Spark DataFrame is collected, as it is small."""
+    """Converts rows to a form for `move_stream`; a Spark DataFrame is collected, as it is small."""
     if isinstance(rows, str):
         return Path(rows)
     if hasattr(rows, "toArrow"):

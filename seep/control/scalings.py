@@ -1,8 +1,8 @@
-"""Scalings: decisions become migrations, or splits of backups, and stay open until these are over, whatever fails.
+"""Scalings: carries out decisions by migrations, or splits of backups, whatever fails.
 
-Each step looks at how things are, so nothing depends on having heard of an event: a plan that is not there any more is
-over; if the operator then has the instances that it should have, it was carried out, else it was aborted and is made
-again. Every decision ends with an event that says how; one that does not get on for too long is given up.
+Each step examines the present state, so nothing depends on having received an event. A plan that does not exist any
+more has ended. If the operator then has the wanted instances, it was carried out; otherwise it was aborted and is made
+again. Every decision ends with an event that says how; one without progress for too long is given up.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ from seep.record.ring import Ring
 #: Refusals that pass by themselves, and those that pass with the next checkpoint.
 _PASSING = (Refusal.BUSY, Refusal.NOT_RUNNING)
 _WANTS_BACKUP = (Refusal.NO_BACKUP, Refusal.OLD_BACKUP)
-#: Seconds until what was refused for now is tried again.
+#: Seconds until a refused request is tried again.
 _AGAIN = 0.05
-#: Seconds that a backup to split is waited for, once a checkpoint was asked for; then slots are handed over.
+#: Seconds to wait for a backup to split, after a checkpoint was requested; then slots are handed over.
 _BACKUP = 10.0
-#: Changes that are over and kept, for policies.
+#: Ended changes that are kept for policies.
 _KEPT = 1000
 
 
 def at_once_unless_said(settings: MigrationSettings) -> MigrationSettings:
-    """Scaling moves all slots in one step, unless somebody has chosen a strategy."""
+    """Returns the settings with all slots in one step, unless a strategy was chosen."""
     if "strategy" in settings.model_fields_set:
         return settings
     return settings.model_copy(update={"strategy": Strategy.ALL_AT_ONCE})
@@ -71,23 +71,23 @@ def check_scaling(settings: ScalingSettings, policy: Policy, graph: QueryGraph) 
 
 @dataclass(slots=True)
 class Scaling:
-    """An open decision, and how far it is carried out."""
+    """An open decision, and its progress."""
 
     decision: Decision
     opened: float
     before: int  #: instances
     seen: int | None = None  #: instances that the policy saw when it decided; None if it was asked for by hand
     migration: Migration | None = None
-    plan: int | None = None  #: of a split
+    plan: int | None = None  #: number of a split's plan
     asks: int | None = None  #: the command for a split whose answer it waits for
-    again: float = 0.0  #: when what was refused for now is tried again
-    is_handed_over: bool = False  #: though its backup was to be split
-    asked: float | None = None  #: when a checkpoint was asked for, to be split
-    change: Change | None = None  #: what policies see of it; None while no slots are on their way
+    again: float = 0.0  #: when a refused request is tried again
+    is_handed_over: bool = False  #: whether slots are handed over though the backup was to be split
+    asked: float | None = None  #: when a checkpoint to split was requested
+    change: Change | None = None  #: as policies see it; None while no slots are moving
     waits_for: str = "its turn"
-    got_on: float = field(init=False)  #: when it last made a step
-    steps: int = 0  #: that its migration had made then
-    turned_down: int | None = None  #: instances of the last decision that was refused because of this one
+    got_on: float = field(init=False)  #: time of its last progress
+    steps: int = 0  #: steps of its migration at that time
+    turned_down: int | None = None  #: number of instances in the last decision that was refused because of this one
 
     def __post_init__(self) -> None:
         self.got_on = self.opened
@@ -102,12 +102,12 @@ class Scaling:
 
     @property
     def is_begun(self) -> bool:
-        """Whether slots move, or it is being worked out which are to."""
+        """Whether slots move, or their moves are being computed."""
         is_cut = self.migration is not None and self.migration.asks is not None
         return self.change is not None or self.asks is not None or is_cut
 
     def note_progress(self, now: float) -> None:
-        """Notes progress. A step counts if no earlier attempt has come so far: repeated attempts are no progress."""
+        """Notes progress. A step counts only if no earlier attempt has come so far."""
         made = self.migration.number if self.migration is not None else 0
         if made > self.steps:
             self.steps, self.got_on = made, now
@@ -115,12 +115,12 @@ class Scaling:
 
 @dataclass(slots=True)
 class Scalings:
-    """Carries out decisions on parallelism; of each operator at most one is open."""
+    """Carries out decisions on parallelism; at most one per operator is open."""
 
     orders: Orders
     settings: ScalingSettings
     migrations: Migrations
-    steps: MigrationSettings  #: how slots move
+    steps: MigrationSettings  #: the settings of the migrations
     vm_needs: VMNeeds
     _open: dict[str, Scaling] = field(default_factory=dict)
     _changes: Ring[Change] = field(default_factory=lambda: Ring[Change](_KEPT))  #: that are over
@@ -129,7 +129,7 @@ class Scalings:
 
     @property
     def changes(self) -> Iterator[Change]:
-        """The newest changes that are done, and all that are begun."""
+        """Returns the newest ended changes, and all that have begun."""
         yield from self._changes
         yield from self._left
         yield from (each.change for each in self._open.values() if each.change is not None)
@@ -176,7 +176,7 @@ class Scalings:
                 raise
 
     def end(self, facts: Facts) -> None:
-        """Ends all open decisions, as the run is over and its migrations have ended."""
+        """Ends all open decisions at the end of the run, when its migrations have ended."""
         for scaling in self.under_way:
             if scaling.migration is not None:
                 self._follow_migration(facts, scaling, scaling.migration)
@@ -259,12 +259,15 @@ class Scalings:
         )
 
     def _hand_over(self, scaling: Scaling, why: str) -> None:
-        """Has the slots handed over, as the backup cannot be split."""
+        """Hands the slots over, as the backup cannot be split."""
         scaling.is_handed_over = True
         self.orders.tell(SplitNotPossible(operator=scaling.operator, why=why))
 
     def _split(self, facts: Facts, scaling: Scaling) -> None:
-        """Asks for a split. It needs one more node than there are new instances: the origin begins anew, too."""
+        """Requests a split.
+
+        It needs one more node than there are new instances, because the origin is restarted too.
+        """
         query, operator = facts.query, scaling.operator
         parts = _parts(query, scaling)
         scaling.before = query.instances(operator)
@@ -296,7 +299,7 @@ class Scalings:
                 self._end(facts, scaling, ScalingRefused, f"{type(answer).__name__}: {answer}")
 
     def _await_backup(self, facts: Facts, scaling: Scaling, why: Refusal) -> None:
-        """Asks once for checkpoints to split; if none comes in time, has the slots handed over instead."""
+        """Requests checkpoints to split once; if none comes in time, hands the slots over instead."""
         if scaling.asked is None:
             scaling.asked = facts.at
             those = tuple(each for each in facts.query.kept if each.operator == scaling.operator)
@@ -309,7 +312,7 @@ class Scalings:
             scaling.plan = None
             self._note_over(facts, scaling, facts.query.instances(scaling.operator))
 
-    # -- what is told -------------------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------------------
 
     def _note_begun(self, scaling: Scaling, at: float) -> None:
         before, after = scaling.before, scaling.decision.parallelism
@@ -407,7 +410,10 @@ def _parts(query: QueryFacts, scaling: Scaling) -> Parts:
 
 
 def _from_one_origin(query: QueryFacts, operator: str, parts: Parts) -> tuple[InstanceId, Parts]:
-    """The instance that is to lose most, and its part: a split has one origin. Others wait for the next decision."""
+    """Returns the instance that loses most slots, and its part: a split has one origin.
+
+    Others wait for the next decision.
+    """
     owned = query.latest(operator).parts
     origin = max(owned, key=lambda index: sum(len(slots & owned[index]) for slots in parts.values()))
     lost = {index: slots & owned[origin] for index, slots in parts.items()}

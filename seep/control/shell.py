@@ -1,4 +1,4 @@
-"""What every shell of the steward does: shows it the facts, and carries out what it says, until it comes to rest."""
+"""The common part of the steward's shells: gives it the facts, and carries out its commands, until there are none."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ from seep.protocol.manager.manager import Manager
 from seep.protocol.manager.plans import Accepted, Refused
 from seep.record.facts import Answer, Facts
 
-#: Steps in a row, as long as there are answers; then everything else has its turn.
+#: The most steps in a row while there are answers; then other work gets its turn.
 IN_A_ROW = 64
 
 
 class VMs(Protocol):
-    """What the steward needs of the pool."""
+    """The pool, as the steward needs it."""
 
     def available(self) -> Sequence[str]:
         """Warm nodes that new instances may take."""
         ...
 
     def want(self, count: int) -> None:
-        """Says how many free nodes are needed now, beyond the reserve."""
+        """Sets the number of free nodes that are needed now, beyond the reserve."""
         ...
 
     def leaving(self, node: str) -> None:
-        """The VM of a node will go; it is to be ended when nothing is left on it."""
+        """Marks a node as leaving; its VM is stopped when nothing is left on it."""
         ...
 
 
 class StewardShell(ABC):
-    """Carries out the steward's commands on manager and pool. Subclasses say where facts come from and effects go."""
+    """Carries out the steward's commands on manager and pool. Subclasses provide facts and perform effects."""
 
     def __init__(self, steward: Steward, vms: VMs) -> None:
         self.steward, self.vms = steward, vms
         self._answers: list[Answer] = []
         self._is_stepping = False
 
-    # -- what each shell has of its own -------------------------------------------------------------------------------
+    # -- implemented by each shell ------------------------------------------------------------------------------------
 
     @property
     @abstractmethod
@@ -64,36 +64,36 @@ class StewardShell(ABC):
 
     @abstractmethod
     def facts(self, answers: tuple[Answer, ...] = ()) -> Facts:
-        """The facts of this moment."""
+        """Returns the present facts."""
 
     @abstractmethod
     def perform(self, effects: list[Effect]) -> None:
-        """Does what the manager asks for."""
+        """Performs the manager's effects."""
 
     @abstractmethod
     def watch_slots(self, operators: frozenset[str]) -> None:
-        """Has the rows of these operators counted by slot from now on, and of no others."""
+        """Makes nodes count the rows of these operators by slot from now on, and of no others."""
 
     @abstractmethod
     def window(self, command: EndWindow) -> object:
-        """The counts since the last call; None if some instance has not reported yet."""
+        """Returns the counts since the last call; None if some instance has not reported yet."""
 
     @abstractmethod
     def consult(self, question: Consult) -> None:
-        """Has a question answered by `answer`, now, later or never."""
+        """Passes a question to another thread; its result comes by `answer`, now, later or never."""
 
     @abstractmethod
     def migration_ended(self, number: int) -> None:
-        """A migration has ended: tells whoever waits for it."""
+        """Wakes those who wait for a migration, which has ended."""
 
     @abstractmethod
     def tell(self, event: Event) -> None:
         """Records an event."""
 
-    # -- what all have ------------------------------------------------------------------------------------------------
+    # -- common -------------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Has the steward take steps until it gives no more commands that are answered at once."""
+        """Runs the steward until it gives no more commands that are answered at once."""
         if self._is_stepping:
             return
         self._is_stepping = True
@@ -107,7 +107,7 @@ class StewardShell(ABC):
             self._is_stepping = False
 
     def end(self) -> None:
-        """Has the steward end all that is open, as the run is over."""
+        """Makes the steward end everything that is open, at the end of the run."""
         self._carry_out_all(self.steward.end(self.facts()))
 
     def answer(self, number: int, value: object) -> None:

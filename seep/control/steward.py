@@ -1,9 +1,9 @@
-"""The steward: decides what changes while a query runs, and sees each change through to its end.
+"""The steward: decides what changes while a query runs, and carries each change through to its end.
 
-A pure machine: `step(facts) -> commands`. It compares how things are with how they should be, whatever has happened in
-between, as the pool does with VMs. Its laws: every decision ends, with an event that says how; at most one decision of
-a kind is open per operator; what was asked for by hand goes before policies; a policy or balancer that raises, hangs or
-asks for the impossible costs nobody anything.
+A pure machine: `step(facts) -> commands`. It compares the present state with the wanted one, independently of what
+happened in between, as the pool does with VMs. Its laws: every decision ends, with an event that says how; at most one
+decision of a kind is open per operator; requests by hand go before policies; a policy or balancer that raises, hangs or
+wants something impossible delays nothing else.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class StewardSettings:
     migration: MigrationSettings = field(default_factory=MigrationSettings)
     balance: BalanceSettings = field(default_factory=BalanceSettings)
     backup: BackupSection = field(default_factory=BackupSection)
-    checkpoint: float | None = 5.0  #: between two checkpoints of an instance
+    checkpoint: float | None = 5.0  #: seconds between two checkpoints of an instance
     epoch: float = 0.05
     heartbeat: float = 0.1
 
@@ -90,24 +90,24 @@ class Steward:
         every = self.settings.checkpoint
         self._turns = CheckpointTurns(every) if every is not None else None
         self._is_over = False
-        #: what it was answered, and what it asked for, last
+        #: its latest answers and commands
         self.ring = MessageRing()
 
-    # -- asked for ----------------------------------------------------------------------------------------------------
+    # -- requests -----------------------------------------------------------------------------------------------------
 
     def scale(self, facts: Facts, operator: str, parallelism: int) -> None:
         """Opens a decision as a policy does; policies that decide otherwise wait until it is done."""
         self._scalings.open(facts, Decision(operator, parallelism, "asked for"))
 
     def migrate(self, facts: Facts, migrations: Sequence[Migration]) -> tuple[int, ...]:
-        """Opens migrations that begin together; returns their numbers. UserError if a target is not possible."""
+        """Opens migrations that begin together; returns their numbers. Raises UserError if a target is not possible."""
         for migration in migrations:
             if migration.goal is not None:
                 migration.goal(facts.query)
         return self.migrations.open(*migrations)
 
     def cancel(self, facts: Facts, number: int, why: str = "called off") -> None:
-        """Ends a migration: announces no further step, and leaves what has moved where it is."""
+        """Ends a migration: announces no further step; moved slots stay where they are."""
         if (migration := self.migrations.find(number)) is not None:
             self.migrations.cancel(facts, migration, why)
 
@@ -116,13 +116,13 @@ class Steward:
         self._balancing.request(facts, operator)
 
     def drain(self, facts: Facts, node: str) -> None:
-        """Moves all instances of a node elsewhere, and then has its VM ended."""
+        """Moves all instances of a node elsewhere, and then has its VM stopped."""
         self._drains.begin(facts, node)
 
     # -- a step -------------------------------------------------------------------------------------------------------
 
     def step(self, facts: Facts) -> list[Command]:
-        """The commands that follow from the facts. It is to be called again as soon as commands are answered."""
+        """Returns the commands that follow from the facts. Call it again as soon as commands are answered."""
         if self._is_over:
             return []
         self._vm_needs.begin_step()
@@ -153,7 +153,7 @@ class Steward:
         )
 
     def end(self, facts: Facts) -> list[Command]:
-        """Ends all that is open, as the run is over."""
+        """Ends everything that is open, at the end of the run."""
         if not self._is_over:
             self._is_over = True
             self.migrations.end(facts)
@@ -163,7 +163,7 @@ class Steward:
         return self._taken(facts)
 
     def _tolerate(self, step: Callable[[], None]) -> None:
-        """Runs a part of the step. If it raises, an event tells of that once, and the query goes on without it."""
+        """Runs a part of the step. If it raises, one event reports that, and the query continues without it."""
         try:
             step()
         except Exception as reason:
@@ -177,11 +177,11 @@ class Steward:
         found = (*self._scalings.changes, *self.migrations.changes, *facts.recoveries)
         return tuple(sorted(found, key=lambda change: change.begun))
 
-    # -- told ---------------------------------------------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------------------------------------
 
     @property
     def is_busy(self) -> bool:
-        """Whether slots are to move, so that the next step may be due after any commit."""
+        """Whether slots are going to move, so that the next step may be due after any commit."""
         return not self.migrations.is_idle
 
     def history(self, facts: Facts) -> History:
@@ -189,12 +189,12 @@ class Steward:
         return self._rounds.history(self._changes(facts))
 
     def progress(self, facts: Facts, *numbers: int) -> tuple[MigrationProgress, ...]:
-        """The progress of these migrations; of all that are kept, oldest first, if none is given."""
+        """Returns the progress of these migrations; without numbers, of all that are kept, oldest first."""
         found = [self.migrations.find(number) for number in numbers] if numbers else self.migrations.listed()
         return tuple(self.migrations.progress(facts, each) for each in found if each is not None)
 
     def decisions(self) -> tuple[OpenDecision, ...]:
-        """All open decisions, migrations, wishes and drains."""
+        """Returns all open decisions, migrations, wishes and drains."""
         scalings = (
             OpenDecision("scaling", each.operator, each.opened, each.by_hand, each.decision.why)
             for each in self._scalings.under_way
@@ -226,7 +226,7 @@ class Steward:
 
 
 def _word(value: object) -> str:
-    """An answer in a word: what was accepted or refused, or what kind of thing it is."""
+    """Returns an answer in a word: its result, or its type."""
     match value:
         case Accepted(plan):
             return f"accepted, plan {plan}"

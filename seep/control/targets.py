@@ -1,4 +1,4 @@
-"""Targets: who is to own which slots after a migration, worked out from the facts when it begins."""
+"""Targets: the owners of slots after a migration, computed from the facts when it begins."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from primitives.slots import SlotSet
 from primitives.topology import Assignment
 from seep.record.facts import QueryFacts
 
-#: What each gaining instance gets, in the form that `Manager.move` takes.
+#: The slots that each instance gets, in the form that `Manager.move` takes.
 Parts = Mapping[int, SlotSet]
 Goal = Callable[[QueryFacts], Parts]
-#: What people may give: an assignment, a number of instances, or slots by instance (`1`, or `counter[1]`).
+#: A user's target: an assignment, a number of instances, or slots by instance (`1`, or `counter[1]`).
 Target = Assignment | int | Mapping[int | str, SlotSet | Iterable[int]] | Goal
 
 
 def goal_of(operator: str, target: Target, slot_bits: int) -> Goal:
-    """The goal for a target; UserError if the target is not possible for an operator with so many slots."""
+    """Returns the goal for a target.
+
+    Raises UserError if it is not possible for an operator with 2^`slot_bits` slots.
+    """
     match target:
         case int():
             return to_parallelism(operator, target)
@@ -40,12 +43,12 @@ def goal_of(operator: str, target: Target, slot_bits: int) -> Goal:
 
 
 def to_parallelism(operator: str, parallelism: int) -> Goal:
-    """A goal of so many instances, for which as few slots move as possible."""
+    """Returns a goal with this number of instances, for which as few slots move as possible."""
     return lambda facts: rescaled(facts.latest(operator), parallelism, facts.fresh[operator])
 
 
 def handed_over(operator: str, index: int | None) -> Goal:
-    """A goal by which all slots of an instance (of the first, if none is named) go to a new one."""
+    """Returns a goal by which all slots of an instance (of the first, if none is named) move to a new one."""
 
     def parts(facts: QueryFacts) -> Parts:
         assignment = facts.latest(operator)
@@ -58,7 +61,7 @@ def handed_over(operator: str, index: int | None) -> Goal:
 
 
 def passed_on(operator: str) -> Goal:
-    """A goal by which every slot goes to the next instance, so that all change their owner."""
+    """Returns a goal by which every slot moves to the next instance, so that all change their owner."""
 
     def parts(facts: QueryFacts) -> Parts:
         owned = facts.latest(operator).parts
@@ -71,9 +74,9 @@ def passed_on(operator: str) -> Goal:
 
 
 def away_from(operator: str, node: str, heirs: dict[int, int]) -> Goal:
-    """A goal by which every instance on the node that owns slots is replaced by a new one.
+    """Returns a goal by which every instance with slots on the node is replaced by a new one.
 
-    `heirs` keeps which one replaces which, for slots that come to the node later.
+    `heirs` keeps the replacement of each, for slots that come to the node later.
     """
 
     def parts(facts: QueryFacts) -> Parts:
@@ -106,7 +109,7 @@ def _to_parts(operator: str, parts: Parts) -> Goal:
     return checked
 
 
-# -- what people write ------------------------------------------------------------------------------------------------
+# -- users' input -----------------------------------------------------------------------------------------------------
 
 
 def _read_parts(operator: str, target: Mapping[Any, Any], slot_bits: int) -> Parts:

@@ -12,20 +12,20 @@ from seep.record.facts import Facts
 
 @dataclass(slots=True)
 class VMNeeds:
-    """Adds up the nodes that all open changes need, asks the pool for them, and tells of each wait once."""
+    """Sums up the nodes that all open changes need, requests them from the pool, and reports each wait once."""
 
     orders: Orders
     _needs: dict[str, int] = field(default_factory=dict)  #: operator -> new instances that have no node yet
-    _told: set[str] = field(default_factory=set)  #: operators whose wait was told
-    _wanted: int = 0  #: what the pool was told last
+    _told: set[str] = field(default_factory=set)  #: operators whose wait was reported
+    _wanted: int = 0  #: the number last requested from the pool
     _taken: int = 0  #: nodes that changes of this step take
 
     def begin_step(self) -> None:
-        """A new step begins: nodes that were taken in the last one are in use by now."""
+        """Starts a new step: nodes that were taken in the last one are in use by now."""
         self._taken = 0
 
     def is_there(self, facts: Facts, operator: str, needed: int, why: str) -> bool:
-        """Takes nodes for so many new instances of an operator; says whether there are enough free ones."""
+        """Takes nodes for new instances of an operator; returns whether there are enough free ones."""
         if needed <= len(facts.free) - self._taken:
             self._taken += needed
             self.forget(operator)
@@ -37,12 +37,12 @@ class VMNeeds:
         return False
 
     def expect(self, operator: str, needed: int) -> None:
-        """Notes that an operator needs so many nodes, now or soon."""
+        """Notes that an operator needs nodes, now or soon."""
         self._needs[operator] = needed
         self._want()
 
     def missing(self, operator: str) -> int:
-        """New instances of an operator that have no node yet."""
+        """Returns the number of new instances of an operator that have no node yet."""
         return self._needs.get(operator, 0)
 
     def forget(self, operator: str) -> None:
@@ -53,7 +53,7 @@ class VMNeeds:
 
     @property
     def waiting(self) -> frozenset[str]:
-        """Operators for which nodes are wanted."""
+        """Returns the operators that wait for nodes."""
         return frozenset(self._needs)
 
     def _want(self) -> None:

@@ -1,1 +1,1 @@
-"""The record of a run: what a run knows about itself, typed and bounded, and without threads or a clock of its own."""
+"""The record of a run: what a run knows about itself, typed and bounded; it has no thread and no clock."""

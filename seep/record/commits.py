@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Commits:
-    """Is told of every commit, and knows the longest pause between two.
+    """Records every commit, and the longest pause between two.
 
     >>> commits = Commits()
     >>> for epoch, at in [(1, 0.0), (2, 0.1), (2, 0.2), (5, 0.5)]:
@@ -16,8 +16,8 @@ class Commits:
     0.4
     """
 
-    epoch: int = 0  #: all sinks have committed it
-    at: float | None = None  #: when they had
+    epoch: int = 0  #: the last epoch that all sinks have committed
+    at: float | None = None  #: when they committed it
     largest_gap: float = 0.0
 
     def note(self, epoch: int, at: float) -> None:

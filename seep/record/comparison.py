@@ -1,4 +1,4 @@
-"""Comparison: what the instances of a node have done between two of its reports, as rates and utilisation."""
+"""Comparison: the work of a node's instances between two of its reports, as rates and utilisation."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from seep.record.reports import InstanceFigures, NodeReport
 def compared(
     name: str, before: NodeReport, now: NodeReport, slots: Mapping[InstanceId, int] | None = None
 ) -> Iterator[InstanceReport]:
-    """The rates of the instances that are in both reports. Each has its thread's part of what the process has used.
+    """Returns the rates of the instances that are in both reports.
 
-    Utilisation is 1 at most: what a process had beyond its share (credit, or cores that nobody else wanted) is no part
-    of what the share can give.
+    Each instance gets its thread's part of the process's CPU time. Utilisation is 1 at most: CPU time beyond the share
+    (credit, or idle cores) does not show what the share can do.
     """
     seconds = now.at - before.at
     if seconds <= 0:
@@ -23,7 +23,7 @@ def compared(
     both = list(pairs(before, now))
     threads = sum(late.cpu - early.cpu for early, late in both)
     for early, late in both:
-        # the process does more for it than its thread: letters, streams, and what both still have to pay for
+        # the process does more for an instance than its thread: letters, streams, and pauses that both still owe
         part = (late.cpu - early.cpu) / threads if threads > 0 else 1 / len(both)
         whole = part * (now.cpu - before.cpu)
         stolen = min((late.stolen - early.stolen) / seconds, 0.9)

@@ -1,4 +1,4 @@
-"""Events of a run beside those of the protocol and the pool: how it begins and ends, what was decided and why."""
+"""Events of a run besides those of the protocol and the pool: begin and end, decisions and their reasons."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class StrikeFailed(Event):
 class RefusedMessage(Event):
     """Somebody has sent something that makes no sense."""
 
-    node: str | None = None  #: that has refused it; None: the driver
+    node: str | None = None  #: the node that has refused it; None: the driver
     sender: str
     why: str
 
@@ -117,9 +117,9 @@ class InstanceRecovered(InstanceEvent):
     """The query is where it would be without the loss of this instance's node."""
 
     seconds: float
-    detected: float  #: of these, until the node was given up
-    restored: float  #: until all that it hosted had its state again
-    replayed: float  #: until all sinks were past what was open
+    detected: float  #: seconds until the node was given up
+    restored: float  #: seconds until all its instances had their state again
+    replayed: float  #: seconds until all sinks were past the epochs open at the loss
 
     @property
     def parts(self) -> Mapping[str, float]:
@@ -147,7 +147,7 @@ class WaitingForVMs(Event):
 
     operator: str
     needed: int  #: nodes
-    why: str  #: what they are needed for
+    why: str  #: what the nodes are needed for
 
     @property
     def detail(self) -> str:
@@ -188,7 +188,7 @@ class ScalingDone(Event):
     seconds: float  #: while slots moved
     waited: float  #: seconds before that, since it was decided
     latency_peak: float  #: highest latency of an epoch meanwhile, in seconds
-    why: str = ""  #: as it was decided
+    why: str = ""  #: the reason given with the decision
 
     @property
     def detail(self) -> str:
@@ -293,13 +293,13 @@ class MigrationOver(Event):
 
     operator: str
     seconds: float | None = None  #: since it began; None if it has not
-    why: str = ""  #: why it ended, if not because all has moved
+    why: str = ""  #: why it ended, unless all slots have moved
     steps: int = 0
-    steps_done: int = 0  #: that have taken effect
+    steps_done: int = 0  #: steps that have taken effect
     slots_moved: int = 0
     slots_remaining: int = 0
     bytes: int = 0  #: handed over between two epochs, as far as nodes have reported
-    bytes_ahead: int = 0  #: of backups, fetched ahead
+    bytes_ahead: int = 0  #: bytes of prefetched backups
     held_back: int = 0  #: rows that waited for the state of their slots
     waited: float | None = None  #: seconds until it began
     moved: float | None = None  #: seconds while slots moved
@@ -312,7 +312,7 @@ class MigrationOver(Event):
 
     @property
     def moved_words(self) -> str:
-        """How far it has come."""
+        """Returns the progress in words."""
         slots = self.slots_moved + self.slots_remaining
         return f"{self.slots_moved:,} of {slots:,} slots in {self.steps_done:,} steps"
 
@@ -356,8 +356,8 @@ class MigrationRefused(MigrationOver):
 class BalancingBegun(OperatorEvent):
     """Slots are moved away from full instances."""
 
-    imbalance: float  #: how many times the mean the fullest instance has to do
-    slots: int  #: to move
+    imbalance: float  #: load of the fullest instance over the mean
+    slots: int  #: number of slots to move
 
     @property
     def numbers(self) -> Mapping[str, float]:
@@ -370,10 +370,10 @@ class Balanced(Event):
 
     operator: str
     seconds: float
-    before: float  #: how many times the mean the fullest instance had to do
+    before: float  #: load of the fullest instance over the mean before
     after: float
-    slots: int  #: that have moved
-    bytes: int  #: handed over
+    slots: int  #: number of slots that have moved
+    bytes: int  #: bytes handed over
 
     @property
     def detail(self) -> str:
@@ -399,7 +399,7 @@ class HotSlot(InstanceEvent):
     """One key is too heavy for any balance."""
 
     slot: int
-    share: float  #: of the instance's load
+    share: float  #: fraction of the instance's load
     why: str
 
     @property
@@ -436,7 +436,7 @@ class RunResumed(Event):
 
     id: int
     epoch: int
-    passed_over: tuple[int, ...] = ()  #: later checkpoints that it does not go on from
+    passed_over: tuple[int, ...] = ()  #: later checkpoints that were skipped
 
     @property
     def detail(self) -> str:
@@ -455,7 +455,7 @@ class CheckpointStored(Event):
     id: int
     epoch: int
     seconds: float
-    bytes: int = 0  #: of state, with what it builds on
+    bytes: int = 0  #: bytes of state, with the checkpoints that it builds on
 
     @property
     def detail(self) -> str:

@@ -1,4 +1,4 @@
-"""Facts: what is known of a run at one moment, as one immutable value: all that the steward decides by."""
+"""Facts: everything known of a run at one moment, as one immutable value, which the steward decides by."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class OpenPlan(NamedTuple):
 
 
 class Handover(NamedTuple):
-    """What came to the instances of an operator by handover at an epoch, as far as they have reported."""
+    """The handover to the instances of an operator at an epoch, as far as they have reported."""
 
     nbytes: int = 0  #: handed over between two epochs
-    nbytes_ahead: int = 0  #: of backups, fetched ahead
+    nbytes_ahead: int = 0  #: bytes of prefetched backups
     held_back: int = 0  #: rows that waited for it
 
 
@@ -36,7 +36,7 @@ class Latencies(Protocol):
     """The latencies of committed epochs, as far back as they are kept."""
 
     def percentiles_since(self, at: float) -> Mapping[str, float]:
-        """p50, p95, p99 and max of those heard of since a time of the run; empty if there is none."""
+        """Returns p50, p95, p99 and max of those reported since a time of the run; empty if there is none."""
         ...
 
 
@@ -49,38 +49,38 @@ class NoLatencies:
 
 @dataclass(frozen=True, slots=True)
 class QueryFacts:
-    """What the manager knows: who owns which slots, what lives where, which plans are open."""
+    """The manager's knowledge: owners of slots, placement, and open plans."""
 
     topology: Topology
     phase: QueryPhase
-    ending: bool  #: the input is to end, or has
+    ending: bool  #: whether the input is to end, or has
     ticked: int
     committed: int
     lead: int  #: epochs between the announcement of a plan and its effect
-    window: int  #: epochs that may be open
+    window: int  #: number of epochs that may be open
     placement: Mapping[InstanceId, Seat]
-    nodes: frozenset[str]  #: that are live
+    nodes: frozenset[str]  #: live nodes
     leaving: frozenset[str]  #: live nodes that get nothing new
     used: frozenset[str]  #: live nodes that host an instance, or keep the only copy of a backup
-    vms: Mapping[str, str]  #: of nodes, where that is known
-    fresh: Mapping[str, int]  #: by operator: from this number on, no instance ever had one
+    vms: Mapping[str, str]  #: VMs of nodes, where known
+    fresh: Mapping[str, int]  #: by operator: the lowest index that no instance has ever had
     moves: Mapping[int, OpenPlan]
     splits: Mapping[int, OpenPlan]
-    safe: Mapping[InstanceId, int]  #: epochs up to which those that are placed are backed up, or have committed
-    unkept: frozenset[str]  #: operators whose state nobody backs up
-    not_on_nodes: frozenset[str]  #: operators whose backups no node keeps, nor will
-    groups: Mapping[InstanceId, tuple[str, ...]]  #: who is to keep backups, where that was said
+    safe: Mapping[InstanceId, int]  #: the epochs up to which placed instances are backed up, or have committed
+    unkept: frozenset[str]  #: operators without backups
+    not_on_nodes: frozenset[str]  #: operators whose backups are never on nodes
+    groups: Mapping[InstanceId, tuple[str, ...]]  #: the chosen holders of backups
 
     @property
     def graph(self) -> QueryGraph:
         return self.topology.graph
 
     def latest(self, operator: str) -> Assignment:
-        """Who owns which slots once all plans that are announced have taken effect."""
+        """Returns the owners of slots after all announced plans."""
         return self.topology.history[operator][-1].assignment
 
     def instances(self, operator: str) -> int:
-        """How many instances own slots then."""
+        """Returns the number of instances that own slots then."""
         return len(self.latest(operator).parts)
 
     def soonest(self, operator: str) -> int:
@@ -92,7 +92,7 @@ class QueryFacts:
         return any(plan.operator == operator for plan in (*self.moves.values(), *self.splits.values()))
 
     def was_born(self, instance: InstanceId) -> bool:
-        """Whether there is or was such an instance."""
+        """Whether the instance exists or ever existed."""
         return instance in self.placement or instance.index < self.fresh[instance.operator]
 
     def hosted_by(self, node: str) -> list[InstanceId]:
@@ -113,7 +113,7 @@ class QueryFacts:
 
 
 def query_facts(manager: Manager) -> QueryFacts:
-    """The facts of a manager at this moment."""
+    """Returns the present facts of a manager."""
     placement = dict(manager.placement)
     operators = manager.graph.order
     return QueryFacts(
@@ -144,7 +144,7 @@ def query_facts(manager: Manager) -> QueryFacts:
 class Answer(NamedTuple):
     """The answer to a command; an exception if the command failed."""
 
-    number: int  #: of the command
+    number: int  #: number of the command
     value: Any
 
 
@@ -155,12 +155,12 @@ class Facts:
     at: float
     query: QueryFacts
     free: tuple[str, ...] = ()  #: warm nodes that new instances may take
-    answers: tuple[Answer, ...] = ()  #: to earlier commands, since the last facts
-    observation: Observation | None = None  #: of the last report interval that is over
-    recoveries: tuple[Change, ...] = ()  #: the newest that are over, and all that are not
-    reported: Mapping[InstanceId, int] = field(default_factory=dict)  #: the last epoch that each has told of
+    answers: tuple[Answer, ...] = ()  #: answers to earlier commands, since the last facts
+    observation: Observation | None = None  #: the observation of the last report interval
+    recoveries: tuple[Change, ...] = ()  #: the newest ended ones, and all open ones
+    reported: Mapping[InstanceId, int] = field(default_factory=dict)  #: the last epoch that each instance has reported
     state_bytes: Mapping[InstanceId, int] = field(default_factory=dict)
-    handed: Mapping[tuple[str, int], Handover] = field(default_factory=dict)  #: by operator and epoch
+    handed: Mapping[tuple[str, int], Handover] = field(default_factory=dict)  #: handovers by operator and epoch
     latencies: Latencies = field(default_factory=NoLatencies)
-    #: instances, operators, nodes, VMs, checkpoints and open decisions, as they were half a second ago at most
+    #: numbers of instances, operators, nodes, VMs, checkpoints and open decisions, at most half a second old
     status: Status | None = None

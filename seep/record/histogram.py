@@ -1,4 +1,4 @@
-"""A histogram of durations, in buckets that grow by 2 %; its size does not depend on how many it has counted."""
+"""A histogram of durations, in buckets that grow by 2 %; its size does not depend on the number of durations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: From a microsecond to an hour.
+#: Range of the buckets: from a microsecond to an hour.
 _GROWTH = np.log(1.02)
 _BUCKETS = 1_200
 _MICROS = 1e6
@@ -36,11 +36,11 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many durations were counted."""
+        """The number of durations so far."""
         return int(self._counts.sum())
 
     def percentile(self, share: float) -> float:
-        """The upper end of the bucket that has the percentile."""
+        """Returns the upper end of the percentile's bucket."""
         if not self._counts.any():
             return 0.0
         bucket = int(np.searchsorted(np.cumsum(self._counts), share * self._counts.sum()))

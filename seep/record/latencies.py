@@ -49,7 +49,7 @@ class LatencyRing:
             self._total += len(newest)
 
     def shift(self, seconds: float) -> None:
-        """Moves the zero of all times so many seconds later."""
+        """Moves the zero of all times `seconds` later."""
         with self._lock:
             self._heard -= seconds
 
@@ -69,7 +69,7 @@ class LatencyRing:
         return percentiles(self.since(at))
 
     def timeline(self, every: float = 0.25) -> list[dict[str, float]]:
-        """Percentiles for each interval of so many seconds that has any latency; a long run has its last part only."""
+        """Returns percentiles for each interval of `every` seconds with a latency; of a long run, for its last part."""
         with self._lock:
             heard = np.concatenate([heard for heard, _ in self._segments()])
             values = np.concatenate([values for _, values in self._segments()])

@@ -10,7 +10,7 @@ from operator import itemgetter
 from primitives.event import E, Event
 from seep.record.ring import Ring
 
-#: Events of one kind that are kept.
+#: The most events of one kind that are kept.
 _MOST = 1000
 
 Listener = Callable[[Event], None]
@@ -19,8 +19,8 @@ Listener = Callable[[Event], None]
 class EventLog:
     """The events of a run in order; listeners are called with each new one. Thread-safe.
 
-    Of each kind the newest are kept, so that what happens often never drives out what happens once; `totals` counts
-    all of them.
+    The newest events of each kind are kept, so that frequent events never displace rare ones; `totals` counts all of
+    them.
 
     >>> from seep.protocol.events import MoveComplete
     >>> log = EventLog(iter([10.0, 12.5]).__next__)
@@ -63,18 +63,18 @@ class EventLog:
         return dated
 
     def listen(self, listener: Listener) -> None:
-        """Has a listener called with each event from now on, on the thread that adds the event."""
+        """Calls a listener with each event from now on, on the thread that adds the event."""
         self._listeners.append(listener)
 
     def of(self, *kinds: str) -> list[Event]:
-        """The kept events of some kinds."""
+        """Returns the kept events of some kinds."""
         with self._lock:
             found = [numbered for kind in dict.fromkeys(kinds) for numbered in self._kinds.get(kind, ())]
         return [event for _, event in sorted(found, key=itemgetter(0))]
 
     @property
     def totals(self) -> dict[str, int]:
-        """How many events of each kind there ever were."""
+        """Returns the number of all events so far, by kind."""
         with self._lock:
             return {kind: ring.total for kind, ring in self._kinds.items()}
 
@@ -85,7 +85,7 @@ class EventLog:
         return iter(self.of(*kinds))
 
     def __len__(self) -> int:
-        """How many events are kept."""
+        """Number of kept events."""
         with self._lock:
             return sum(len(ring) for ring in self._kinds.values())
 

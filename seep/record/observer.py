@@ -1,4 +1,4 @@
-"""The observer: makes one observation of all instances out of the nodes' reports, at the end of each interval."""
+"""The observer: combines the nodes' reports to one observation of all instances, at the end of each interval."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ Positions = Mapping[str, Mapping[int, Any]]
 
 
 class SourceDemand(NamedTuple):
-    """What a source is to read, as far as that is known."""
+    """The rows that a source is to read, as far as known."""
 
-    rate: Rate | None  #: of all its partitions; None: as much as there is
+    rate: Rate | None  #: rate of all its partitions; None: no limit
     partitions: int
-    by_time: bool = False  #: its partitions are read one after the other
+    by_time: bool = False  #: whether its partitions are read one after the other
 
 
 @dataclass(frozen=True, slots=True)
 class RunSnapshot:
-    """What an observer sees of a run at one moment."""
+    """The state of a run at one moment, for an observer."""
 
     at: float  #: seconds since the query began to run
     clock: float  #: unix time
     nodes: Mapping[str, NodeReport]
-    slots: Mapping[InstanceId, int]  #: that each instance owns
+    slots: Mapping[InstanceId, int]  #: number of slots of each instance
     positions: Positions
-    latencies: Sequence[float] = ()  #: of the epochs committed since the last one
+    latencies: Sequence[float] = ()  #: latencies of the epochs committed since the last snapshot
     epochs_in_flight: int = 0
     warm_nodes: int = 0
 
@@ -48,7 +48,7 @@ class Observer:
     _before: RunSnapshot | None = field(default=None)
 
     def observe(self, sight: RunSnapshot) -> Observation | None:
-        """The observation of the time since the last call; None at the first call."""
+        """Returns the observation of the time since the last call; None at the first call."""
         before, self._before = self._before, sight
         if before is None or sight.at <= before.at:
             return None
@@ -71,7 +71,7 @@ class Observer:
         )
 
     def _offered(self, before: RunSnapshot, now: RunSnapshot) -> dict[str, float]:
-        """Rows offered per second, by source: from its rate if it has one, else from what it has read."""
+        """Returns rows offered per second, by source: from its rate if it has one, else from the rows read."""
         return {
             source: (self._due(source, now) - self._due(source, before)) / (now.clock - before.clock)
             for source in self.sources
@@ -95,7 +95,7 @@ class Observer:
 
 
 def _due_in_all(rate: Rate, positions: list[Position], now: float) -> float:
-    """Rows due where partitions are read one after the other: the rate is that of all of them, until all have ended."""
+    """Returns the rows due if partitions are read in sequence: the rate is that of all, until all have ended."""
     starts = [position.start for position in positions if position.start]
     if not starts or all(position.ended for position in positions):
         return float(sum(position.passed for position in positions))

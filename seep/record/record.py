@@ -1,8 +1,8 @@
 """The record: what a run knows about itself, in one place.
 
-Whoever owns a run tells it everything: events, reports of nodes, losses, commits. It answers with the status, the
-report, what policies are shown, and the steward's facts. Its memory does not grow with the age of the run, nor with how
-many instances and nodes there ever were.
+The owner of a run reports everything to it: events, reports of nodes, losses, commits. It returns the status, the
+report, the input of policies, and the steward's facts. Its memory grows neither with the age of the run nor with the
+number of past instances and nodes.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ from seep.record.status import (
 from seep.record.tally import Tally
 from seep.rows.position import MIN_WATERMARK
 
-#: Seconds that the percentiles of "now" are taken from; or so many latencies, if there is none in that time.
+#: Seconds of the percentiles of "now"; or number of latencies, if there is none in that time.
 _RECENT, _FEW = 5.0, 10
-#: Weight of the last report in what instances take in and put out now.
+#: Weight of the last report in smoothed rates.
 _WEIGHT = 0.2
-#: Handovers, by operator and epoch, that are kept for whoever asks.
+#: Number of handovers, by operator and epoch, that are kept.
 _HANDOVERS = 10_000
-#: Checkpoints that a status has.
+#: Number of checkpoints in a status.
 _CHECKPOINTS = 10
-#: Reports by which it is told how many rows are read now.
+#: Number of reports over which the reading rate is computed.
 _PROGRESS = 50
 
 P = ParamSpec("P")
@@ -71,7 +71,7 @@ T = TypeVar("T")
 def _locked(
     method: Callable[Concatenate[Record, P], T],
 ) -> Callable[Concatenate[Record, P], T]:
-    """Has a method hold the record's lock."""
+    """Makes a method hold the record's lock."""
 
     def alone(self: Record, /, *arguments: P.args, **named: P.kwargs) -> T:
         with self._lock:
@@ -82,7 +82,7 @@ def _locked(
 
 
 class _Last(NamedTuple):
-    """What is known of a live instance."""
+    """The latest data of a live instance."""
 
     node: str
     figures: InstanceFigures
@@ -90,14 +90,14 @@ class _Last(NamedTuple):
 
 
 class _Node(NamedTuple):
-    """What is known of a live node."""
+    """The latest data of a live node."""
 
     report: NodeReport
     before: NodeReport | None
 
 
 class Record:
-    """All that is known of one run. Thread-safe; times are seconds since the query began to run, as in the log."""
+    """The record of one run. Thread-safe; times are seconds since the query began to run, as in the log."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Record:
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
     ) -> None:
-        """`positions` are those of the source log, which its owner goes on changing; `wall_clock` tells unix time."""
+        """`positions` belong to the source log, whose owner keeps changing them; `wall_clock` returns unix time."""
         self.graph = graph
         self.log = EventLog(clock)
         self.latencies = LatencyRing()
@@ -115,11 +115,11 @@ class Record:
         self._sources, self._positions, self._wall_clock = sources, positions, wall_clock
         self._lock = threading.RLock()
         self._nodes: dict[str, _Node] = {}
-        #: those that their nodes have last told of, and no others
+        #: exactly the instances in their nodes' latest reports
         self._instances: dict[Incarnation, _Last] = {}
         self._edges: dict[str, dict[str, float]] = {}  #: node -> edge -> rows per second
-        self._read_before = 0  #: rows that sources have read which have left
-        self._read_to: int | None = None  #: the highest watermark that a source has told of, but for that of the end
+        self._read_before = 0  #: rows read by instances that have left
+        self._read_to: int | None = None  #: the highest watermark that a source has reported, except that of the end
         self._progress: deque[tuple[float, int]] = deque(maxlen=_PROGRESS)  #: (time, rows read so far)
         self._handed: Mapping[tuple[str, int], Handover] = MappingProxyType({})
         self._slots = SlotCounts({name: operator.slot_bits for name, operator in graph.operators.items()})
@@ -129,14 +129,14 @@ class Record:
         self._recovery_changes = RecoveryChanges()
         self.log.listen(self._recovery_changes.hear)
         self._observer = Observer(sources)
-        self._why_lost = ""  #: why the node was given up of which the manager will say that it is lost
-        self._seen = 0.0  #: when an observer last looked
+        self._why_lost = ""  #: why the node was given up that the manager will report as lost
+        self._seen = 0.0  #: time of the last observation
         self._offered = 0.0
         self._samples = CoarseningSeries[Sample]()
         self._last_sample: Sample | None = None
         self._latest: Status | None = None
 
-    # -- told: the run ------------------------------------------------------------------------------------------------
+    # -- reports about the run ---------------------------------------------------------------------------------------
 
     @_locked
     def begin(self) -> None:
@@ -146,7 +146,7 @@ class Record:
         self.log.begin()
 
     def tell(self, event: Event) -> None:
-        """Takes an event into the log."""
+        """Adds an event to the log."""
         with self._lock:
             if isinstance(event, StateRestored | SplitEffective):
                 self._recoveries.restored(event.subject, self.log.now)
@@ -155,21 +155,21 @@ class Record:
         self.log.add(event)
 
     def killed(self, node: str, placement: Mapping[InstanceId, Seat]) -> None:
-        """Notes that somebody is about to kill a node on purpose."""
+        """Notes that a node is about to be killed on purpose."""
         with self._lock:
             self._recoveries.killed(node, self.log.now)
         self.log.add(NodeKilled(node=node, hosted=_hosted(node, placement)))
 
     @_locked
     def given_up(self, node: str, why: str, placement: Mapping[InstanceId, Seat], ticked: int) -> None:
-        """Notes that a node is given up, and what it hosts, after so many opened epochs; the manager is told next."""
+        """Notes that a node is given up with its instances, after `ticked` opened epochs; the manager is told next."""
         self._why_lost = why
         hosted = _hosted(node, placement)
         stateful = {i for i in hosted if self.graph.kind(i.operator) is Kind.STATEFUL}
         self._recoveries.lost(node, hosted, stateful, ticked, self.log.now)
 
     def committed(self, epoch: int) -> bool:
-        """Notes that all sinks have committed an epoch; says whether that is news."""
+        """Notes that all sinks have committed an epoch; returns whether that is new."""
         with self._lock:
             is_news = epoch > self.commits.epoch
             self.commits.note(epoch, self.log.now)
@@ -178,11 +178,14 @@ class Record:
             self.log.add(event)
         return is_news
 
-    # -- told: nodes and instances ------------------------------------------------------------------------------------
+    # -- reports about nodes and instances ---------------------------------------------------------------------------
 
     @_locked
     def take(self, node: str, report: object) -> None:
-        """Takes a node's report: the node hosts the instances that are in it. MalformedReport if it is not valid."""
+        """Handles a node's report: the node hosts the instances that are in it.
+
+        Raises MalformedReport if it is not valid.
+        """
         told = check_report(report, self.graph)
         now = self.log.now
         known = self._nodes.get(node)
@@ -203,7 +206,10 @@ class Record:
 
     @_locked
     def left(self, node: str, last_word: object) -> None:
-        """Takes the last figures of an instance that was told to stop. MalformedReport if they are not valid."""
+        """Handles the last figures of an instance that was told to stop.
+
+        Raises MalformedReport if they are not valid.
+        """
         figures = check_figures(last_word, self.graph)
         identity = figures.identity
         if self._tally.has_left(identity):
@@ -222,12 +228,12 @@ class Record:
 
     @_locked
     def unheard(self) -> None:
-        """Notes that last figures have not come in time: counters are lower bounds from now on."""
+        """Notes that last figures are overdue: counters are lower bounds from now on."""
         self._tally.unheard()
 
     @_locked
     def drop(self, node: str) -> None:
-        """Forgets a node that is gone."""
+        """Removes a node that is gone."""
         self._nodes.pop(node, None)
         self._edges.pop(node, None)
         self._forget(node)
@@ -241,7 +247,7 @@ class Record:
         self._slots.forget(identity)
 
     def _note(self, figures: InstanceFigures, cores: float, now: float) -> None:
-        """Takes figures: counters so far, and what is reported once only."""
+        """Adds figures: counters so far, and data that is reported only once."""
         self._tally.note(figures.identity, figures.counted, figures.counters)
         self._note_handed(figures)
         if figures.slots is not None:
@@ -283,22 +289,25 @@ class Record:
 
     @_locked
     def restart_slots(self) -> None:
-        """Forgets all counts by slot, as nodes count those of other operators from now on."""
+        """Removes all counts by slot, as nodes count those of other operators from now on."""
         self._slots.clear()
 
     @_locked
     def end_window(self, operator: str, seconds: float, assignment: Assignment, moving: SlotSet) -> SlotLoads | None:
-        """The counts by slot since the last call; None, and the window goes on, if an instance has not reported."""
+        """Returns the counts by slot since the last call.
+
+        If an instance has not reported yet, returns None, and the window continues.
+        """
         if not self._slots.is_whole(operator, assignment):
             return None
         return self._slots.end_window(operator, seconds, assignment, moving)
 
-    # -- asked: for decisions -----------------------------------------------------------------------------------------
+    # -- queries for decisions ----------------------------------------------------------------------------------------
 
     @property
     @_locked
     def handed(self) -> Mapping[tuple[str, int], Handover]:
-        """What was handed over, by operator and epoch, as far as nodes have reported; an immutable value."""
+        """Returns the handovers by operator and epoch, as far as nodes have reported; an immutable value."""
         return self._handed
 
     @property
@@ -316,7 +325,7 @@ class Record:
 
     @property
     def recoveries(self) -> tuple[Change, ...]:
-        """Recoveries as changes: the newest that are over, and all that are not."""
+        """Returns recoveries as changes: the newest ended ones, and all open ones."""
         return tuple(self._recovery_changes)
 
     @_locked
@@ -340,7 +349,7 @@ class Record:
             self._offered = sum(observation.offered.values())
         return observation
 
-    # -- asked: by people ---------------------------------------------------------------------------------------------
+    # -- queries of people --------------------------------------------------------------------------------------------
 
     @property
     @_locked
@@ -352,7 +361,7 @@ class Record:
     @property
     @_locked
     def counters(self) -> tuple[dict[str, int], bool]:
-        """The counters of all operators, added up, and whether they are exact; if not, they are lower bounds."""
+        """Returns the sums of all operators' counters, and whether they are exact; if not, they are lower bounds."""
         return self._tally.total(), self._tally.is_exact
 
     @_locked
@@ -364,7 +373,7 @@ class Record:
         decisions: Iterable[OpenDecision] = (),
         vm_seconds: float = 0.0,
     ) -> Status:
-        """The status of the run now; the caller gives what it knows of the pool, of balancing and of decisions."""
+        """Returns the present status of the run; the caller adds data of the pool, of balancing and of decisions."""
         instances = tuple(sorted(self._instance_statuses(), key=lambda status: status.name))
         used = {seat.node for seat in query.placement.values()}
         return Status(
@@ -419,7 +428,10 @@ class Record:
         failure: SeepError | None = None,
         story: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> dict[str, Any]:
-        """Events, time series and a summary, as plain data; `rows` by the source log, `all_migrations` there were."""
+        """Returns events, time series and a summary, as plain data.
+
+        `rows` are those in the source log; `all_migrations` is the number of all migrations.
+        """
         counters, is_exact = self.counters
         return make_report(
             query,
@@ -459,7 +471,7 @@ class Record:
         return percentiles(recent if len(recent) else self.latencies.newest(_FEW))
 
     def _imbalance(self) -> dict[str, float]:
-        """By operator, the rows that its fullest instance takes in now, over the mean of its instances."""
+        """Returns by operator the present input of its fullest instance over the mean of its instances."""
         rates: dict[str, list[float]] = {}
         for who, last in self._instances.items():
             if last.now is not None:
@@ -495,7 +507,7 @@ def _hosted(node: str, placement: Mapping[InstanceId, Seat]) -> tuple[InstanceId
 
 
 def _is_time(watermark: int) -> bool:
-    """Whether a watermark is an event time, and does not stand for the beginning or the end of the input."""
+    """Whether a watermark is an event time, and not a mark of the beginning or the end of the input."""
     return MIN_WATERMARK < watermark < MAX_WATERMARK
 
 
@@ -513,7 +525,7 @@ def _told(recovered: Recovered) -> Iterable[InstanceRecovered]:
 
 
 def _smoothed(last: _Last | None, now: InstanceReport | None) -> InstanceReport | None:
-    """The rates of a report, smoothed: an epoch more or less changes those between two reports by much."""
+    """Smooths the rates of a report, because one epoch more or less changes them by much."""
     before = last.now if last is not None else None
     if now is None or before is None:
         return now

@@ -1,4 +1,4 @@
-"""Recoveries under way: from the loss of a node until the sinks are past what was open when it was lost."""
+"""Recoveries in progress: from the loss of a node until the sinks are past the epochs open at the loss."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from seep.protocol.events import Rebound, Retired
 from seep.record.events import InstanceRecovered
 from seep.record.ring import Ring
 
-#: Nodes that were killed and not given up yet, at most.
+#: The most killed nodes that are not given up yet.
 _KILLED = 1000
-#: Recoveries that are over and kept, for policies; and those under way, at most.
+#: The most ended recoveries that are kept for policies, and the most open ones.
 _REMEMBERED = 720
 
 
 @dataclass(slots=True)
 class _Recovery:
-    """What one lost node hosted, and how far its instances have come back."""
+    """The instances of a lost node, and the progress of their recovery."""
 
     node: str
-    lost: float  #: when it was given up
-    since: float  #: when it died, if that is known, or else when it was given up
-    ticked: int  #: epochs that were open or done by then
+    lost: float  #: when the node was given up
+    since: float  #: when it died, if known, or else when it was given up
+    ticked: int  #: number of epochs that were open or done by then
     waiting: set[InstanceId]  #: instances that are not restored yet
     instances: tuple[InstanceId, ...]
     restored: float | None = None
@@ -33,7 +33,7 @@ class _Recovery:
 
 @dataclass(slots=True)
 class Recovered:
-    """A recovery that is over, by its parts, in seconds."""
+    """An ended recovery, with its parts, in seconds."""
 
     instances: tuple[InstanceId, ...]
     node: str
@@ -51,9 +51,9 @@ class Recoveries:
     _killed: dict[str, float] = field(default_factory=dict)
 
     def killed(self, node: str, now: float) -> None:
-        """Notes that somebody killed a node on purpose: its recovery is measured from then."""
+        """Notes that a node was killed on purpose: its recovery is measured from then."""
         self._killed[node] = now
-        while len(self._killed) > _KILLED:  # whoever was dead already is never lost
+        while len(self._killed) > _KILLED:  # a node that was dead already is never lost
             del self._killed[next(iter(self._killed))]
 
     def lost(
@@ -70,7 +70,7 @@ class Recoveries:
                 recovery.restored = now
 
     def committed(self, epoch: int, now: float) -> list[Recovered]:
-        """Notes that all sinks have committed an epoch; returns the recoveries that are over by that."""
+        """Notes that all sinks have committed an epoch; returns the recoveries that have ended with it."""
         over = [r for r in self._open if r.instances and epoch >= r.ticked]
         self._open = [r for r in self._open if r not in over and r.instances]
         return [_recovered(r, now) for r in over]
@@ -89,14 +89,14 @@ def _recovered(recovery: _Recovery, now: float) -> Recovered:
 
 
 class RecoveryChanges:
-    """Each recovery as a change since it was begun, so that nobody scales because of a replay. Thread-safe."""
+    """Each recovery as a change since its beginning, so that no policy scales because of a replay. Thread-safe."""
 
     def __init__(self) -> None:
         self._begun: dict[InstanceId, Rebound] = {}
         self._over = Ring[Change](_REMEMBERED)
 
     def hear(self, event: Event) -> None:
-        """Takes an event of the run; most kinds change nothing."""
+        """Handles an event of the run; most kinds change nothing."""
         if isinstance(event, Rebound):
             self._begun.setdefault(event.subject, event)
         elif isinstance(event, InstanceRecovered) and (first := self._begun.pop(event.subject, None)):
@@ -105,7 +105,7 @@ class RecoveryChanges:
             self._begun.pop(event.subject, None)
 
     def __iter__(self) -> Iterator[Change]:
-        """The newest changes that are over, and all that are not."""
+        """Yields the newest ended changes, and all open ones."""
         yield from self._over
         for first in list(self._begun.values()):
             yield Change(first.operator, first.at, 1, 1)

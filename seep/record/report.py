@@ -1,4 +1,4 @@
-"""The report of a run: samples taken while it runs, and what they and the events come to in the end."""
+"""The report of a run: samples taken while it runs, and a summary of them and of the events."""
 
 from __future__ import annotations
 

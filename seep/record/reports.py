@@ -1,7 +1,7 @@
-"""Reports: what nodes regularly tell of themselves and of the instances that they host.
+"""Reports: regular data of nodes about themselves and the instances that they host.
 
-Counters only grow, and are told again with each report; what is told once says so. A report that makes no sense is
-refused as a whole, before anything of it counts.
+Counters only grow, and are repeated in each report; data that is reported once is marked. An invalid report is refused
+as a whole, before any of it counts.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from seep.protocol.view import Incarnation
 
 
 class MalformedReport(EnvironmentFault):
-    """A node has sent a report that cannot be true."""
+    """A node has sent an impossible report."""
 
 
 class HandedPart(NamedTuple):
-    """What came to an instance by handover at an epoch, or a part of that."""
+    """A handover to an instance at an epoch, or a part of one."""
 
     epoch: int
     nbytes: int = 0  #: handed over between two epochs
-    nbytes_ahead: int = 0  #: of backups, fetched ahead
+    nbytes_ahead: int = 0  #: bytes of prefetched backups
     held_back: int = 0  #: rows that waited for it
 
 
@@ -42,12 +42,12 @@ class SlotRows:
     [3, 500]
     """
 
-    first: int  #: slot of those told of
-    type: str  #: of the numbers
+    first: int  #: the first slot in the counts
+    type: str  #: NumPy type of the counts
     rows: bytes
     cpu: float = 0.0  #: seconds that the operator was at work for them
-    seconds: float = 0.0  #: in which they came
-    epochs: int = 0  #: in which they came
+    seconds: float = 0.0  #: seconds in which they were counted
+    epochs: int = 0  #: epochs in which they were counted
     #: of the slot with the most rows: the slot, its heaviest key as text, and the key's share of the slot's rows
     heaviest: tuple[int, str, float] | None = None
 
@@ -60,7 +60,7 @@ class SlotRows:
         epochs: int = 0,
         heaviest: tuple[int, str, float] | None = None,
     ) -> SlotRows:
-        """Makes a compact form of whole numbers, one per slot."""
+        """Encodes whole numbers, one per slot, in a compact form."""
         (used,) = np.nonzero(rows)
         first, end = (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 0)
         kind = np.min_scalar_type(int(rows[first:end].max(initial=0)))
@@ -69,11 +69,11 @@ class SlotRows:
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """The counts, from the first slot on."""
+        """The counts, beginning with the first slot."""
         return np.frombuffer(self.rows, np.dtype(self.type).newbyteorder("<")).astype(np.int64)
 
     def objection(self, slots: int) -> str | None:
-        """What is wrong with the counts for an operator with so many slots; None if nothing is."""
+        """Returns what is wrong with the counts for an operator with `slots` slots, or None."""
         try:
             counts = self.counts
         except (TypeError, ValueError) as reason:
@@ -91,30 +91,30 @@ class InstanceFigures:
 
     identity: Incarnation
     phase: str
-    epoch: int  #: the last one that it had processed
-    counted: int  #: no epoch after this one is in its counters
+    epoch: int  #: the last processed epoch
+    counted: int  #: its counters include no epoch after this one
     rows_in: int = 0
     rows_out: int = 0
     cpu: float = 0.0  #: seconds of its thread
     busy: float = 0.0  #: seconds that its thread was at work, on the CPU or waiting for something outside
     stolen: float = 0.0  #: seconds that its thread was ready and had no core
     waiting: int = 0  #: messages in its mailbox
-    unsent: int = 0  #: epochs of output that its slowest receiver has not taken yet
+    unsent: int = 0  #: epochs of output that its slowest receiver has not fetched yet
     outbox_bytes: int = 0
     state_bytes: int = 0
-    watermark: int | None = None  #: of the last epoch that it has put out, in the unit of the event time
+    watermark: int | None = None  #: watermark of the last epoch in its output, in the unit of the event time
     age: float = 0.0  #: seconds from the creation of that epoch's oldest row until the output; 0 if that is not known
-    edges: Mapping[str, int] = field(default_factory=dict)  #: rows put out on each
-    counters: Mapping[str, int] = field(default_factory=dict)  #: of the operator: late rows, dead letters, …
-    #: seconds from the creation of an epoch's oldest row to the epoch's commit; told once
+    edges: Mapping[str, int] = field(default_factory=dict)  #: rows sent on each edge
+    counters: Mapping[str, int] = field(default_factory=dict)  #: the operator's counters: late rows, dead letters, …
+    #: seconds from the creation of an epoch's oldest row to the epoch's commit; reported once
     latencies: tuple[float, ...] = ()
-    handed: tuple[HandedPart, ...] = ()  #: told once
+    handed: tuple[HandedPart, ...] = ()  #: reported once
     slots: SlotRows | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """What a node's process has used so far; 0 where the operating system does not say."""
+    """Resources that a node's process has used so far; 0 if the operating system does not report them."""
 
     rss: int = 0  #: bytes of memory that it has now
     read: int = 0  #: bytes from disks
@@ -124,10 +124,10 @@ class Resources:
 
 
 class BulkTransfer(NamedTuple):
-    """State that a node is sending to another: it has not arrived as far as is known."""
+    """State that a node is sending to another, whose arrival is not known yet."""
 
     peer: str
-    kind: str  #: what it is for: backup, restore, handover, warm-up or look
+    kind: str  #: its purpose: backup, restore, handover, warm-up or inspection
     nbytes: int
 
 
@@ -136,21 +136,21 @@ class NodeReport:
     """The report of a node, with the figures of all instances that it hosts."""
 
     at: float  #: seconds by the node's own clock
-    cpu: float  #: seconds of the process that are paid for
-    cores: float  #: that it may use
-    memory: int | None = None  #: bytes that it may use; None: nobody has said
+    cpu: float  #: CPU seconds that the process has used within its share
+    cores: float  #: number of cores that it may use
+    memory: int | None = None  #: bytes that it may use; None if not limited
     resources: Resources = field(default_factory=Resources)
     instances: tuple[InstanceFigures, ...] = ()
-    transfers: tuple[BulkTransfer, ...] = ()  #: by peer and kind
+    transfers: tuple[BulkTransfer, ...] = ()  #: transfers by peer and kind
 
     @property
     def kept(self) -> int:
-        """Bytes of processing state and buffer state: what a split takes away, unlike the rest of the memory."""
+        """Bytes of processing state and buffer state: a split takes these away, unlike the rest of the memory."""
         return sum(each.state_bytes + each.outbox_bytes for each in self.instances)
 
 
 def check_report(report: object, graph: QueryGraph) -> NodeReport:
-    """The report, checked; MalformedReport if it is none, or names what the query does not have."""
+    """Checks and returns a report. Raises MalformedReport if it is none, or has names that the query lacks."""
     if not isinstance(report, NodeReport):
         raise MalformedReport(f"a report is a NodeReport, and not a {type(report).__name__}")
     for figures in report.instances:
@@ -161,7 +161,7 @@ def check_report(report: object, graph: QueryGraph) -> NodeReport:
 
 
 def check_figures(figures: object, graph: QueryGraph) -> InstanceFigures:
-    """The figures, checked; MalformedReport if they are none, or name what the query does not have."""
+    """Checks and returns figures. Raises MalformedReport if they are none, or have names that the query lacks."""
     if not isinstance(figures, InstanceFigures):
         raise MalformedReport(f"an instance is told of by InstanceFigures, and not by a {type(figures).__name__}")
     for objection in _objections(figures, graph):

@@ -1,4 +1,4 @@
-"""A ring keeps the newest items of a sequence that has no end, and counts all of them."""
+"""A ring: the newest items of an endless sequence, and the count of all."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Ring(Generic[T]):
     def __init__(self, most: int, size: Callable[[T], int] = lambda _: 1) -> None:
         self._most, self._size = most, size
         self._items: deque[tuple[T, int]] = deque()
-        self._kept = 0  #: size of all items that are there
+        self._kept = 0  #: size of all kept items
         self._dropped = 0
         self._lock = threading.Lock()
 
@@ -36,24 +36,24 @@ class Ring(Generic[T]):
                 self._dropped += 1
 
     def numbered(self, number: int) -> T | None:
-        """The item of a number, counted from 0 over all that there ever were; None if it is not kept any more."""
+        """Returns the item with a number, counted from 0 over all items so far; None if it is not kept any more."""
         with self._lock:
             at = number - self._dropped
             return self._items[at][0] if 0 <= at < len(self._items) else None
 
     @property
     def total(self) -> int:
-        """How many items there ever were."""
+        """The number of all items so far."""
         with self._lock:
             return self._dropped + len(self._items)
 
     @property
     def dropped(self) -> int:
-        """How many items are not kept any more."""
+        """The number of items that are not kept any more."""
         return self._dropped
 
     def __iter__(self) -> Iterator[T]:
-        """The items that are kept now, oldest first."""
+        """Yields the kept items, oldest first."""
         with self._lock:
             return iter([item for item, _ in self._items])
 

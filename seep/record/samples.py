@@ -11,20 +11,20 @@ from numpy.typing import NDArray
 
 from seep.record.status import InstanceStatus, Status
 
-#: Of each instance, in this order.
+#: The figures of each instance, in this order.
 _FIGURES = ("utilisation", "rows_in", "state_bytes", "outbox_bytes")
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The part of a status that is kept. Values that are as in the sample before are shared with it."""
+    """The kept part of a status. Values that equal those of the previous sample are shared with it."""
 
     at: float
     rows: int
     committed: int
     rest: Mapping[str, Any]
     hosted: tuple[tuple[str, str], ...]  #: instances and their nodes
-    figures: NDArray[np.float64]  #: of each instance
+    figures: NDArray[np.float64]  #: one row of figures per instance
 
     def to_json(self) -> dict[str, Any]:
         """The sample as a point of the time series, for the report."""

@@ -1,4 +1,4 @@
-"""A coarsening series: every item of the last minutes, and of the time before fewer items, the older they are."""
+"""A coarsening series: every item of the last minutes, and fewer items of earlier times, the older they are."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ T = TypeVar("T")
 
 
 class SeriesLevel(NamedTuple):
-    """A part of the past, with the items that are kept of it."""
+    """A period of the past, with its kept items."""
 
-    every: float  #: seconds between two items, at least
-    span: float  #: seconds between the newest item of the level and its oldest, at most
+    every: float  #: least seconds between two items
+    span: float  #: most seconds between the newest item of the level and its oldest
 
 
-#: All of the last five minutes, one each ten seconds of two hours, one a minute of a day, one an hour of three months.
+#: All items of the last five minutes; one per ten seconds of two hours, per minute of a day, per hour of three months.
 LEVELS = (
     SeriesLevel(0.0, 300.0),
     SeriesLevel(10.0, 7_200.0),
@@ -27,7 +27,7 @@ LEVELS = (
 
 
 class CoarseningSeries(Generic[T]):
-    """Items with their times, in rings that get coarser with age; the very first item stays. Thread-safe.
+    """Items with their times, in rings that get coarser with age; the very first item is kept. Thread-safe.
 
     >>> series = CoarseningSeries[str]([SeriesLevel(0.0, 2.0), SeriesLevel(10.0, 20.0)])
     >>> for at in range(60):
@@ -65,7 +65,7 @@ class CoarseningSeries(Generic[T]):
 def _through(
     level: SeriesLevel, ring: deque[tuple[float, T]], arriving: list[tuple[float, T]]
 ) -> Iterator[tuple[float, T]]:
-    """Takes in items that are not too close to the one before; yields those that are too old for the level now."""
+    """Adds items that are not too close to the one before; yields those that are too old for the level now."""
     for at, item in arriving:
         if not ring or at - ring[-1][0] >= level.every:
             ring.append((at, item))

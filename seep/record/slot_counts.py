@@ -15,8 +15,8 @@ from primitives.topology import Assignment
 from seep.protocol.view import Incarnation
 from seep.record.reports import SlotRows
 
-#: CPU time says who has how much to do only if one instance at least is busy for such a part of its share: below that,
-#: what each epoch costs, however few its rows are, weighs more than the rows.
+#: CPU time shows the distribution of work only if at least one instance uses this fraction of its share: below, the
+#: fixed cost of epochs exceeds the cost of rows.
 _BUSY = 0.3
 
 
@@ -24,45 +24,45 @@ class HottestSlot(NamedTuple):
     """The slot of an operator that had the most rows in a window."""
 
     slot: int
-    instance: int  #: that owns it
-    share: float  #: of the operator's rows
-    key: str | None  #: the heaviest in it, if that is known
+    instance: int  #: its owner
+    share: float  #: fraction of the operator's rows
+    key: str | None  #: its heaviest key, if known
 
 
 @dataclass(slots=True)
 class _Part:
-    """What one instance has reported since the window began."""
+    """The reports of one instance since the window began."""
 
     rows: NDArray[np.int64]
     cores: float
-    is_new: bool  #: has told nothing before
+    is_new: bool  #: whether it has not reported before
     cpu: float = 0.0
     seconds: float = 0.0
     epochs: int = 0
 
     @property
     def busy(self) -> float:
-        """The part of its CPU share that the instance has used."""
+        """The fraction of its CPU share that the instance has used."""
         return self.cpu / (self.seconds * self.cores)
 
     def scale(self, epochs: int) -> float:
-        """From the epochs that its reports are of to those of the window.
+        """Returns the factor from the reported epochs to the epochs of the window.
 
-        Reports come at times of their own, and whoever has no core for a while is late; by epochs all can be compared.
-        Whoever has begun in the second half of the window is taken as it is.
+        Reports come at different times, and an instance without a core is late; epochs make all comparable. An instance
+        that began in the second half of the window is not scaled.
         """
         return 1.0 if self.is_new and self.epochs < epochs / 2 else epochs / self.epochs
 
     @property
     def cpu_by_slot(self) -> NDArray[np.float64]:
-        """CPU time by slot, if every row of the instance costs the same."""
+        """Returns CPU time by slot, assuming that every row of the instance costs the same."""
         total = self.rows.sum()
         return self.rows * (self.cpu / total if total else 0.0)
 
 
 @dataclass(slots=True)
 class _Told:
-    """What all instances of one operator have reported."""
+    """The reports of all instances of one operator."""
 
     parts: dict[Incarnation, _Part] = field(default_factory=dict)
     heaviest: dict[int, Heaviest] = field(default_factory=dict)
@@ -70,15 +70,15 @@ class _Told:
 
 @dataclass(slots=True)
 class SlotCounts:
-    """The counts of all operators since their windows began. It is not thread-safe."""
+    """The counts of all operators since their windows began. Not thread-safe."""
 
     slot_bits: Mapping[str, int]
     _told: dict[str, _Told] = field(default_factory=dict)
-    _known: set[Incarnation] = field(default_factory=set)  #: who has told something, and may do so again
+    _known: set[Incarnation] = field(default_factory=set)  #: instances that have reported and may do so again
     _hottest: dict[str, HottestSlot] = field(default_factory=dict)  #: by operator, in its last window
 
     def take(self, who: Incarnation, told: SlotRows, cores: float) -> None:
-        """Adds what an instance has counted since its last report."""
+        """Adds the rows that an instance has counted since its last report."""
         operator = self._told.setdefault(who.instance.operator, _Told())
         part = operator.parts.get(who)
         if part is None:
@@ -95,17 +95,17 @@ class SlotCounts:
             operator.heaviest[slot] = Heaviest(key, share)
 
     def forget(self, who: Incarnation) -> None:
-        """Notes that an instance will report no more; what it has reported counts until the window ends."""
+        """Notes that an instance will not report again; its reports count until the window ends."""
         self._known.discard(who)
 
     def clear(self) -> None:
-        """Forgets all counts."""
+        """Removes all counts."""
         self._told.clear()
         self._known.clear()
         self._hottest.clear()
 
     def hottest(self, operator: str) -> HottestSlot | None:
-        """The slot that had the most rows in the last window; None if no rows are known."""
+        """Returns the slot with the most rows in the last window; None if no rows are known."""
         return self._hottest.get(operator)
 
     def is_whole(self, operator: str, assignment: Assignment) -> bool:

@@ -1,4 +1,4 @@
-"""Status: a run at one moment, for whoever watches it."""
+"""Status: a run at one moment, for users."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seep.record.slot_counts import HottestSlot
 
 @dataclass(frozen=True, slots=True)
 class InstanceStatus:
-    """One instance, as of its node's last report."""
+    """The status of one instance, by its node's last report."""
 
     name: str
     operator: str
@@ -23,16 +23,16 @@ class InstanceStatus:
     rows_in: int
     rows_out: int
     cpu: float  #: seconds of its thread
-    utilisation: float  #: of its CPU share, between the last two reports
+    utilisation: float  #: fraction of its CPU share, between the last two reports
     waiting: int  #: messages in its mailbox
     outbox_bytes: int
     state_bytes: int
     counters: Mapping[str, int]
     rows_in_per_second: float = 0.0
     rows_out_per_second: float = 0.0
-    unsent: int = 0  #: epochs of output that its slowest receiver has not taken yet
+    unsent: int = 0  #: epochs of output that its slowest receiver has not fetched yet
     age: float = 0.0  #: seconds from the creation of the oldest row of its last epoch until its output
-    #: how far its watermark is behind the highest of the sources, in the unit of the event time; None if one is unknown
+    #: distance of its watermark from the highest of the sources, in the unit of the event time; None if one is unknown
     watermark_behind: int | None = None
 
 
@@ -42,35 +42,35 @@ class OperatorStatus:
 
     name: str
     instances: int
-    epoch: int  #: the last one that all have processed
+    epoch: int  #: the last epoch that all have processed
     rows_in_per_second: float
     rows_out_per_second: float
     utilisation: float  #: of the fullest instance
-    age: float  #: of the slowest
+    age: float  #: of the slowest instance
     state_bytes: int
     outbox_bytes: int
-    watermark_behind: int | None  #: of the slowest
-    hottest: HottestSlot | None = None  #: in the last window of time, where rows are counted by slot
+    watermark_behind: int | None  #: of the slowest instance
+    hottest: HottestSlot | None = None  #: in the last window of time, if rows are counted by slot
 
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """One node: what its process uses now, per second where it is a flow."""
+    """The status of one node; flows are per second."""
 
     name: str
-    cpu: float  #: cores
-    cores: float  #: that it may use
+    cpu: float  #: used cores
+    cores: float  #: number of cores that it may use
     rss: int  #: bytes of memory
-    state_bytes: int  #: of its instances, with their buffers
+    state_bytes: int  #: state of its instances, with their buffers
     read: float  #: bytes from disks
     written: float  #: bytes to disks
     received: float  #: bytes from other machines, by all processes of its machine
     sent: float  #: bytes to other machines, by all processes of its machine
-    transfers: tuple[BulkTransfer, ...] = ()  #: state that it was sending when it last reported
+    transfers: tuple[BulkTransfer, ...] = ()  #: state that it was sending at its last report
 
 
 class OpenDecision(NamedTuple):
-    """A decision, or a request by hand, that is not over."""
+    """An open decision or request by hand."""
 
     kind: str  #: scaling, rebalance, balance, migration or drain
     subject: str  #: an operator, or a node
@@ -85,7 +85,7 @@ class CheckpointStatus(NamedTuple):
     id: int
     epoch: int
     age: float  #: seconds
-    bytes: int  #: of state, with what it builds on
+    bytes: int  #: bytes of state, with the checkpoints that it builds on
     is_savepoint: bool
 
 
@@ -97,22 +97,22 @@ class Status:
     ticked: int
     committed: int
     rows_read: int
-    rows_per_second: float  #: read by the sources, over the last seconds
-    latency: Mapping[str, float]  #: p50, p95, p99 and max of the recent past, in seconds; empty if nothing is known
+    rows_per_second: float  #: rows read by the sources, over the last seconds
+    latency: Mapping[str, float]  #: p50, p95, p99 and max of the recent past, in seconds; empty if unknown
     instances: tuple[InstanceStatus, ...]
     nodes: int
     idle_nodes: int
-    offered: float = 0.0  #: rows per second that are due by the sources' rates; what they read, without a rate
-    vms: Mapping[str, int] = field(default_factory=dict)  #: how many there are in each state
-    #: by operator with several instances: how many times the mean of them the fullest one takes in
+    offered: float = 0.0  #: rows per second that are due by the sources' rates, or that they read without one
+    vms: Mapping[str, int] = field(default_factory=dict)  #: number of VMs in each state
+    #: by operator with several instances: input of the fullest instance over their mean
     imbalance: Mapping[str, float] = field(default_factory=dict)
     balanced: tuple[str, ...] = ()  #: operators that are balanced
     operators: tuple[OperatorStatus, ...] = ()
-    edges: Mapping[str, float] = field(default_factory=dict)  #: rows per second that are put out on each
+    edges: Mapping[str, float] = field(default_factory=dict)  #: rows per second on each edge
     hosts: tuple[NodeStatus, ...] = ()  #: the nodes that have reported
-    decisions: tuple[OpenDecision, ...] = ()  #: all that is open, and why
-    checkpoints: tuple[CheckpointStatus, ...] = ()  #: the newest in storage that this run has stored, oldest first
-    vm_seconds: float = 0.0  #: what all VMs have cost so far
+    decisions: tuple[OpenDecision, ...] = ()  #: all open ones, with their reasons
+    checkpoints: tuple[CheckpointStatus, ...] = ()  #: the newest that this run has stored, oldest first
+    vm_seconds: float = 0.0  #: cost of all VMs so far
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -121,7 +121,7 @@ class Status:
 def instance_status(
     node: str, figures: InstanceFigures, now: InstanceReport | None, watermark_behind: int | None
 ) -> InstanceStatus:
-    """The status of one instance; `now` has its rates between its node's last two reports."""
+    """Returns the status of one instance; `now` has its rates between its node's last two reports."""
     return InstanceStatus(
         name=str(figures.identity),
         operator=figures.identity.instance.operator,
@@ -145,7 +145,7 @@ def instance_status(
 
 
 def operator_status(name: str, instances: Sequence[InstanceStatus], hottest: HottestSlot | None) -> OperatorStatus:
-    """The status of an operator from those of its instances, of which there is at least one."""
+    """Combines the statuses of an operator's instances, of which there is at least one."""
     behind = [each.watermark_behind for each in instances if each.watermark_behind is not None]
     return OperatorStatus(
         name=name,
@@ -163,7 +163,7 @@ def operator_status(name: str, instances: Sequence[InstanceStatus], hottest: Hot
 
 
 def node_status(name: str, report: NodeReport, before: NodeReport | None) -> NodeStatus:
-    """The status of one node; without an earlier report, rates are not known."""
+    """Returns the status of one node; without an earlier report, rates are not known."""
     former = before if before is not None and report.at > before.at else report
     seconds = report.at - former.at or 1.0
     now, then = report.resources, former.resources

@@ -1,7 +1,7 @@
-"""The story of a run: from its events to chains of causes, and from these to words.
+"""The story of a run: converts its events to chains of causes, and these to text.
 
-An event is what its `to_json` gives, so that a live run and a report are told alike. A chain begins with what somebody
-decided, or with the loss of a node, and has all that followed from it, plans and their steps among it.
+Events are in the form of `to_json`, so that a live run and a report give the same text. A chain begins with a decision
+or the loss of a node, and has everything that followed from it, including plans and their steps.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from primitives.errors import UserError
 Told = Mapping[str, Any]
 
 _DECIDED = ("scaling out", "scaling in", "migration begun", "balancing")
-#: How a decision ends, by how it begins.
+#: The kinds of event that end a decision, by the kind that begins it.
 _ENDS: dict[str, tuple[str, ...]] = {
     "scaling out": ("scaled out", "scaling refused", "scaling called off", "scaling given up", "scaling replaced"),
     "scaling in": ("scaled in", "scaling refused", "scaling called off", "scaling given up", "scaling replaced"),
@@ -25,15 +25,15 @@ _ENDS: dict[str, tuple[str, ...]] = {
 _PLANNED = ("move announced", "split begun")
 _PLAN_OVER = ("move complete", "split effective", "split aborted")
 _LOST = ("killed", "node lost")
-#: Seconds before a decision in which its reasons were seen.
+#: Seconds before a decision in which its reasons occurred.
 _REASONS = 60.0
 
 
 @dataclass(slots=True)
 class CauseChain:
-    """What was caused by one decision, plan or loss, in order."""
+    """The consequences of one decision, plan or loss, in order."""
 
-    number: int | None  #: of a decision: 1 for the first that the record still has
+    number: int | None  #: number of a decision: 1 for the first in the record
     events: list[Told] = field(default_factory=list)
     plans: set[int] = field(default_factory=set)
 
@@ -46,21 +46,23 @@ class CauseChain:
         return float(self.first.get("at", 0.0))
 
     def instances(self) -> set[str]:
-        """All instances that the chain is about."""
+        """Returns all instances that the chain concerns."""
         named = {event["instance"] for event in self.events if "instance" in event}
         return named.union(*(event.get("instances", ()) for event in self.events)).union(
             *(event.get("hosted", ()) for event in self.events), (e["origin"] for e in self.events if "origin" in e)
         )
 
     def epochs(self) -> set[int]:
-        """The epochs at which a plan of the chain took effect."""
+        """Returns the epochs at which a plan of the chain took effect."""
         return {int(event[name]) for event in self.events for name in ("first", "epoch") if name in event}
 
 
 def story(
     events: Sequence[Told], *, instance: str | None = None, decision: int | None = None, epoch: int | None = None
 ) -> list[str]:
-    """The chains of causes in words, all or those of an instance, a decision or an epoch; UserError if there is none.
+    """Returns the chains in words, all or those of an instance, a decision or an epoch.
+
+    Raises UserError if there is none.
 
     >>> began = {"kind": "scaling out", "at": 2.0, "operator": "counter", "before": 1, "after": 2, "why": "full"}
     >>> done = {"kind": "scaled out", "at": 5.0, "operator": "counter", "seconds": 2.5, "why": "full"}
@@ -84,7 +86,7 @@ def _is_asked_for(chain: CauseChain, instance: str | None, decision: int | None)
 
 
 def _of_epoch(chains: list[CauseChain], epoch: int) -> list[CauseChain]:
-    """The chains that took effect at the epoch; if there is none, the last one before it."""
+    """Returns the chains that took effect at the epoch; if there is none, the last one before it."""
     at_it = [chain for chain in chains if epoch in chain.epochs()]
     before = [chain for chain in chains if any(each < epoch for each in chain.epochs())]
     return at_it or sorted(before, key=lambda chain: max(e for e in chain.epochs() if e < epoch))[-1:]
@@ -105,7 +107,7 @@ def _nothing(chains: list[CauseChain], instance: str | None, decision: int | Non
 
 
 def chains_of(events: Sequence[Told]) -> list[CauseChain]:
-    """All chains, by the time at which they began."""
+    """Returns all chains, by the time at which they began."""
     ordered = sorted(events, key=lambda event: float(event.get("at", 0.0)))
     chains = [*_decisions(ordered), *_losses(ordered)]
     taken = {id(event) for chain in chains for event in chain.events}
@@ -114,7 +116,7 @@ def chains_of(events: Sequence[Told]) -> list[CauseChain]:
 
 
 def _decisions(events: list[Told]) -> Iterator[CauseChain]:
-    """The chains of decisions. An operator has at most one open decision, to which all its events belong."""
+    """Yields the chains of decisions. An operator has at most one open decision, to which all its events belong."""
     begun = [i for i, event in enumerate(events) if event["kind"] in _DECIDED]
     for number, place in enumerate(begun, start=1):
         first = events[place]
@@ -128,7 +130,7 @@ def _decisions(events: list[Told]) -> Iterator[CauseChain]:
 
 
 def _reasons(before: list[Told], decided: Told) -> Iterator[Told]:
-    """The reasons of a decision: the newest event of each such kind since the operator's last decision ended."""
+    """Yields the reasons of a decision: the newest event of each such kind since the operator's last decision ended."""
     since = float(decided.get("at", 0.0)) - _REASONS
     ours = [event for event in before if event.get("operator") == decided.get("operator") and event["at"] >= since]
     last_end = max((i for i, e in enumerate(ours) if any(e["kind"] in ends for ends in _ENDS.values())), default=-1)
@@ -156,7 +158,7 @@ def _follow_plans(chain: CauseChain, events: list[Told]) -> None:
 
 
 def _losses(events: list[Told]) -> Iterator[CauseChain]:
-    """The chain of each lost node: the loss, and the recovery of the instances that it hosted."""
+    """Yields the chain of each lost node: the loss, and the recovery of its instances."""
     nodes = dict.fromkeys(event["node"] for event in events if event["kind"] in _LOST)
     for node in nodes:
         chain = CauseChain(None, [event for event in events if event["kind"] in _LOST and event["node"] == node])
@@ -168,7 +170,7 @@ def _losses(events: list[Told]) -> Iterator[CauseChain]:
 
 
 def _recovery(rebound: Told, events: list[Told]) -> Iterator[Told]:
-    """From the rebind of an instance until it has recovered, or is lost again."""
+    """Yields the events from the rebind of an instance until it has recovered, or is lost again."""
     yield rebound
     ours = [event for event in events if event.get("instance") == rebound["instance"]]
     for event in ours[ours.index(rebound) + 1 :]:
@@ -181,7 +183,7 @@ def _recovery(rebound: Told, events: list[Told]) -> Iterator[Told]:
 
 
 def _lone_plans(left: list[Told], events: list[Told]) -> Iterator[CauseChain]:
-    """The chains of plans without a recorded decision: made by hand, for a drain, or to recover in parts."""
+    """Yields the chains of plans without a recorded decision: made by hand, for a drain, or for a split from backup."""
     for event in left:
         if event["kind"] in _PLANNED:
             chain = CauseChain(None, [event])
@@ -238,7 +240,7 @@ def _figures(event: Told) -> str:
 
 
 def _why(event: Told) -> str:
-    """The reason of an event, without the figures before it."""
+    """Returns the reason of an event, without the figures before it."""
     return str(
         event.get("why") or event.get("detail", "").partition(": ")[2] or event.get("detail", "") or "nobody said"
     )
@@ -265,7 +267,7 @@ def _announced(event: Told) -> str:
 
 
 def _plainly(event: Told) -> str:
-    """The event in the words of the log."""
+    """Returns the event in the words of the log."""
     parts = (event["kind"], event.get("instance") or event.get("node"), event.get("detail"))
     return " ".join(str(part) for part in parts if part)
 

@@ -1,4 +1,4 @@
-"""The tally: the counters of all instances that a run ever had, and whose last figures are still to come."""
+"""The tally: the counters of all past and present instances, and the instances whose last figures are awaited."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from seep.protocol.view import Incarnation
 
-#: Of a live instance, how many of its latest different counts are kept.
+#: Number of latest different counts that are kept of a live instance.
 _HISTORY = 128
-#: Instances that have left are remembered so long that no report from before can still be on its way.
+#: Number of left instances that are remembered; no report is delayed for longer.
 _REMEMBERED = 1024
 
 
@@ -32,9 +32,9 @@ class Tally:
     ({'late': 2}, False)
     """
 
-    is_exact: bool = True  #: no instance was lost, and none that left kept its last word to itself
+    is_exact: bool = True  #: no instance was lost, and every one that left sent its last word
     _gone: Counter[str] = field(default_factory=Counter)
-    #: of live instances: up to which epoch was counted at most, and what; oldest first
+    #: of live instances: the last epoch that may be counted, and the counts; oldest first
     _live: dict[Incarnation, list[tuple[int, dict[str, int]]]] = field(default_factory=dict)
     _left: dict[Incarnation, None] = field(default_factory=dict)  #: oldest first
 
@@ -66,7 +66,7 @@ class Tally:
         self.is_exact = False
 
     def total(self) -> dict[str, int]:
-        """All counters, added up by name."""
+        """Returns the sums of all counters by name."""
         total = Counter(self._gone)
         for history in self._live.values():
             total.update(history[-1][1])
@@ -93,7 +93,7 @@ class LastWords:
     """
 
     patience: float  #: seconds
-    #: who -> the node that it is on, and when it is too late
+    #: who -> its node, and the deadline
     _awaited: dict[str | Incarnation, tuple[str, float]] = field(default_factory=dict)
 
     @property
@@ -110,11 +110,11 @@ class LastWords:
         self._awaited.pop(who, None)
 
     def lost(self, node: str) -> list[str | Incarnation]:
-        """The node is gone: returns those whose last figures will not come any more."""
+        """Removes a lost node; returns those whose last figures will not come any more."""
         return self._drop([who for who, (where, _) in self._awaited.items() if where == node])
 
     def overdue(self, now: float) -> list[str | Incarnation]:
-        """Returns those that have missed the deadline, and awaits them no more."""
+        """Returns those that have missed the deadline, and stops waiting for them."""
         return self._drop([who for who, (_, deadline) in self._awaited.items() if now > deadline])
 
     def _drop(self, those: list[str | Incarnation]) -> list[str | Incarnation]:

@@ -1,5 +1,5 @@
 """The kernel: runs the protocol's machines in one process, on one thread and without a clock.
 
-`seep.testing` runs programs of users in it, and the simulator random schedules. What belongs here is what both need:
-manager, nodes, mail between them, storage, and an agenda. What goes wrong, and when, does not.
+`seep.testing` runs users' programs in it, and the simulator random schedules. It has what both need: manager, nodes,
+mail between them, storage, and an agenda. Faults and their times do not belong here.
 """

@@ -1,4 +1,4 @@
-"""The bulk lanes of a world: both ends between every two processes, over mail that loses what a cut link carries."""
+"""The bulk lanes of a world: both ends between every two processes, over mail that loses messages of a cut link."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any, Protocol
 from seep.kernel.mail import Carried, Channel, Mail
 from seep.protocol.bulk import BulkAcknowledged, BulkFlow, BulkInbox, BulkOutbox
 
-#: The lanes of segments and of what acknowledges them, each in the order of sending.
+#: The lanes of segments and of acknowledgements, each in the order of sending.
 BULK, BULK_BACK = "bulk", "bulk back"
 
 
 class BulkSizes(Protocol):
-    """How much there is to send."""
+    """The sizes of messages and credit."""
 
     def segments(self) -> int:
-        """In how many segments the next message travels."""
+        """Returns the number of segments of the next message."""
         ...
 
     def credit(self) -> int:
-        """How many segments may be under way at once between two processes."""
+        """Returns the most segments that may be unacknowledged between two processes."""
         ...
 
 
 class BulkLanes:
-    """Sizes are counted in segments."""
+    """The bulk lanes between all processes; sizes are counted in segments."""
 
     def __init__(self, mail: Mail, sizes: BulkSizes, is_there: Callable[[str], bool]) -> None:
         self._mail, self._sizes, self._is_there = mail, sizes, is_there
@@ -33,14 +33,14 @@ class BulkLanes:
         self._inboxes: dict[tuple[str, str], BulkInbox] = {}
 
     def post(self, source: str, target: str, flow: BulkFlow, version: int, message: Any) -> None:
-        """Takes a message that one process sends to another."""
+        """Sends a message from one process to another."""
         if (outbox := self._outboxes.get((source, target))) is None:
             outbox = self._outboxes[source, target] = BulkOutbox(self._sizes.credit(), 1)
         outbox.add(flow, (version, message), self._sizes.segments())
         self._send(source, target)
 
     def arrived(self, source: str, target: str, carried: Carried) -> tuple[int, Any] | None:
-        """A segment has come from `source`; returns the message that it completes, if it does."""
+        """Handles a segment from `source`; returns the message that it completes, if any."""
         segment, message = carried
         if not self._is_there(target):
             return None
@@ -50,21 +50,21 @@ class BulkLanes:
         return message if is_next and segment.end == segment.size else None
 
     def acknowledged(self, source: str, target: str, told: BulkAcknowledged) -> None:
-        """`target` has told `source` what it has: so there is room for more."""
+        """Handles an acknowledgement of `target` to `source`, which makes room for more."""
         outbox = self._outboxes.get((source, target))
         if outbox is not None and self._is_there(source):
             outbox.acknowledge(*told)
             self._send(source, target)
 
     def mend(self, source: str, target: str) -> None:
-        """The link is back: goes on where the receiver stands."""
+        """Continues after the link is back, from the receiver's position."""
         outbox = self._outboxes.get((source, target))
         if outbox is not None and self._is_there(source) and self._is_there(target):
             outbox.resume(self._inboxes.setdefault((source, target), BulkInbox()).standing())
             self._send(source, target)
 
     def halfway(self) -> list[tuple[str, str]]:
-        """The pairs of processes between which a part of a message has arrived, and the rest has not."""
+        """Returns the pairs of processes between which only a part of a message has arrived."""
         return [
             ends
             for ends, outbox in self._outboxes.items()
@@ -72,7 +72,7 @@ class BulkLanes:
         ]
 
     def remove(self, process: str) -> None:
-        """The process has ended."""
+        """Removes the lanes of a process that has ended."""
         for ends in [ends for ends in (*self._outboxes, *self._inboxes) if process in ends]:
             self._outboxes.pop(ends, None)
             if ends[1] == process:

@@ -1,4 +1,4 @@
-"""The VMs of a world: the pool asks for them, a provider starts them, and nodes start on them."""
+"""The VMs of a world: the pool requests them, a provider starts them, and nodes start on them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from vmpool.provider import Machine
 
 
 class RequestOutcome(NamedTuple):
-    """The result of a request to provider or cluster, and after how many steps it comes."""
+    """The result of a request to provider or cluster, and the number of steps until it comes."""
 
     steps: int
-    failure: str = ""  #: empty: it succeeds
-    again: bool = True  #: whether another try may succeed by itself
+    failure: str = ""  #: reason of the failure; empty if it succeeds
+    again: bool = True  #: whether a retry may succeed
 
 
 class CloudBehaviour(Protocol):
-    """How provider and cluster behave."""
+    """The behaviour of provider and cluster."""
 
     def start(self) -> RequestOutcome:
         """The result of a request to start a VM."""
@@ -38,16 +38,16 @@ class CloudBehaviour(Protocol):
         ...
 
     def boot(self) -> int:
-        """After how many steps a node that was ordered joins."""
+        """Returns the number of steps until an ordered node joins."""
         ...
 
     def tries_again(self) -> bool:
-        """Whether a node takes the place of one that is lost, on the same VM."""
+        """Whether a node replaces one that is lost, on the same VM."""
         ...
 
 
 class KernelFleet:
-    """Carries out the pool's actions and tells it their results. There is one for each life of a query."""
+    """Carries out the pool's actions and reports their results. There is one for each life of a query."""
 
     def __init__(
         self,
@@ -63,15 +63,15 @@ class KernelFleet:
         self._joined = 0
         self._is_filling = False
         self.wanted = 0  #: free nodes that plans wait for
-        #: VM -> whether the provider has started it: all that were ordered, and have neither failed nor been stopped
+        #: VM -> whether the provider has started it; without VMs that have failed or been stopped
         self.there: dict[str, bool] = {}
-        #: orders that are not over -> their VM
+        #: orders that have not ended -> their VM
         self._orders: dict[str, str] = {}
         #: node -> its order
         self._order_of: dict[str, str] = {}
 
     def fill(self, nodes: int) -> None:
-        """Starts VMs for so many nodes at once, as for a launch, which waits for them."""
+        """Starts VMs for `nodes` nodes at once, as a launch does, which waits for them."""
         self._is_filling = True
         self.pool.want(nodes)
         while len(self.pool.warm(frozenset())) < nodes:
@@ -80,27 +80,27 @@ class KernelFleet:
         self._is_filling = False
 
     def step(self) -> None:
-        """Has the pool take a step."""
+        """Makes the pool take a step."""
         for action in self.pool.step(self._kernel.manager.used_nodes(), self._clock()):
             self._carry_out(action)
 
-    # -- asked and told by the steward --------------------------------------------------------------------------------
+    # -- used by the steward ------------------------------------------------------------------------------------------
 
     def available(self) -> list[str]:
-        """Warm nodes that new instances may take."""
+        """Returns warm nodes that new instances may take."""
         return self.pool.available(self._kernel.manager.used_nodes())
 
     def want(self, count: int) -> None:
-        """Says how many free nodes are needed now, beyond the reserve."""
+        """Sets the number of free nodes that are needed now, beyond the reserve."""
         self.wanted = count
         self.pool.want(count)
 
     def leaving(self, node: str) -> None:
-        """The VM of a node will go; it is to be ended when nothing is left on it."""
+        """Marks a node as leaving; its VM is stopped when nothing is left on it."""
         if (vm := self.pool.vm_of(node)) is not None:
             self.pool.leaving(vm, self._clock())
 
-    # -- what befalls it ----------------------------------------------------------------------------------------------
+    # -- faults -------------------------------------------------------------------------------------------------------
 
     def node_lost(self, node: str) -> None:
         """A node was given up; another may start in its place."""
@@ -115,16 +115,16 @@ class KernelFleet:
             self._after(1, lambda: self.pool.order_ended(order, "its node is lost", self._clock()))
 
     def lose(self, vm: str) -> None:
-        """Tells the pool that the provider has ended a VM."""
+        """Reports to the pool that the provider has ended a VM."""
         self.pool.lost([vm], self._clock())
 
     def check(self) -> None:
-        """Raises InternalError if a VM that was ordered is not there, released, lost, or refused."""
+        """Raises InternalError if an ordered VM is neither there nor stopped, lost, or refused."""
         counts = self.pool.counts(self._kernel.manager.used_nodes())
         if sum(counts.values()) != len(self.there):
             raise InternalError(f"the pool counts {counts}, and the provider has {self.there}")
 
-    # -- what the pool wants done -------------------------------------------------------------------------------------
+    # -- the pool's actions -------------------------------------------------------------------------------------------
 
     def _carry_out(self, action: Action) -> None:
         match action:
@@ -150,7 +150,7 @@ class KernelFleet:
         def over() -> None:
             if outcome.failure:
                 del self.there[name]
-                again = outcome.again or not any(self.there.values())  # else the query would be without VMs for good
+                again = outcome.again or not any(self.there.values())  # else the query would never get VMs
                 self.pool.start_failed(name, outcome.failure, again, self._clock())
             else:
                 self.there[name] = True
@@ -207,7 +207,7 @@ class KernelFleet:
         self._after(outcome.steps, over)
 
     def _after(self, steps: int, action: Callable[[], None]) -> None:
-        """Does something later, unless this life of the query ends before."""
+        """Schedules an action, which is dropped if this life of the query ends before."""
         if steps == 0:
             action()
             return

@@ -1,4 +1,4 @@
-"""The world around the machines of one query: it carries their letters, serves their effects, and has an agenda."""
+"""The world of one query's machines: delivers their letters, performs their effects, and has an agenda."""
 
 from __future__ import annotations
 
@@ -30,59 +30,59 @@ from seep.protocol.view import MANAGER, STORAGE, Incarnation
 SINKS = "sinks"
 #: The durable storage of cuts, as a process.
 CUTS = "cuts"
-#: The lane of what a process has put off.
+#: The lane of work that a process has postponed.
 OWN = "own"
 
-#: What the machines tell whoever runs them.
+#: Events and results of the machines, for the owner of the kernel.
 Told = LogOffsets | CutComplete | CutAbandoned | Event | Finished | StateLost | BackupCounted
-#: Told of each step: when, what, and whether it is an event rather than a message.
+#: Called with each step: its number, its content, and whether it is an event rather than a message.
 Trace = Callable[[int, str, bool], None]
 
 
 class Sinks(Protocol):
-    """Where the sinks of a query commit to; it outlives all processes."""
+    """The store of a query's sinks; it outlives all processes."""
 
     def open(self, sink: Incarnation) -> SinkOpened: ...
 
     def commit(self, commit: Commit) -> CommitAccepted | CommitRefused: ...
 
     def abandon(self, sink: Incarnation) -> None:
-        """The node of the sink has ended without a word."""
+        """Handles the end of the sink's node, which has not said anything."""
         ...
 
     def rewind(self, epoch: int) -> None:
-        """A new run begins after the epoch: what was committed after it is taken back, and comes again."""
+        """Undoes the commits after an epoch, because a new run begins there and commits them again."""
         ...
 
 
 class KernelSetting(Protocol):
-    """Makes the parts of a world, and says how long things take in it."""
+    """Makes the parts of a world, and sets its durations."""
 
     def mail(self) -> Mail: ...
 
     def node(self, name: str, own: Callable[[OwnWork], None]) -> Node[Any]:
-        """A fresh node, which may put its own work off."""
+        """Returns a new node, which may postpone its own work."""
         ...
 
     def manager(self, beginning: Beginning | None) -> Manager: ...
 
     def delay(self, longest: int) -> int:
-        """After how many steps storage has done something that takes so many at most."""
+        """Returns the number of steps of an action of the storage, at most `longest`."""
         ...
 
     def segments(self) -> int:
-        """In how many segments the next message of a bulk lane travels."""
+        """Returns the number of segments of the next message of a bulk lane."""
         ...
 
     def credit(self) -> int:
-        """How many segments may be under way at once on a bulk lane."""
+        """Returns the most unacknowledged segments between two processes."""
         ...
 
 
 class Kernel:
     """Manager, nodes, mail, sinks and storage of one query. The same setting and the same calls give the same run.
 
-    With a `restart` all processes end, and others go on from what the storage of cuts has; sinks and that storage stay.
+    A `restart` ends all processes, and starts others from the storage of cuts; sinks and that storage are kept.
     """
 
     def __init__(self, setting: KernelSetting, sinks: Sinks, tell: Callable[[Told], None]) -> None:
@@ -99,7 +99,7 @@ class Kernel:
         self.mail = self.setting.mail()
         self.nodes: dict[str, Node[Any]] = {}
         self.vms: dict[str, str] = {}
-        #: what keeps backups outside of the nodes
+        #: the holder of backups outside of the nodes
         self.storage = Holder(STORAGE)
         self._couriers: dict[tuple[str, str], Courier] = {}
         self.bulk = BulkLanes(self.mail, self.setting, lambda name: name == MANAGER or name in self.nodes)
@@ -108,7 +108,7 @@ class Kernel:
         self.manager = self.setting.manager(beginning)
 
     def restart(self) -> Beginning:
-        """All processes are gone at once, the manager too; the manager of a new run begins from the last whole cut."""
+        """Ends all processes, the manager too; the manager of a new run begins from the last complete cut."""
         self.lives += 1
         for node in list(self.nodes):
             self.end(node)
@@ -117,23 +117,23 @@ class Kernel:
         self._begin(beginning)
         return beginning
 
-    # -- going on -----------------------------------------------------------------------------------------------------
+    # -- steps --------------------------------------------------------------------------------------------------------
 
     def at(self, step: int, action: Callable[[], None]) -> None:
-        """Puts something on the agenda."""
+        """Adds an action to the agenda."""
         self._noted += 1
         heapq.heappush(self._agenda, (step, self._noted, action))
 
     def begin_step(self) -> None:
-        """Time goes on by one, and what is due is done."""
+        """Advances time by one step, and runs the due actions."""
         self.now += 1
         while self._agenda and self._agenda[0][0] <= self.now:
             heapq.heappop(self._agenda)[2]()
 
     def skip_ahead(self, most: int | None = None) -> bool:
-        """Nothing is under way: the next step is that of the agenda, or `most` if that is sooner.
+        """Moves time to the next action of the agenda, or to `most` if that is sooner, if no mail is left.
 
-        False if there is neither.
+        Returns False if there is neither.
         """
         due = [*([self._agenda[0][0]] if self._agenda else ()), *([most] if most is not None else ())]
         if due:
@@ -146,7 +146,7 @@ class Kernel:
         return bool(self._agenda)
 
     def deliver(self) -> None:
-        """The next item of the mail arrives, if it does not let its turn pass."""
+        """Delivers the next item of the mail, unless its channel skips its turn."""
         if (taken := self.mail.next()) is None:
             return
         channel, item = taken
@@ -207,7 +207,7 @@ class Kernel:
     # -- effects ------------------------------------------------------------------------------------------------------
 
     def perform(self, process: str, effects: list[Effect]) -> None:
-        """Does what a machine asks for, in order, if the machine is as it must be."""
+        """Performs a machine's effects in order, if the machine is in a valid state."""
         self._validate(process)
         for effect in effects:
             match effect:
@@ -240,7 +240,7 @@ class Kernel:
         return lambda: self.nodes[node].deliver(owner, recalled) if node in self.nodes else []
 
     def _persist(self, node: str, effect: Persist) -> None:
-        """Writes a part of a cut, which takes a while; if the node ends before, there is no answer."""
+        """Writes a part of a cut, which takes some steps; if the node ends before, there is no answer."""
         life = self.lives
 
         def written() -> None:
@@ -262,7 +262,7 @@ class Kernel:
             self._tell(body)
 
     def _ask_storage(self, source: str, body: Any) -> None:
-        """The asker works on the storage itself, which takes a while; if it ends before, there is no answer."""
+        """Lets the asker work on the storage, which takes some steps; if it ends before, there is no answer."""
         life = self.lives
 
         def done() -> None:
@@ -274,7 +274,7 @@ class Kernel:
         self.at(self.now + self.setting.delay(60), done)
 
     def _answer_of_storage(self, asker: str, answer: Post) -> None:
-        """Delivers an answer of the storage; what is for the asker itself is there at once."""
+        """Delivers an answer of the storage; an answer to the asker itself arrives at once."""
         if answer.to != asker:
             self._post(asker, answer.to, answer.body)
         elif asker == MANAGER:
@@ -297,7 +297,7 @@ class Kernel:
     # -- processes and links ------------------------------------------------------------------------------------------
 
     def join(self, name: str, vm: str | None = None) -> None:
-        """A fresh node registers; no node ever had its name."""
+        """Registers a new node, whose name no node has had."""
         lane = Channel(name, name, OWN)
         self.nodes[name] = self.setting.node(name, lambda work: self.mail.send(lane, work))
         if vm is not None:
@@ -305,7 +305,7 @@ class Kernel:
         self.perform(MANAGER, self.manager.node_joined(name, vm))
 
     def end(self, name: str) -> None:
-        """The process of a node ends without a word; nobody has noticed yet."""
+        """Ends the process of a node silently; nothing has noticed yet."""
         if (node := self.nodes.pop(name, None)) is not None:
             for identity in node.instances:
                 self.sinks.abandon(identity)
@@ -314,14 +314,14 @@ class Kernel:
         self.bulk.remove(name)
 
     def give_up(self, name: str) -> bool:
-        """Gives a node up, as a failure detector does; False if it was given up before."""
+        """Gives a node up, as a failure detector does; returns False if it was given up before."""
         was_live = name in self.manager.nodes
         if was_live:
             self.perform(MANAGER, self.manager.node_lost(name))
         return was_live
 
     def mend(self, a: str, b: str) -> None:
-        """The link between two processes is back: what may not have arrived is sent again."""
+        """Restores the link between two processes: messages that may be lost are sent again."""
         for end, peer in ((a, b), (b, a)):
             for frame in self._courier(end, peer).again():
                 self.mail.send(Channel(end, peer, None), frame)
@@ -330,11 +330,11 @@ class Kernel:
                 self.perform(end, self.nodes[end].reconnect(peer))
 
     def live(self) -> list[str]:
-        """The nodes that are there and not given up, in order of their joining."""
+        """Returns the nodes that exist and are not given up, in order of their joining."""
         return [n for n in self.nodes if n in self.manager.nodes]
 
     def has_backup(self, owner: InstanceId) -> bool:
-        """Whether any live node keeps a backup of the owner that is fit for a restore."""
+        """Whether any live node keeps a backup of the owner that can be restored."""
         stores = [self.storage.store, *(self.nodes[n].holder.store for n in self.live())]
         safe, void = self.manager.safe.of(owner), self.manager.replication.void_before(owner)
         return any((store.epoch(owner) or -1) >= safe and store.order(owner) >= void for store in stores)

@@ -1,4 +1,4 @@
-"""Mail: what is under way between the processes of a world. Which item arrives next is a strategy."""
+"""Mail: undelivered messages between the processes of a world. A strategy chooses the next one."""
 
 from __future__ import annotations
 
@@ -18,67 +18,67 @@ Stream = tuple[Incarnation, Incarnation]
 
 
 class Channel(NamedTuple):
-    """What goes from one process to another for one purpose; it arrives in the order of sending."""
+    """A sequence of items from one process to another for one purpose, delivered in the order of sending."""
 
     source: str
     target: str
-    lane: object  #: None for letters, (sender, receiver) for a stream, a name for what has a lane of its own
+    lane: object  #: None for letters, (sender, receiver) for a stream, a name for other lanes
 
 
 class Pull(NamedTuple):
-    """The sender of a stream looks whether it has something for the receiver."""
+    """A request to the sender of a stream to send what it has for the receiver."""
 
     stream: Stream
-    node: str  #: where the receiver lives
+    node: str  #: the receiver's node
 
 
 class SinkAnswer(NamedTuple):
-    """What the store of a sink says to it."""
+    """The answer of a sink's store."""
 
     sink: Incarnation
     body: SinkOpened | CommitAccepted | CommitRefused
 
 
 class OwnWork(NamedTuple):
-    """Something that a process has put off, and what it causes then."""
+    """Postponed work of a process, and its effects."""
 
     work: Callable[[], list[Effect]]
 
 
 class Carried(NamedTuple):
-    """A segment of the bulk lane, and what the last one of its transfer completes."""
+    """A segment of the bulk lane, and the message that the last segment of its transfer completes."""
 
     segment: BulkSegment
-    message: tuple[int, Any]  #: the version of the view it was written under, and the message
+    message: tuple[int, Any]  #: the version of the view in which it was written, and the message
 
 
 Item = LetterFrame | Pull | Data | Carried | BulkAcknowledged | OpenSink | Commit | SinkAnswer | OwnWork
 
 
 class Mail(Protocol):
-    """Everything that is under way."""
+    """All undelivered items."""
 
     def send(self, channel: Channel, item: Item) -> None: ...
 
     def __len__(self) -> int:
-        """How many channels, or items, may be next; 0: nothing is under way."""
+        """Number of channels, or items, that may be next; 0 if nothing is left."""
         ...
 
     def next(self) -> tuple[Channel, Any] | None:
-        """Takes the next item out; there must be one. None if the channel whose turn it is lets it pass."""
+        """Takes the next item out; there must be one. Returns None if its channel skips its turn."""
         ...
 
     def remove(self, process: str) -> None:
-        """The process has ended: what was sent to it goes nowhere, what it had sent may still arrive."""
+        """Removes an ended process: items to it are dropped, items from it may still arrive."""
         ...
 
     def is_up(self, a: str, b: str) -> bool:
-        """Whether what one of them sends can reach the other."""
+        """Whether items of one can reach the other."""
         ...
 
 
 class InOrder:
-    """Delivers in the order of sending, over links that are never lost."""
+    """Delivers in the order of sending, over links that never fail."""
 
     def __init__(self) -> None:
         self._items: deque[tuple[Channel, Item]] = deque()
@@ -109,12 +109,12 @@ class RandomOrder:
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self._queues: dict[Channel, deque[Item]] = {}
-        #: exactly the channels with something in them, in a list for random choice, and where each is in it
+        #: exactly the channels with items, in a list for random choice, and the index of each in it
         self._busy: list[Channel] = []
         self._where: dict[Channel, int] = {}
 
     def send(self, channel: Channel, item: Item) -> None:
-        """See `Mail`; into a link that is down it is lost."""
+        """See `Mail`; an item on a link that is down is lost."""
         if self.is_up(channel.source, channel.target):
             queue = self._queues.get(channel)
             if queue is None:
@@ -132,11 +132,11 @@ class RandomOrder:
         return None if self.passes(channel) else (channel, self.take(channel))
 
     def passes(self, channel: Channel) -> bool:  # noqa: ARG002
-        """Whether a channel lets its turn pass."""
+        """Whether a channel skips its turn."""
         return False
 
     def take(self, channel: Channel) -> Item:
-        """The oldest item of a busy channel."""
+        """Takes the oldest item of a busy channel."""
         queue = self._queues[channel]
         item = queue.popleft()
         if not queue:
@@ -153,7 +153,7 @@ class RandomOrder:
         return True
 
     def lose(self, a: str, b: str) -> None:
-        """Loses everything after a random point of what is under way between two processes."""
+        """Loses all undelivered items between two processes after a random point."""
         for channel in [c for c in self._queues if {c.source, c.target} == {a, b}]:
             queue = self._queues[channel]
             for _ in range(self.rng.randint(0, len(queue))):

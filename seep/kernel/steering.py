@@ -26,21 +26,21 @@ class Senses(Protocol):
     """The measurements of a world, and the answers to the steward's questions."""
 
     def observation(self) -> Observation | None:
-        """The observation of the last report interval that is over."""
+        """Returns the observation of the last report interval."""
         ...
 
     def state_bytes(self) -> Mapping[InstanceId, int]: ...
 
     def watch_slots(self, operators: frozenset[str]) -> None:
-        """Has the rows of these operators counted by slot from now on, and of no others."""
+        """Makes the rows of these operators counted by slot from now on, and of no others."""
         ...
 
     def slot_loads(self, window: EndWindow) -> SlotLoads | None:
-        """The counts since the last call; None if some instance has not reported yet."""
+        """Returns the counts since the last call; None if some instance has not reported yet."""
         ...
 
     def consult(self, question: Consult, answer: Callable[[object], None]) -> None:
-        """Has the question answered, now, later or never."""
+        """Answers the question, now, later or never."""
         ...
 
 
@@ -59,9 +59,9 @@ class KernelSteering(StewardShell):
         super().__init__(steward, vms)
         self._kernel, self._senses, self._clock, self._tell = kernel, senses, clock, tell
         self._recoveries = RecoveryChanges()
-        #: recoveries that are not over: since when, and the epochs that were open then
+        #: open recoveries: their start, and the epochs that were open then
         self._recovering: dict[InstanceId, tuple[float, int]] = {}
-        #: numbers of migrations that are over
+        #: numbers of ended migrations
         self.over: set[int] = set()
 
     @property
@@ -69,7 +69,7 @@ class KernelSteering(StewardShell):
         return self._kernel.manager
 
     def hear(self, event: Event) -> None:
-        """The manager has told an event; a recovery is over when the sinks are past what was open at its beginning."""
+        """Handles an event of the manager; a recovery ends when the sinks are past the epochs open at its beginning."""
         if isinstance(event, Rebound):
             self._recovering.setdefault(event.subject, (self._clock(), self._kernel.manager.ticked))
             self._recoveries.hear(event.dated(self._clock()))

@@ -1,4 +1,4 @@
-"""`python -m seep.simulator soak | replay | demo`: run many schedules, look at one, or be shown around."""
+"""`python -m seep.simulator soak | replay | demo`: runs many schedules, shows one, or gives a guided tour."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The second medium of the simulator: Arrow batches, the real state containers, and outboxes that spill to disk.
 
-Every operator here does exactly what its namesake in `operators.py` does with tuples and dictionaries. The reference
-run uses those, so each Arrow schedule also compares the containers with plain dictionaries.
+Every operator here does exactly the same as the operator of the same name in `operators.py` does with tuples and
+dictionaries. The reference run uses those, so each Arrow schedule also compares the containers with plain dictionaries.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NOTHING = pa.RecordBatch.from_pylist([], SCHEMA)
 
 
 class Shipped(Containers):
-    """Containers whose chunks go through bytes, as on a wire, so that nobody shares memory with them."""
+    """Containers whose chunks are converted to bytes and back, as on a wire, so that they share no memory."""
 
     def snapshot(self, slots: SlotSet, since: int | None = None) -> tuple[Chunk, ...]:
         return tuple(read_chunk(write_chunk(chunk)) for chunk in super().snapshot(slots, since))
@@ -131,7 +131,7 @@ class ArrowJoin(ArrowOperator):
 
 
 class ArrowSource:
-    """Puts out as Arrow what a plain source reads; its positions are state of its own."""
+    """Converts a plain source's rows to Arrow; its positions are its own state."""
 
     def __init__(self, plain: operators.RowSource) -> None:
         self._plain = plain
@@ -168,24 +168,24 @@ def _as_arrow(reading: Reading[Rows]) -> Reading[Batch]:
 
 
 def from_rows(rows: Rows) -> Batch:
-    """Plain rows as a batch."""
+    """Converts plain rows to a batch."""
     return make_batch(*np.array(rows, np.int64).reshape(-1, 3).T)
 
 
 def make_batch(*numbers: Numbers) -> Batch:
-    """A batch of the given keys, values and times."""
+    """Returns a batch of the given keys, values and times."""
     return pa.record_batch([pa.array(column) for column in numbers], schema=SCHEMA)
 
 
 def columns(piece: Piece[Batch], port: int = 0) -> tuple[Numbers, Numbers, Numbers]:
-    """Keys, values and times of all rows on a port."""
+    """Returns keys, values and times of all rows on a port."""
     batch = pa.concat_batches([*piece.inputs.get(port, ()), NOTHING])
     key, value, time = (column.to_numpy() for column in batch.columns)
     return key, value, time
 
 
 def to_rows(batch: Batch) -> Rows:
-    """A batch as plain rows."""
+    """Converts a batch to plain rows."""
     return tuple(zip(*(column.to_pylist() for column in batch.columns), strict=True))
 
 
@@ -200,7 +200,7 @@ _NAMESAKES: dict[type[operators.Keyed], type[ArrowOperator]] = {
 }
 
 
-#: So little that most outboxes have to spill.
+#: So small that most outboxes have to spill.
 BUDGET = 150
 
 

@@ -1,4 +1,4 @@
-"""The simulator's state container: plain dictionaries with the four verbs, light enough for thousands of schedules."""
+"""The simulator's state container: plain dictionaries with the four verbs, fast enough for thousands of schedules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def slot_of_key(key: Any, slot_bits: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CellChunk:
-    """Some slots' cells, in full or as what changed: void `replaced`, remove `deleted`, put `cells`."""
+    """The cells of some slots, in full or as changes: void `replaced`, remove `deleted`, put `cells`."""
 
     name: str
     replaced: SlotSet
@@ -58,7 +58,7 @@ def _apply(cells: dict[int, dict[Any, Any]], deleted: dict[int, set[Any]], delta
 
 @dataclass(slots=True)
 class _Interval:
-    """What changed from one mark to the next."""
+    """The changes between two marks."""
 
     since: int
     changed: dict[int, set[Any]]
@@ -66,7 +66,7 @@ class _Interval:
 
 
 class Cells:
-    """Immutable values by key, grouped by slot; tells what changed since any epoch that is still marked."""
+    """Immutable values by key, grouped by slot; lists the changes since any marked epoch."""
 
     def __init__(self, name: str, slot_bits: int) -> None:
         self.name = name

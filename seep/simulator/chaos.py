@@ -1,4 +1,4 @@
-"""Carries faults out: chooses what they hit, and does it to the world."""
+"""Carries out faults: chooses their targets, and applies them to the world."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def strike(world: World, fault: Fault) -> None:
-    """Carries out a fault on what is there at this moment; it does nothing if it finds nothing to hit."""
+    """Carries out a fault on the present world; does nothing if there is no target."""
     if world.trace:
         world.trace(world.now, f"fault: {fault.what} (delay {fault.delay}, pick {fault.pick})", True)
     for decision in world.control.open_decisions():
@@ -60,7 +60,7 @@ def _kill_vm(world: World, rng: random.Random, delay: int) -> None:
 
 
 def _freeze(world: World, rng: random.Random, delay: int) -> None:
-    """Freezes a node. After a short freeze it is late; after a long one it was given up, and is a zombie."""
+    """Freezes a node. After a short freeze it is late; after a long one it has been given up, and is a zombie."""
     if nodes := [n for n in world.live() if n not in world.mail.frozen]:
         victim = rng.choice(nodes)
         world.mail.frozen.add(victim)
@@ -77,7 +77,7 @@ def _isolate(world: World, rng: random.Random, delay: int) -> None:
 
 
 def _cut(world: World, rng: random.Random, delay: int) -> None:
-    """Any link, or the next one on which a message with state has come half-way."""
+    """Cuts any link, or the next one on which a message with state has arrived in part."""
     if rng.random() < 0.5:
         world.armed_cuts.append(delay)
         return
@@ -101,7 +101,7 @@ def _move(world: World, rng: random.Random, _: int) -> None:
 
 
 def _prepared_move(world: World, rng: random.Random, _: int) -> None:
-    """Announces a move for a later epoch, which no request or fault before that may change."""
+    """Announces a move for a later epoch, which no earlier request or fault may change."""
     operator, parts = _any_change(world, rng)
     first = world.manager.soonest(operator) + rng.randint(1, 12)
     world.perform(MANAGER, world.manager.move(operator, parts, first)[1])
@@ -119,14 +119,14 @@ def _any_change(world: World, rng: random.Random) -> tuple[str, dict[int, SlotSe
 
 
 def _scale(world: World, rng: random.Random, _: int) -> None:
-    """Asks for more or fewer instances, sometimes for an impossible number."""
+    """Requests more or fewer instances, sometimes an impossible number."""
     operator = _any_operator(world, rng)
     wanted = rng.choice((1, 2, 3, 4, 1 << world.query.graph.operators[operator].slot_bits, 0, 100))
     world.control.put(lambda facts: world.control.steward.scale(facts, operator, wanted))
 
 
 def _migrate(world: World, rng: random.Random, _: int) -> None:
-    """Asks for a migration in which any slot may go to any instance, old or new."""
+    """Requests a migration in which any slot may move to any instance, old or new."""
     operator = _any_operator(world, rng)
     before, fresh = _latest(world, operator), world.manager.fresh_index(operator)
     target = Assignment([rng.choice([owner, *before.parts, fresh]) for owner in before.table])
@@ -149,7 +149,7 @@ def _hand_over(world: World, rng: random.Random, _: int) -> None:
 
 
 def _stream(world: World, rng: random.Random, _: int) -> None:
-    """Asks for a stream of moves of single slots, by the clock or by epochs."""
+    """Requests a stream of moves of single slots, by the clock or by epochs."""
     operator = _any_operator(world, rng)
     slots = 1 << world.query.graph.operators[operator].slot_bits
     column, last = ("epoch", world.manager.ticked) if rng.random() < 0.5 else ("time", world.control.seconds())
@@ -250,7 +250,7 @@ def _split(world: World, rng: random.Random, _: int) -> None:
 
 
 def _blind_split(world: World, rng: random.Random, delay: int) -> None:
-    """Splits an instance that cannot hear the manager; what it sends after the split must not count."""
+    """Splits an instance that cannot hear the manager; its messages after the split must not count."""
     origin = _any_stateful(world, rng)
     if (node := world.manager.placement[origin].node) in world.live():
         world.cut(MANAGER, node, delay)
@@ -285,7 +285,7 @@ def _checkpoint(world: World, rng: random.Random, _: int) -> None:
 
 
 def _replicate(world: World, rng: random.Random, _: int) -> None:
-    """Asks for replicas on random nodes, sometimes on the instance's own node or on a lost one."""
+    """Requests replicas on random nodes, sometimes on the instance's own node or on a lost one."""
     groups = dict(world.manager.replication.groups)
     for instance in world.manager.placement:
         if world.query.graph.kind(instance.operator) is Kind.STATEFUL and rng.random() < 0.7:

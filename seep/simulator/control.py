@@ -29,9 +29,9 @@ from vmpool.settings import PoolSettings
 if TYPE_CHECKING:
     from seep.simulator.world import World
 
-#: Simulated seconds that a step takes.
+#: Simulated seconds of a step.
 STEP_SECONDS = 0.01
-#: Steps from one look of the steward to the next.
+#: Steps between two calls of the steward.
 EVERY = 50
 
 
@@ -52,7 +52,7 @@ class RandomProvider:
         return RequestOutcome(steps)
 
     def stop(self) -> RequestOutcome:
-        """See `CloudBehaviour`; what lives there may do so for long after it was given up."""
+        """See `CloudBehaviour`; nodes there may run long after they were given up."""
         steps = self._rng.choice((1, 20, 600))
         return RequestOutcome(steps, "it does not answer" if self._rng.random() < self._fails else "")
 
@@ -116,10 +116,10 @@ class ScheduleControl:
             heartbeat=0.02,
         )
 
-    # -- a life -------------------------------------------------------------------------------------------------------
+    # -- lives --------------------------------------------------------------------------------------------------------
 
     def begin(self, nodes: int) -> None:
-        """Begins a life of the query, on so many nodes at least."""
+        """Begins a life of the query, on at least `nodes` nodes."""
         world, graph = self._world, self._world.query.graph
         self._born = world.now
         self._is_over = False
@@ -139,7 +139,7 @@ class ScheduleControl:
         return (self._world.now - self._born) * STEP_SECONDS
 
     def step(self) -> None:
-        """Has pool and steward take a step, and checks that they keep the laws."""
+        """Makes pool and steward take a step, and checks that they keep the laws."""
         if self._is_over:
             return
         self.fleet.step()
@@ -156,28 +156,28 @@ class ScheduleControl:
         self.laws.look(self.seconds(), self._world.manager.committed, self.steward.decisions(), late)
 
     def end(self) -> None:
-        """Ends the steward's open decisions, as the run is over, and checks the laws for the last time."""
+        """Ends the steward's open decisions at the end of the run, and checks the laws for the last time."""
         if not self._is_over:
             self._is_over = True
             self.steering.end()
             self.laws.end(self.seconds(), self._world.manager.committed, self.steward.decisions())
 
     def _standing(self, decision: OpenDecision) -> object:
-        """How far a decision has come, as far as the manager knows."""
+        """Returns the progress of a decision, as far as the manager knows it."""
         manager = self._world.manager
         if decision.kind == "drain":
             return sum(seat.node == decision.subject for seat in manager.placement.values())
         return manager.topology.history[decision.subject][-1].first
 
-    # -- told ---------------------------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------------------
 
     def hear(self, event: Event) -> None:
-        """Takes an event of the manager."""
+        """Handles an event of the manager."""
         self.steering.hear(event)
         self.laws.hear(event)
 
     def tell(self, event: Event) -> None:
-        """Takes an event of the steward or the pool."""
+        """Handles an event of the steward or the pool."""
         self._world.count(event)
         self.laws.hear(event)
         match event:
@@ -187,7 +187,7 @@ class ScheduleControl:
                 self._world.tally.count(f"strategy {self.settings.migration.strategy}")
 
     def put(self, request: Callable[[Facts], object]) -> bool:
-        """Makes a request to the steward as a user would; says whether the steward accepts it."""
+        """Makes a request to the steward as a user would; returns whether the steward accepts it."""
         if self._is_over:
             return False
         try:
@@ -198,7 +198,7 @@ class ScheduleControl:
         return True
 
     def open_decisions(self) -> list[str]:
-        """The kinds of open decisions, for the table of faults; a migration has its strategy too."""
+        """Returns the kinds of open decisions, for the table of faults; a migration has its strategy too."""
         if self._is_over:
             return []
         migrations = [each for each in self.steward.migrations.under_way() if each.is_told]

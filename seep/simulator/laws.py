@@ -28,7 +28,7 @@ from seep.record.events import (
 )
 from seep.record.status import OpenDecision
 
-#: By kind of decision: the events that say how one ended.
+#: By kind of decision: the events that end one.
 ENDS: dict[str, tuple[type[Event], ...]] = {
     "scaling": (ScaledOut, ScaledIn, NothingToScale, ScalingRefused, ScalingCalledOff, ScalingGivenUp),
     "rebalance": (Balanced, BalancingCalledOff),
@@ -36,13 +36,13 @@ ENDS: dict[str, tuple[type[Event], ...]] = {
     "migration": (Migrated, MigrationCancelled, MigrationRefused),
     "drain": (Drained, DrainGivenUp),
 }
-#: Seconds from one look to the next, and more.
+#: Upper bound of the seconds between two calls.
 _LOOK = 0.5
-#: Epochs in which a plan takes effect and is complete, and more.
+#: Upper bound of the epochs until a plan has taken effect and is complete.
 _EPOCHS = 25
-#: Of these only one may be open for the same operator, or node.
+#: Kinds of decisions of which only one may be open per operator, or node.
 _ONE_EACH = ("scaling", "rebalance", "balance", "drain")
-#: These end by the clock, whatever the query does.
+#: Kinds of decisions that end by the clock, whatever the query does.
 _BY_THE_CLOCK = ("scaling", "balance", "drain")
 
 
@@ -51,32 +51,36 @@ class LawBroken(AssertionError):
 
 
 class Laws:
-    """Checks the laws in one life of a query, from the open decisions at each look and the events between them."""
+    """Checks the laws in one life of a query, by the open decisions at each call and the events between calls."""
 
     def __init__(self, timeout: float, standing: Callable[[OpenDecision], object]) -> None:
-        """`standing` gives a value for a decision; if it changes, the decision has made progress."""
+        """`standing` returns a value for a decision, whose changes are progress."""
         self._timeout, self._standing = timeout, standing
         self._open: tuple[OpenDecision, ...] = ()
         self._told: list[Event] = []
-        #: kind, subject and time of what is open -> when it last got on, the epoch committed then, and how it stood
+        #: kind, subject and time of an open decision -> time of its last progress, epoch committed then, and its
+        #: standing
         self._touched: dict[tuple[str, str, float], tuple[float, int, object]] = {}
         #: operators that policies have scaled in since all is calm
         self._scaled_in: set[str] = set()
-        #: from then on nothing befalls the query any more; if its load is steady, too
+        #: time after which no fault strikes; and the time after which the load is steady, too
         self._calm = self._steady = float("inf")
 
     def faults_are_over(self, now: float, is_steady: bool) -> None:
-        """Notes that no fault comes any more. If `is_steady`, the load stays as it is and the policy is a sound one."""
+        """Notes that no more faults will strike.
+
+        If `is_steady`, the load stays constant and the policy is a sound one.
+        """
         self._calm = min(self._calm, now)
         if is_steady:
             self._steady = min(self._steady, now)
 
     def hear(self, event: Event) -> None:
-        """Takes an event."""
+        """Handles an event."""
         self._told.append(event)
 
     def look(self, now: float, committed: int, is_open: tuple[OpenDecision, ...], late_answer: bool) -> None:
-        """Raises LawBroken if a law was broken since the last look."""
+        """Raises LawBroken if a law was broken since the last call."""
         told, self._told = self._told, []
         self._check_unique(is_open)
         self._check_endings(is_open, told)
@@ -90,7 +94,7 @@ class Laws:
         self._open = is_open
 
     def end(self, now: float, committed: int, is_open: tuple[OpenDecision, ...]) -> None:
-        """Checks that every decision has ended, as the run is over."""
+        """Checks that every decision has ended at the end of the run."""
         self.look(now, committed, is_open, late_answer=False)
         if is_open:
             raise LawBroken(f"the run is over, and {is_open} are not")
@@ -120,13 +124,13 @@ class Laws:
                 raise LawBroken(f"a policy has changed what was asked for by hand: {each}")
 
     def _check_failures(self, told: list[Event]) -> None:
-        """A failure that was told must come from a policy that fails on purpose, not from the steward."""
+        """Checks that reported failures come from a policy that fails on purpose, not from the steward."""
         for event in told:
             if isinstance(event, ScalingFailed) and not ("policy" in event.why or "cannot be asked" in event.why):
                 raise LawBroken(f"the steward has failed: {event.why}")
 
     def _check_words(self, told: list[Event]) -> None:
-        """A decision that is told to be carried out must have been."""
+        """Checks that decisions that are reported as carried out have been."""
         for event in told:
             is_wrong = isinstance(event, ScaledOut) and event.after <= event.before
             if is_wrong or (isinstance(event, ScaledIn) and event.after >= event.before):
@@ -140,9 +144,9 @@ class Laws:
                 raise LawBroken(f"a late answer of a policy was heeded: {each}")
 
     def _check_progress(self, now: float, committed: int, is_open: Iterable[OpenDecision], told: list[Event]) -> None:
-        """Every open decision makes progress within its timeout.
+        """Checks that every open decision makes progress within its timeout.
 
-        Migrations have none: once faults are over, they get on as long as epochs do.
+        Migrations have none: once faults have ended, they progress as long as epochs do.
         """
         moved = {subject for event in told for subject in (event.operator, event.node) if subject}
         before, self._touched = self._touched, {}

@@ -1,4 +1,4 @@
-"""The load of a schedule: how much work each operator and each slot has, and what is measured of it."""
+"""The load of a schedule: the work of each operator and slot, and the measurements of it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from seep.control.commands import Consult, EndWindow
 from seep.kernel.kernel import Kernel
 from seep.simulator.policies import Manner
 
-#: Questions of one kind that may wait while another one is answered, as in a real run.
+#: The most waiting questions of one kind, as in a real run.
 _WAITING = 16
 
 
 class Load:
-    """The load of each operator, in fully used instances. It is constant, or changes every few seconds.
+    """The load of each operator, in numbers of fully used instances; constant, or changing every few seconds.
 
-    The slots of an operator have different parts of it. What is measured follows from who owns which slots.
+    The slots of an operator have different shares of it. Measurements follow from the owners of slots.
     """
 
     def __init__(self, rng: random.Random, operators: Mapping[str, int]) -> None:
@@ -39,12 +39,12 @@ class Load:
         return [weight / sum(weights) for weight in weights]
 
     def of(self, operator: str, seconds: float) -> float:
-        """The load of an operator, in fully used instances."""
+        """Returns the load of an operator, in fully used instances."""
         levels = self._levels[operator]
         return levels[0] if self.is_steady else levels[int(seconds / self._period) % len(levels)]
 
     def of_slots(self, operator: str, seconds: float) -> list[float]:
-        """The load of each slot of an operator, in fully used instances."""
+        """Returns the load of each slot of an operator, in fully used instances."""
         return [share * self.of(operator, seconds) for share in self._shares[operator]]
 
 
@@ -67,13 +67,13 @@ class SimulatedSenses:
         self._observation: Observation | None = None
         self._next_report = report
         self._watched: frozenset[str] = frozenset()
-        #: by kind: questions that wait for the one that is being answered, itself among them
+        #: by kind: waiting questions, including the one that is being answered
         self._questions: dict[str, list[tuple[Consult, Callable[[object], None]]]] = {}
         self._answered: dict[str, int] = {}
         self._asked: float = 0.0
-        self.late = False  #: a policy has answered too late since somebody has looked
+        self.late = False  #: whether a policy has answered too late since the last check
 
-    # -- measured -----------------------------------------------------------------------------------------------------
+    # -- measurements -------------------------------------------------------------------------------------------------
 
     def observation(self) -> Observation | None:
         """See `Senses`."""
@@ -118,7 +118,7 @@ class SimulatedSenses:
         rows = np.array([int(1000 * each * window.seconds) for each in work])
         return SlotLoads(window.seconds, window.assignment, rows, moving=window.moving)
 
-    # -- asked --------------------------------------------------------------------------------------------------------
+    # -- questions ----------------------------------------------------------------------------------------------------
 
     def consult(self, question: Consult, answer: Callable[[object], None]) -> None:
         """See `Senses`. Questions of one kind are answered one after the other, as by one thread."""

@@ -1,4 +1,4 @@
-"""Holders that work later than they are called, as in real processes, where each has a thread."""
+"""Holders that work later than they are called, as in real processes, where each has its own thread."""
 
 from __future__ import annotations
 

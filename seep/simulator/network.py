@@ -1,7 +1,7 @@
-"""The simulated network: links that can be cut, slow channels, and nodes that do not take what arrives.
+"""The simulated network: links that fail, slow channels, and nodes that do not accept messages.
 
-When a link is cut, what was under way is lost from some point on; the part before that point may still be read after
-the link is back, as bytes in a socket buffer are. Streams lose it for good, letters come again by their courier.
+When a link fails, undelivered items after some point are lost; items before it may still be read after the link is
+back, like bytes in a socket buffer. Streams lose their items for good; letters are sent again by their courier.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ _PACES = (1.0, 1.0, 1.0, 1.0, 0.5, 0.1)
 
 
 class Network(RandomOrder):
-    """Queues of what is under way; the next one to move is chosen at random."""
+    """Queues of undelivered items; the next one is chosen at random."""
 
     def __init__(self, rng: random.Random) -> None:
         super().__init__(rng)
-        #: nodes that do nothing at all, and those that mostly do nothing
+        #: nodes that do nothing at all, and nodes that mostly do nothing
         self.frozen: set[str] = set()
         self.slow: set[str] = set()
         self._down: set[frozenset[str]] = set()
-        #: how likely a channel delivers when it is its turn: most at once, some only now and then
+        #: probability that a channel delivers in its turn: high for most, low for some
         self._pace: dict[tuple[str, str], float] = {}
 
     def passes(self, channel: Channel) -> bool:
@@ -44,7 +44,7 @@ class Network(RandomOrder):
         self._down.discard(frozenset((a, b)))
 
     def _dawdles(self, channel: Channel) -> bool:
-        """Whether a channel lets its turn pass. Some channels are slow all the time, in one direction."""
+        """Whether a channel skips its turn. Some channels are always slow, in one direction."""
         ends = (channel.source, channel.target)
         pace = self._pace.get(ends)
         if pace is None:

@@ -1,6 +1,6 @@
 """Small operators for the simulator. Rows are (key, value, time) tuples, a batch is a tuple of rows.
 
-Each is deterministic and indifferent to how slots are spread over instances, as the protocol asks of every operator.
+Each is deterministic and independent of the distribution of slots, as the protocol requires of every operator.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Route(Keyed):
 
 
 class Sum(Keyed):
-    """A running sum per key, forgotten now and then so that deletes happen."""
+    """A running sum per key, forgotten at times so that deletes occur."""
 
     def rows(self, piece: Piece[Rows]) -> Sequence[Row]:
         news: dict[int, tuple[int, int]] = {}
@@ -106,7 +106,7 @@ class Sum(Keyed):
 
 
 class Delay(Keyed):
-    """Post-dated records: a row comes out again when the watermark has passed its time by some."""
+    """Post-dated records: a row is put out again when the watermark has passed its time by some amount."""
 
     PATIENCE = 12
 
@@ -145,7 +145,7 @@ class RowJoin(Keyed):
 
 
 class RowSource:
-    """Reads its partitions (one per slot) in bites of random size, so that only the log can tell what an epoch held."""
+    """Reads its partitions (one per slot) in portions of random size, so that only the log has an epoch's rows."""
 
     def __init__(self, graph: QueryGraph, name: str, data: Mapping[int, Rows], bite: Callable[[], int]) -> None:
         self.edges = graph.outputs[name]
@@ -181,12 +181,12 @@ class RowSource:
 
 
 def watermark_of(rows: Rows, position: int) -> int:
-    """No row after `position` is older than this; rows of a partition come in order of time."""
+    """Returns a time that no row after `position` precedes; rows of a partition are ordered by time."""
     return rows[position][2] if position < len(rows) else MAX_WATERMARK
 
 
 def make_data(rng: random.Random, slots: int, rows: int, keys: int) -> dict[int, Rows]:
-    """The input of one source: for each partition, rows with rising times."""
+    """Returns the input of one source: for each partition, rows with ascending times."""
     return {
         slot: tuple(
             (rng.randrange(keys), rng.randrange(50), i * 3 + rng.randrange(3))

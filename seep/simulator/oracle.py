@@ -72,7 +72,7 @@ class ReferenceRun:
 
 
 def differences(expected: Committed, found: Committed, epochs: int) -> list[str]:
-    """Missing and extra rows, by sink and epoch, up to the given epoch; empty if the output is exact."""
+    """Returns missing and extra rows, by sink and epoch, up to the given epoch; empty if the output is exact."""
     notes = []
     for sink, by_epoch in expected.items():
         for epoch in range(1, epochs + 1):

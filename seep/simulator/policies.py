@@ -19,32 +19,32 @@ from primitives.slots import SlotSet
 
 
 class WrongOnPurpose(Exception):
-    """What a policy or balancer of a schedule raises."""
+    """The error that a policy or balancer of a schedule raises on purpose."""
 
 
 class Manner(StrEnum):
-    """How a policy or balancer of a schedule behaves."""
+    """The behaviour of a policy or balancer in a schedule."""
 
     SHIPPED = "shipped"
     FLIPS = "flips"  #: decides one thing, then its opposite
     RAISES = "raises"
-    IMPOSSIBLE = "impossible"  #: asks for what cannot be
-    SLOW = "slow"  #: a shipped one whose answers come late
+    IMPOSSIBLE = "impossible"  #: decides something impossible
+    SLOW = "slow"  #: a built-in one whose answers come late
     HANGS = "hangs"  #: answers only once, and never again
 
 
-#: Shipped policies, and how often schedules have each.
+#: Built-in policies, and how often schedules have each.
 _POLICIES = ("cpu-threshold", "cpu-threshold", "true-rate", "latency", "schedule", "manual")
 BALANCERS = ("hotspot", "autoflow")
 
 
 def random_manner(rng: random.Random) -> Manner:
-    """A random manner; most are sound."""
+    """Returns a random manner; most are sound."""
     return Manner.SHIPPED if rng.random() < 0.6 else rng.choice(list(Manner)[1:])
 
 
 def settings_of_policy(rng: random.Random, operators: Sequence[str]) -> Mapping[str, Any]:
-    """The scaling settings for a built-in policy."""
+    """Returns the scaling settings for a built-in policy."""
     name = rng.choice(_POLICIES)
     settings: dict[str, Any] = {}
     if name == "latency":
@@ -77,7 +77,7 @@ def balancer_of(manner: Manner, balance: BalanceSettings) -> Balancer:
 
 @dataclass(frozen=True, slots=True)
 class FlippingPolicy:
-    """Wants many instances of everything, then one, then many."""
+    """Wants many instances of every operator, then one, then many."""
 
     def decide(self, history: History) -> list[Decision]:
         wanted = 1 + 3 * (len(history.observations) % 2)
@@ -120,7 +120,7 @@ class ImpossiblePolicy:
 
 @dataclass(frozen=True, slots=True)
 class FlippingBalancer:
-    """Has some slot go to another instance each time, whatever the load."""
+    """Moves some slots to another instance each time, whatever the load."""
 
     def decide(self, windows: Sequence[SlotLoads]) -> Rebalance:
         parts = windows[-1].assignment.parts
@@ -142,7 +142,7 @@ class RaisingBalancer:
 
 @dataclass(frozen=True, slots=True)
 class ImpossibleBalancer:
-    """Moves slots that are not there, to instances that are not, or all of them."""
+    """Moves slots that do not exist, to instances that do not exist, or all of an instance's slots."""
 
     def decide(self, windows: Sequence[SlotLoads]) -> Rebalance:
         assignment = windows[-1].assignment

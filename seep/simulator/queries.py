@@ -18,7 +18,7 @@ from seep.simulator.operators import Delay, Keyed, Route, RowBatches, RowJoin, R
 
 @dataclass(frozen=True, slots=True)
 class QueryShape:
-    """A query: its edges, and what each operator does."""
+    """A query: its edges, and its operators."""
 
     name: str
     logic: Mapping[str, type[Keyed] | Kind]
@@ -100,11 +100,11 @@ class Medium(Protocol):
     def batches(self, graph: QueryGraph) -> Batches[Any]: ...
 
     def logic(self, graph: QueryGraph, operator: str, kind: type[Keyed]) -> Logic[Any]:
-        """An operator that does what the plain one of that kind does."""
+        """Returns an operator that behaves like the plain one of that kind."""
         ...
 
     def source(self, plain: RowSource) -> SourceLogic[Any]:
-        """A source that reads what the plain one reads."""
+        """Returns a source that reads the same rows as the plain one."""
         ...
 
     def rows(self, batch: Any) -> Rows: ...
@@ -113,7 +113,7 @@ class Medium(Protocol):
 
 
 class Plain:
-    """Tuples and dictionaries: quick, for thousands of schedules."""
+    """Tuples and dictionaries: fast, for thousands of schedules."""
 
     def batches(self, graph: QueryGraph) -> RowBatches:
         return RowBatches(graph)

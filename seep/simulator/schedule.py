@@ -1,4 +1,4 @@
-"""One schedule from a seed: build it, run it, judge it, and cut a failing one down to the fewest faults."""
+"""One schedule from a seed: builds, runs and judges it, and reduces a failing one to the fewest faults."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from seep.simulator.world import Limits, World
 
 
 class Verdict(StrEnum):
-    EXACT = "exact"  #: finished, and every sink holds each row of the failure-free run exactly once
-    STATE_LOST = "state lost"  #: ended with the error that it had to end with, and committed nothing wrong before
+    EXACT = "exact"  #: finished, and every sink has each row of the failure-free run exactly once
+    STATE_LOST = "state lost"  #: ended with the expected error, and committed nothing wrong before
     VIOLATION = "violation"
 
 
@@ -30,19 +30,19 @@ class Outcome:
     epochs: int
     events: dict[str, int]
     note: str = ""
-    #: fault, and a decision that was open when it struck -> how often
+    #: fault, and a decision that was open when it struck -> number of times
     pairs: dict[tuple[str, str], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How many faults, over how many steps."""
+    """The number of faults and of steps in a schedule."""
 
     most_faults: int = 8
     over_steps: int = 700
     limits: Limits = field(default_factory=Limits)
-    only: tuple[What, ...] = ()  #: kinds of fault; all, unless said otherwise
-    medium: Medium | None = None  #: plain tuples, unless said otherwise
+    only: tuple[What, ...] = ()  #: kinds of fault; all if empty
+    medium: Medium | None = None  #: plain tuples if None
 
 
 def run_schedule(
@@ -70,7 +70,7 @@ def run_schedule(
 
 
 def minimise(outcome: Outcome, plan: Plan | None = None) -> Outcome:
-    """The same seed with the fewest faults that still fail: drops one after the other as long as it fails without."""
+    """Returns the same seed with the fewest faults that still fail: drops each one without which it still fails."""
     best, shrinking = outcome, True
     while shrinking:
         shrinking = False
@@ -99,7 +99,7 @@ def _judge(world: World) -> list[str]:
 
 
 def _judge_loss(world: World) -> list[str]:
-    """State may only be given up if no copy is left; what was committed before must be right all the same."""
+    """Checks that state was given up only without any copy left, and that everything committed before is right."""
     assert world.lost is not None
     notes = []
     if world.has_backup(world.lost.instance):

@@ -17,11 +17,11 @@ from seep.simulator.faults import What
 from seep.simulator.laws import ENDS
 from seep.simulator.schedule import Outcome, Plan, Verdict, minimise, run_schedule
 
-#: What may be open when a fault strikes; a migration that was asked for by its strategy.
+#: Decisions that may be open when a fault strikes; a requested migration is named by its strategy.
 DECISIONS = ("scaling", "rebalance", "balance", "drain", *(f"migration {each}" for each in (*Strategy, "stream")))
-#: The kinds of event that say how decisions end.
+#: The kinds of event that end decisions.
 ENDINGS = tuple(dict.fromkeys(event.kind for events in ENDS.values() for event in events))
-#: Violations that are cut down and printed; more would only repeat them.
+#: The most violations that are minimised and printed; more would only repeat them.
 MOST_SHOWN = 3
 
 
@@ -75,7 +75,7 @@ def _outcomes(seeds: list[int], plan: Plan, jobs: int) -> Iterator[Outcome]:
 
 
 def _collect_rarely() -> None:
-    """Has the garbage collector run less often: schedules make few cycles, and this saves an eighth of the time."""
+    """Runs the garbage collector less often: schedules make few cycles, and this saves an eighth of the time."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
 
@@ -94,7 +94,7 @@ def _say(line: str) -> None:
 
 
 def report(summary: Summary, plan: Plan | None = None) -> str:
-    """The summary as a table, and the first violations as stories."""
+    """Returns the summary as a table, and the first violations as stories."""
     lines = [f"{summary.schedules} schedules, {summary.seconds:.1f} s"]
     lines += [f"  {verdict.value:<24}{summary.verdicts[verdict]:>10}" for verdict in Verdict]
     lines += [f"  {'epochs':<24}{summary.epochs:>10}", f"  {'steps':<24}{summary.steps:>10}", "what happened in them"]
@@ -106,7 +106,7 @@ def report(summary: Summary, plan: Plan | None = None) -> str:
 
 
 def pair_table(summary: Summary, plan: Plan | None = None) -> list[str]:
-    """For each fault, how often it struck while a decision was open, by what was decided."""
+    """Returns a table of how often each fault struck while a decision was open, by kind of decision."""
     wide = max(map(len, What))
     heads = [f"{'':<{wide}}" + "".join(f"{_short(decision):>11}" for decision in DECISIONS)]
     rows = [
@@ -117,7 +117,7 @@ def pair_table(summary: Summary, plan: Plan | None = None) -> list[str]:
 
 
 def missing(summary: Summary, plan: Plan | None = None) -> list[str]:
-    """The faults, strategies, events of control, and faults during decisions that never happened."""
+    """Returns the faults, strategies, events of control, and faults during decisions that never occurred."""
     single = [*_faults(plan), *(f"strategy {each}" for each in (*Strategy, "stream")), *ENDINGS]
     never = [each for each in single if not summary.events[each]]
     pairs = ((fault, decision) for fault in _faults(plan) for decision in DECISIONS)
@@ -133,7 +133,7 @@ def _short(decision: str) -> str:
 
 
 def _story(violation: Outcome, plan: Plan | None) -> str:
-    """A violation with the fewest faults that still cause it, and how to see it again."""
+    """Returns a violation with the fewest faults that still cause it, and the command that replays it."""
     least = minimise(violation, plan)
     faults = "\n".join(f"    {fault}" for fault in least.faults)
     only = f" --only {','.join(kind.name.lower() for kind in plan.only)}" if plan and plan.only else ""

@@ -22,11 +22,11 @@ class SimulatedSinkStore:
         self._open: dict[InstanceId, int] = {}
         self._committed: dict[InstanceId, int] = {}
         self._begun = 0
-        #: operator -> epoch -> (port, row) -> how often
+        #: operator -> epoch -> (port, row) -> number of times
         self.rows: dict[str, dict[int, Counter[tuple[int, Row]]]] = {}
 
     def open(self, sink: Incarnation) -> SinkOpened:
-        """Fences earlier incarnations; tells the last epoch committed by the instance."""
+        """Fences earlier incarnations; returns the last epoch committed by the instance."""
         self._open[sink.instance] = max(sink.number, self._open.get(sink.instance, 0))
         return SinkOpened(self._committed.get(sink.instance, self._begun))
 
@@ -34,7 +34,7 @@ class SimulatedSinkStore:
         """Does nothing: an external store does not notice that the node has ended."""
 
     def rewind(self, epoch: int) -> None:
-        """Takes back what was committed after an epoch: a new run begins there."""
+        """Undoes the commits after an epoch, because a new run begins there."""
         self._begun = epoch
         self._committed.clear()
         for epochs in self.rows.values():

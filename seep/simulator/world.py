@@ -27,28 +27,28 @@ from seep.simulator.network import Network
 from seep.simulator.queries import SimulatedQuery
 from seep.simulator.store import SimulatedSinkStore
 
-#: How many times its delay a fault lasts, if not once.
+#: Factors of its delay that a fault lasts, if not 1.
 _LASTS = {What.LEAVE: 10, What.SLOW: 5, What.NO_VMS: 5}
 
 
 class Stuck(AssertionError):
-    """The schedule did not come to an end although all faults are over."""
+    """The schedule did not end although all faults are over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How large a schedule is."""
+    """The size of a schedule."""
 
-    rows: int = 10  #: per source partition, at most
-    bite: int = 2  #: rows per partition and epoch, at most
+    rows: int = 10  #: most rows per source partition
+    bite: int = 2  #: most rows per partition and epoch
     steps: int = 60_000
-    after: int = 60  #: steps that go on after the end, to see what zombies do
-    replicas: int = 0  #: nodes that keep each backup; 0: some schedules have one, others none
+    after: int = 60  #: number of further steps after the end, in which zombies may act
+    replicas: int = 0  #: number of nodes that keep each backup; 0: one in some schedules, none in others
 
 
 @dataclass(slots=True)
 class ScheduleTally:
-    """Counts of what happened in a schedule."""
+    """Counts of events in a schedule."""
 
     events: dict[str, int] = field(default_factory=dict)
     #: fault, and a decision that was open when it struck
@@ -149,12 +149,12 @@ class World(Kernel):
         self.lost: StateLost | None = None
         #: epoch -> source operator -> slot -> position after the epoch: the durable source log
         self.offsets: dict[int, dict[str, dict[int, int]]] = {}
-        #: armed kills, by how late the node is given up
+        #: armed kills, by the delay until the node is given up
         self.tripwires: list[int] = []
-        #: how long links are to be lost on which a message with state has come half-way, the next one first
+        #: durations for which the next links are cut on which a message with state has arrived in part
         self.armed_cuts: list[int] = []
         self._named = 0
-        #: the step at which all faults are over, and what they lead to
+        #: the step after which all faults and their consequences are over
         self.calm = max((fault.step + _LASTS.get(fault.what, 1) * fault.delay for fault in faults), default=0) + 100
         super().__init__(SimulatedSetting(seed, query, self.rng, limits.bite), self.store, self._take)
         self.trace = trace
@@ -167,7 +167,7 @@ class World(Kernel):
         self.perform(MANAGER, self.manager.launch())
 
     def begin_again(self) -> None:
-        """All processes are gone at once, the driver too; a new run goes on from the last complete cut."""
+        """Ends all processes, the driver too; a new run continues from the last complete cut."""
         if self.finished is None and self.lost is None:
             began = self.restart().epoch
             self.offsets = {epoch: read for epoch, read in self.offsets.items() if epoch <= began}
@@ -191,7 +191,7 @@ class World(Kernel):
             self.step()
 
     def step(self) -> None:
-        """Lets one thing happen, chosen at random."""
+        """Performs one random action."""
         self.begin_step()
         if self.armed_cuts:
             self._cut_halfway()
@@ -211,7 +211,7 @@ class World(Kernel):
         if not effects and is_idle:
             self.skip_ahead(self.now - self.now % EVERY + EVERY)
 
-    # -- what the machines tell ---------------------------------------------------------------------------------------
+    # -- results of the machines --------------------------------------------------------------------------------------
 
     def _take(self, told: Told) -> None:
         match told:
@@ -243,7 +243,7 @@ class World(Kernel):
             self.trace(self.now, event.text(), True)
 
     def _give_up_without_last_cut(self) -> None:
-        """A run whose last cut is abandoned when its final epoch has begun fails, and is started again."""
+        """Fails and restarts a run whose last cut is abandoned after its final epoch has begun."""
         life = self.lives
 
         def failed() -> None:
@@ -257,28 +257,28 @@ class World(Kernel):
     # -- processes and links ------------------------------------------------------------------------------------------
 
     def register(self) -> None:
-        """Registers a node of which the pool knows nothing."""
+        """Registers a node that the pool did not order."""
         self._named += 1
         self.join(f"x{self._named}", f"other-vm{self.rng.randint(1, 4)}")
 
     def kill(self, name: str, delay: int) -> None:
-        """The process of a node ends; the node is given up a little later."""
+        """Ends the process of a node, which is given up a little later."""
         self.end(name)
         self.at(self.now + min(delay, 80), lambda: self.lose(name))
 
     def _trip(self, message: BackupCounted) -> None:
-        """Carries out an armed kill on the owner of a backup just recorded, if its slots have changed hands."""
+        """Carries out an armed kill on the owner of a backup just recorded, if its slots have moved."""
         owner = message.owner.instance
         if self.tripwires and len(self.manager.topology.history[owner.operator]) > 1:
             self.kill(self.manager.placement[owner].node, self.tripwires.pop())
 
     def lose(self, name: str) -> None:
-        """A node is given up; the pool sees to it that there is another one."""
+        """Gives up a node; the pool replaces it."""
         if self.give_up(name):
             self.control.fleet.node_lost(name)
 
     def cut(self, a: str, b: str, delay: int) -> None:
-        """A link is lost, and comes back later."""
+        """Cuts a link, which is restored later."""
         network = self.mail
 
         def mend() -> None:

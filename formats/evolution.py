@@ -73,7 +73,7 @@ def hints_of(columns: Columns) -> dict[str, Hint]:
 class Evolution:
     """An operator's declarations for state that other code has stored."""
 
-    hints: Mapping[str, Mapping[str, Hint]] = field(default_factory=dict)  #: of columns, by container
+    hints: Mapping[str, Mapping[str, Hint]] = field(default_factory=dict)  #: hints of columns, by container
     migrate: Migrate | None = None  #: its `migrate_state`, if any
     aliases: Mapping[str, Sequence[str]] = field(default_factory=dict)  #: earlier names of containers
 

@@ -134,7 +134,7 @@ def _recorded(live: LiveTraffic, view: ConsoleView) -> Iterator[Path]:
 class _Ended(NamedTuple):
     """The end of a run."""
 
-    halted: bool  #: whether it was halted, with its state stored
+    halted: bool  #: whether it was stopped before the end of its input
     rows: int  #: number of rows that it has read
 
 

@@ -47,7 +47,7 @@ class StoreOutcome(Enum):
 
     KEPT = "kept"
     NEEDS_FULL = "needs full"  #: a delta whose base is not here, or that makes the chain too long
-    FENCED = "fenced"  #: from an incarnation that was replaced
+    FENCED = "fenced"  #: it comes from an incarnation that was replaced
 
 
 class BackupLink(Protocol):

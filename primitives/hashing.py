@@ -274,7 +274,7 @@ def _is_plain_decimal(kind: pa.DataType) -> bool:
 
 
 def _hash_nothing(_array: pa.Array, _hashes: Hashes) -> None:
-    """For columns of type null, which hold nulls only."""
+    """Does nothing, for columns of type null, which hold only nulls."""
 
 
 _HASHERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array, Hashes], None]], ...] = (
@@ -310,7 +310,7 @@ def _numbers(array: pa.Array) -> NDArray[Any]:
 
 
 def _offsets_and_bytes(array: pa.Array, dtype: type[np.signedinteger[Any]]) -> tuple[NDArray[Any], NDArray[np.uint8]]:
-    """Where each row begins, and the last one ends, in the bytes that come with it; without a copy."""
+    """Returns the start of each row in the bytes, with the end of the last; and the bytes, without a copy."""
     _, offsets, data = array.buffers()
     starts = _view(offsets, dtype, array.offset + len(array) + 1)[array.offset :]
     return starts, _view(data or b"", np.uint8)

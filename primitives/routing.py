@@ -60,7 +60,7 @@ def rows_in(batch: pa.RecordBatch, slots: Slots, slot_set: SlotSet) -> pa.Record
 
 
 def places_in(mask: NDArray[np.bool_], slots: NDArray[Any]) -> NDArray[np.int64]:
-    """Where the slots of rows are in a mask, in order; other threads go on meanwhile."""
+    """Returns the positions of rows whose slots are in a mask, in order; releases Python's lock."""
     places = np.empty(len(slots), np.int64)
     return places[: _choose(mask, slots, places)]
 

@@ -137,7 +137,7 @@ class SlotSet:
         return isinstance(other, SlotSet) and self._bits == other._bits
 
     def __hash__(self) -> int:
-        return hash(self._bits)  # of an int: the same in every process
+        return hash(self._bits)  # the hash of an int is the same in every process
 
     def __repr__(self) -> str:
         return f"SlotSet({', '.join(f'{a}-{b}' if a < b else str(a) for a, b in self.runs())})"
@@ -272,7 +272,7 @@ def _shared_slots(parallelism: int, slot_bits: int) -> int:
 
 
 def _even_bound(part: int, parts: int, size: int) -> int:
-    """Where `part` begins when `size` items are cut into `parts`: the ceiling of part * size / parts."""
+    """Returns where `part` begins if `size` items are divided into `parts`: the ceiling of part * size / parts."""
     return -(-part * size // parts)
 
 

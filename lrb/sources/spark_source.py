@@ -40,7 +40,7 @@ class TrafficOptions:
     xways: int
     partitions: int  #: number of Spark's partitions, which share the expressways
     seconds_per_batch: int
-    settings: TrafficSettings  #: of the recorded expressway: `seconds`, `seed`, `rate`
+    settings: TrafficSettings  #: settings of the recorded expressway: `seconds`, `seed`, `rate`
 
     @classmethod
     def of(cls, given: Any) -> TrafficOptions:

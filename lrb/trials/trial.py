@@ -35,7 +35,7 @@ class Trial:
     responses: Figures  #: in the measured seconds
     latest: Figures  #: in their last third: shows whether the delay grows
     cores: float  #: used by all processes of the run
-    memory_bytes: int  #: of all nodes
+    memory_bytes: int  #: memory of all nodes
     state_bytes: int  #: growth since all nodes were there
 
     @property

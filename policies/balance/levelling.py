@@ -32,10 +32,10 @@ class SlotTransfer(NamedTuple):
 class SlotLayout:
     """An assignment of slots, and the load that it would have caused in each window. Instances are numbered from 0."""
 
-    work: Numbers  #: of each slot in each window
-    weights: Numbers  #: of the windows; their sum is 1
+    work: Numbers  #: work of each slot in each window
+    weights: Numbers  #: weights of the windows; their sum is 1
     owners: NDArray[np.int64]
-    loads: Numbers  #: of each instance in each window
+    loads: Numbers  #: load of each instance in each window
 
     @classmethod
     def of(cls, work: Numbers, weights: Numbers, owners: NDArray[np.int64]) -> SlotLayout:

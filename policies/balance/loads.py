@@ -49,7 +49,7 @@ class HotKey(NamedTuple):
 class Rebalance:
     """The changes that a balancer wants now; mostly none."""
 
-    moves: Mapping[int, SlotSet] = field(default_factory=dict)  #: for `Manager.move`
+    moves: Mapping[int, SlotSet] = field(default_factory=dict)  #: slots that each instance gets, for `Manager.move`
     why: str = ""  #: an explanation with the numbers; empty if nothing moves
     hot: tuple[HotKey, ...] = ()  #: slots that became too hot since the window before
 

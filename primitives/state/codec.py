@@ -197,7 +197,7 @@ class ValueCodec:
             raise
 
     def checked(self, value: Any, key: Callable[[], Any]) -> Any:
-        """As `stored`, but raises UserError if the column does not take it."""
+        """Returns the result of `stored`; raises UserError if the column does not accept it."""
         try:
             stored = self.stored(value)
             if self._packer is None and stored is not None:

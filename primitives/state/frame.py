@@ -49,10 +49,10 @@ _NO_ROWS = np.empty(0, np.int64)
 
 
 class InPlace(NamedTuple):
-    """Where the values of a frame are: column c of row r is `words[r * width + first + c]`.
+    """The place of a frame's values in memory: column c of row r is `words[r * width + first + c]`.
 
-    A column narrower than 64 bits is the low bytes of its word, and the others are zero. Of numbers below `end` that
-    are no rows, all words are zero.
+    A column narrower than 64 bits is the low bytes of its word, and the others are zero. All words of numbers below
+    `end` that are no rows are zero.
     """
 
     words: NDArray[np.int64]

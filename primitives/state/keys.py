@@ -18,7 +18,7 @@ from primitives.slots import check_slot_bits, slot_of
 from primitives.state.owned_keys import OwnedKeys
 
 Key = Hashable  # a value if there is one key column, otherwise a tuple of one value per column
-Column = Any  # what users may give as a column: an Arrow array, a NumPy array or a sequence of Python values
+Column = Any  # a user's column: an Arrow array, a NumPy array or a sequence of Python values
 
 _KEY_TYPES = {
     *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),

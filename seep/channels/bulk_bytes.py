@@ -19,7 +19,7 @@ from seep.channels.wire import WireError, aligned, collected, valued
 
 _MAGIC = b"SPB1"
 _PREFIX = struct.Struct("<4sIQ")  # magic, number of parts, bytes of msgpack
-_SIZE = struct.Struct("<Q")  # of each part
+_SIZE = struct.Struct("<Q")  # size of each part
 
 
 class BulkBytes:
@@ -44,7 +44,7 @@ class BulkBytes:
             self._pieces += [pa.py_buffer(bytes(aligned(at) - at)), *part]
             at = aligned(at) + size
         self._pieces = [piece for piece in self._pieces if piece.size]
-        #: where each of them begins
+        #: the start of each part
         self._starts = [0]
         for piece in self._pieces:
             self._starts.append(self._starts[-1] + piece.size)

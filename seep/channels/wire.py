@@ -22,7 +22,7 @@ from seep.channels.wire_types import TAG_OF, TYPES, BatchPlace, KeptBytes
 _MAGIC = b"SPW1"
 _PREFIX = struct.Struct("<4sIIQ")  # magic, checksum of the rest of the head, number of buffers, bytes of msgpack
 _CHECKED_FROM = 8
-_ENTRY = struct.Struct("<QI")  # of each buffer: size, checksum
+_ENTRY = struct.Struct("<QI")  # size and checksum of each buffer
 _ALIGNMENT = 64
 #: The initial size of the packer's buffer; the default would cost more than most messages.
 _SMALL_MESSAGE = 1024

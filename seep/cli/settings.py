@@ -32,7 +32,7 @@ class CommandSettings:
     master: str | None = None
     options: RunOptions = field(default_factory=RunOptions)
     parallelism: Mapping[str, int] = field(default_factory=dict)
-    rate: Rate | None = None  #: of each source; None: as the query says
+    rate: Rate | None = None  #: rate of each source; None: as the query says
     strikes: tuple[Strike, ...] = ()
     report: Path | None = None
     verbose: bool = False

@@ -18,7 +18,7 @@ class LaunchSettings:
 
     options: RunOptions
     parallelism: Mapping[str, int]
-    rate: Rate | None  #: of each source; None: as the query says
+    rate: Rate | None  #: rate of each source; None: as the query says
 
 
 def sections_of(policy: PolicyFile) -> dict[str, Any]:

@@ -223,7 +223,7 @@ class Feeds(RunListener):
 
     def _tidy(self) -> None:
         for ledger in self._ledgers.values():
-            with suppress(SeepError):  # what is left now is found the next time
+            with suppress(SeepError):  # remaining files are found the next time
                 self._keeper.trim_spool(ledger)
 
     def _finish_if_read(self) -> None:

@@ -27,7 +27,7 @@ class ManagerAccess:
     """Runs every request on the event loop and waits for the answer; raises EnvironmentFault if that takes too long."""
 
     _loop: EventLoop
-    manager: Manager  #: for the event loop's thread
+    manager: Manager  #: used on the event loop's thread
 
     def perform(self, effects: list[Effect]) -> None:
         """Does what the manager asks for; on the event loop."""

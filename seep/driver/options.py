@@ -34,13 +34,13 @@ class RunOptions:
     state_budget: int | None = None  #: bytes of state per node that stay in memory, of containers that can go to disk
     tls: bool | tuple[Path, Path] = False  #: encrypt: with a certificate made for this run, or (certificate, key) files
     seconds: float | None = None  #: end the input after this time; None to read all of it
-    storage: StorageSettings = field(default_factory=StorageSettings)  #: where checkpoints are kept after the run
-    restore: str | None = "auto"  #: where to begin: `auto`, `none`, `latest`, or the number of a checkpoint there
+    storage: StorageSettings = field(default_factory=StorageSettings)  #: the place of checkpoints after the run
+    restore: str | None = "auto"  #: the beginning: `auto`, `none`, `latest`, or the number of a checkpoint there
     fall_back: bool = False  #: if the latest checkpoint is damaged, begin from the one before
     allow_dropped_state: bool = False  #: allow state of operators that the query does not have any more
     vm: VMSettings = field(default_factory=VMSettings)  #: limits of each VM
     pool: PoolSettings = field(default_factory=PoolSettings)  #: the provider of VMs, and how many are kept warm
-    backup: BackupSection = field(default_factory=BackupSection)  #: where checkpoints are backed up
+    backup: BackupSection = field(default_factory=BackupSection)  #: the place of backups
     migration: MigrationSettings = field(default_factory=MigrationSettings)  #: the steps in which slots move
     balance: BalanceSettings = field(default_factory=BalanceSettings)  #: how the load of instances is balanced
     scaling: ScalingSettings = field(default_factory=ScalingSettings)  #: how the number of instances is decided

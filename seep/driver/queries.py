@@ -15,7 +15,7 @@ from seep.protocol.manager.replication import BackupCopy
 class CutOutlook(NamedTuple):
     """The base of the next cut, and the slots that it must contain."""
 
-    complete_epoch: int | None  #: of the last complete cut of this run
+    complete_epoch: int | None  #: epoch of the last complete cut of this run
     slots: Mapping[str, tuple[SlotSet, ...]]  #: by operator: the slots of each instance
 
 

@@ -60,8 +60,8 @@ class Filling:
 
     operator: str
     container: str
-    rows: NDArray[np.int64]  #: of each slot
-    nbytes: NDArray[np.int64]  #: of each slot, as data, before compression
+    rows: NDArray[np.int64]  #: number of rows of each slot
+    nbytes: NDArray[np.int64]  #: bytes of each slot, as data, before compression
     stored: int  #: bytes of the blobs that are read for it
     deltas: int  #: the most deltas that are read for a slot, besides their base
 

@@ -58,7 +58,7 @@ def dataframe(
         raise UserError(f"{stored.store.name} is in the memory of this process, and tasks run in others; use table()")
     read = stored.container(operator, container)
     schema = pa.schema([_field(each) for each in plain_schema(readable_schema(read.schema))])
-    groups = read.groups(slots, group_bytes) or [SlotSet.empty()]  # for no tasks, Spark would make one itself
+    groups = read.groups(slots, group_bytes) or [SlotSet.empty()]  # without tasks, Spark would make one itself
     work = partial(_rows, storage, query, stored.manifest.id, operator, read.name, schema, groups)
     return _by_tasks(spark, work, len(groups), schema)
 

@@ -44,7 +44,7 @@ class Meter:
     busy: float = 0.0  #: seconds that its thread was working, on the CPU or waiting for something outside
     stolen: float = 0.0  #: seconds that its thread was ready, but had no core
     state_bytes: int = 0
-    watermark: int | None = None  #: of the last epoch that was put out
+    watermark: int | None = None  #: watermark of the last epoch that was put out
     age: float = 0.0  #: seconds from the creation of that epoch's oldest row until then
     edges: dict[Edge, int] = field(default_factory=dict)  #: rows put out on each edge
     logic: Any = None

@@ -51,7 +51,7 @@ class SlotMeter:
         keys: Mapping[int, tuple[str, ...]],
         slot_bits: int,
         is_wanted: Callable[[], bool],
-        clock: Callable[[], float] = time.thread_time,  # of whichever thread it is called on
+        clock: Callable[[], float] = time.thread_time,  # the clock of the calling thread
         wall: Callable[[], float] = time.monotonic,
     ) -> None:
         self.logic = logic

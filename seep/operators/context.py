@@ -1,4 +1,4 @@
-"""What a user's operator receives: a context that makes containers for its state, and the inputs of each epoch."""
+"""The input of a user's operator: a context that makes containers for its state, and the inputs of each epoch."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class OperatorSetting:
     inputs: tuple[Input, ...]  #: by port
     output: pa.Schema
     outputs: tuple[Edge, ...]  #: each of them gets everything that the operator puts out
-    dead_letters: Edge | None = None  #: where rows go on which user code fails; None stops the run instead
+    dead_letters: Edge | None = None  #: receiver of rows on which user code fails; None stops the run instead
     epoch_seconds: float = 0.05
     strict: bool = False  #: checks user code for mistakes, at any cost: for tests
     room: StateBudget | None = None  #: the budget of the node; None: a temporary one is made

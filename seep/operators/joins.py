@@ -37,7 +37,7 @@ _NEVER, _ALWAYS = -(2**63), 2**63 - 1
 
 
 class PartnerSearch(NamedTuple):
-    """Where to look for the partners of some rows: pairs of a row and a bucket."""
+    """The buckets in which to search for the partners of some rows: pairs of a row and a bucket."""
 
     rows: Times
     buckets: Times

@@ -58,12 +58,12 @@ class Stream:
 
     @property
     def schema(self) -> pa.Schema:
-        """Its columns."""
+        """The columns of the stream."""
         return self.rows.schema
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Its key columns, none before `key_by`."""
+        """The key columns of the stream, none before `key_by`."""
         return self.rows.keys
 
     @property

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: The sink of the rows on which users' functions fail.
 DEAD_LETTERS_SINK = "dead-letters"
 
-#: What to do if a user's function fails on a row: stop the query, or send the row to the sink `dead-letters`.
+#: The action if a user's function fails on a row: stop the query, or send the row to the sink `dead-letters`.
 OnError = Literal["stop", "dead-letters"]
 
 

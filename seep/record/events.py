@@ -39,7 +39,7 @@ class NodeNotice(Event):
 
 @event("drained")
 class Drained(NodeEvent):
-    """Nothing is left on a node that was to be emptied."""
+    """A node that was being drained is empty."""
 
 
 @event("drain given up")
@@ -49,10 +49,10 @@ class DrainGivenUp(NodeEvent):
 
 @event("killed")
 class NodeKilled(Event):
-    """Somebody has killed a node on purpose."""
+    """A node was killed on purpose."""
 
     node: str
-    hosted: tuple[InstanceId, ...] = ()  #: what it hosted
+    hosted: tuple[InstanceId, ...] = ()  #: instances that it hosted
 
     @property
     def detail(self) -> str:
@@ -61,12 +61,12 @@ class NodeKilled(Event):
 
 @event("stopped")
 class NodeStopped(NodeEvent):
-    """Somebody has frozen a node on purpose."""
+    """A node was frozen on purpose."""
 
 
 @event("continued")
 class NodeContinued(NodeEvent):
-    """Somebody has let a frozen node go on."""
+    """A frozen node continues."""
 
 
 @event("strike failed")
@@ -83,7 +83,7 @@ class StrikeFailed(Event):
 
 @event("refused message")
 class RefusedMessage(Event):
-    """Somebody has sent something that makes no sense."""
+    """A process has sent an invalid message."""
 
     node: str | None = None  #: the node that has refused it; None: the driver
     sender: str
@@ -104,7 +104,7 @@ class RunFinished(RunEvent):
 
 @event("halted")
 class RunHalted(RunEvent):
-    """Somebody has stopped the run as it stood."""
+    """The run was stopped before the end of its input."""
 
 
 @event("failed")
@@ -215,12 +215,12 @@ class ScaledIn(ScalingDone):
 
 @event("scaling aborted")
 class ScalingAborted(OperatorEvent):
-    """What carried a decision out has failed; it is tried again."""
+    """A decision could not be carried out; it is tried again."""
 
 
 @event("scaling replaced")
 class ScalingReplaced(OperatorEvent):
-    """Another decision has taken the place of one that was not under way."""
+    """Another decision has replaced one that had not begun."""
 
 
 @event("nothing to scale")
@@ -254,12 +254,12 @@ class ScalingGivenUp(OperatorEvent):
 
 @event("scaling failed")
 class ScalingFailed(RunEvent):
-    """A policy, or what carries decisions out, has an error; the run goes on."""
+    """A policy, or the code that carries out decisions, has an error; the run continues."""
 
 
 @event("policy slow")
 class PolicySlow(Event):
-    """A policy takes so long to decide that it is not asked until it has."""
+    """A policy is slow to decide, and is not consulted again until it has decided."""
 
     policy: str
     seconds: float
@@ -341,7 +341,7 @@ class Migrated(MigrationOver):
 
 @event("migration cancelled")
 class MigrationCancelled(MigrationOver):
-    """No further step of a migration is announced; what has moved stays where it is."""
+    """No further step of a migration is announced; moved slots stay where they are."""
 
 
 @event("migration refused")
@@ -366,7 +366,7 @@ class BalancingBegun(OperatorEvent):
 
 @event("balanced")
 class Balanced(Event):
-    """Slots were moved away from full instances, and what came of it."""
+    """Slots were moved away from full instances, with the result."""
 
     operator: str
     seconds: float
@@ -391,7 +391,7 @@ class BalancingCalledOff(OperatorEvent):
 
 @event("nothing to balance")
 class NothingToBalance(OperatorEvent):
-    """The load is even enough, though somebody has asked for balance."""
+    """The load is even enough, though balance was requested."""
 
 
 @event("hot slot")
@@ -418,7 +418,7 @@ class BalancingFailed(OperatorEvent):
 
 @event("replicas placed")
 class ReplicasPlaced(Event):
-    """Who keeps the backups of whom, from now on."""
+    """The holders of backups from now on."""
 
     groups: Mapping[InstanceId, tuple[str, ...]]
 
@@ -432,7 +432,7 @@ class ReplicasPlaced(Event):
 
 @event("resumed")
 class RunResumed(Event):
-    """The run goes on from a checkpoint in storage."""
+    """The run continues from a checkpoint in storage."""
 
     id: int
     epoch: int
@@ -473,7 +473,7 @@ class CheckpointPersisted(CheckpointStored):
 
 @event("savepoint")
 class SavepointStored(CheckpointStored):
-    """A checkpoint that somebody has asked for, and that is kept, is complete in storage."""
+    """A savepoint that was requested is complete in storage."""
 
 
 @event("checkpoint failed")

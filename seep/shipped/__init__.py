@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def shipped(folder: str) -> Path:
-    """Where the files of the project's folder `config` or `deploy` are.
+    """Returns the path of the project's folder `config` or `deploy`.
 
     >>> sorted(path.name for path in (shipped("deploy") / "templates").iterdir())
     ['install.sh', 'master.sh', 'worker.sh']

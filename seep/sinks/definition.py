@@ -15,7 +15,7 @@ from seep.protocol.view import Incarnation
 class StoreSite(StrEnum):
     """The place where a sink's store is opened."""
 
-    NODE = "node"  #: on the node of each instance: one store per instance
+    NODE = "node"  #: at the node of each instance: one store per instance
     DRIVER = "driver"  #: at the driver: one store for all instances; rows are sent there
 
 

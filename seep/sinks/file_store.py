@@ -40,7 +40,7 @@ _GONE = (errno.ENOENT, errno.ESTALE)
 
 
 class EarlierOutput(StrEnum):
-    """What to do with the output of earlier runs."""
+    """The treatment of earlier runs' output."""
 
     REFUSE = "refuse"
     OVERWRITE = "overwrite"

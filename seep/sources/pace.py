@@ -26,7 +26,7 @@ _COMMITS = 32
 
 
 class ReadPortion(NamedTuple):
-    """What to read of one partition: first skip some rows, then take some."""
+    """The rows to read of one partition: first the number to skip, then the number to take."""
 
     skip: int
     take: int
@@ -102,8 +102,8 @@ class _Epoch:
     number: int
     quota: float  #: rows to be read, if the instance had all partitions
     rows: float = 0.0
-    share: float = 0.0  #: of the partitions, in all pieces of it
-    is_full: bool = False  #: there were as many rows as were to be read
+    share: float = 0.0  #: fraction of the partitions, in all pieces of it
+    is_full: bool = False  #: whether all requested rows were there
 
     @property
     def whole(self) -> float:

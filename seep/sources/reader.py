@@ -15,7 +15,7 @@ class Block(NamedTuple):
 
     rows: pa.RecordBatch
     offset: Any
-    ended: bool = False  #: there will never be more rows
+    ended: bool = False  #: whether no rows will ever follow
     #: no later row of the partition has an event time before this, in the unit of watermarks; it must be a function of
     #: the rows up to here. None: derived from the highest event time so far
     watermark: int | None = None

@@ -23,7 +23,7 @@ class LocalCluster:
 
     workers: int = 2  #: 0 if a pool starts them
     cores: int = 4  #: task slots of each
-    memory: str = "1g"  #: for the executors of each
+    memory: str = "1g"  #: memory for the executors of each worker
     timeout: float = 60.0  #: seconds to wait for master and workers
     master: str = field(default="", init=False)
     _daemons: dict[str, Daemon] = field(default_factory=dict, init=False)

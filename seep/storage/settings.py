@@ -13,7 +13,7 @@ from formats.settings import Seconds, Section
 class Encryption(StrEnum):
     """The key with which S3 encrypts objects."""
 
-    BUCKET = "bucket"  #: as the bucket is set up
+    BUCKET = "bucket"  #: the default of the bucket
     S3 = "s3"  #: keys that S3 manages (AES256)
     KMS = "kms"  #: a key of the Key Management Service
 

@@ -1,4 +1,4 @@
-"""For tests of queries: runs a query in this process, deterministically, with failures and changes at chosen points."""
+"""Runs a query in this process for tests, deterministically, with failures and changes at chosen points."""
 
 from __future__ import annotations
 

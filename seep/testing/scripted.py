@@ -27,7 +27,7 @@ class Kill:
     """Kills the node of an instance."""
 
     operator: str
-    index: int | None = None  #: of the instance; the first that there is, if it is not given
+    index: int | None = None  #: index of the instance; the lowest that exists, if not given
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Notice:
     """Gives notice that the VM of an instance's node will end: its instances move elsewhere, then the node ends."""
 
     operator: str
-    index: int | None = None  #: of the instance; the first that there is, if it is not given
+    index: int | None = None  #: index of the instance; the lowest that exists, if not given
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from formats.settings import Seconds, Section
 
 
 class GceAccess(Section):
-    """Where in Google Cloud, and with how much patience."""
+    """The project and zone in Google Cloud, and the patience for its answers."""
 
     project: str = Field(pattern=r"^[a-z0-9.:-]+$", description="The project's id.")
     zone: str = Field("europe-west1-b", pattern=r"^[a-z0-9-]+$", description="The zone of all VMs.")

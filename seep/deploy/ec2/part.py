@@ -22,7 +22,7 @@ class Site:
 
     @property
     def cluster(self) -> str:
-        """Its name."""
+        """The cluster's name."""
         return self.settings.name
 
     @cached_property
@@ -60,7 +60,7 @@ class CloudPart(ABC):
     @property
     @abstractmethod
     def label(self) -> str:
-        """Its description for users."""
+        """The resource's description for users."""
 
     @abstractmethod
     def find(self) -> str | None:

@@ -20,11 +20,11 @@ class Owned:
     kind: ResourceKind
     name: str
     body: Callable[[], Mapping[str, Any]]  #: makes its JSON, which reads files
-    options: Mapping[str, str] = field(default_factory=dict)  #: of the call that makes it
+    options: Mapping[str, str] = field(default_factory=dict)  #: options of the call that makes it
 
     @property
     def label(self) -> str:
-        """Its description for users."""
+        """The resource's description for users."""
         return f"{self.kind.noun} {self.name}"
 
     def find(self) -> str | None:

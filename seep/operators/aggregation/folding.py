@@ -38,7 +38,7 @@ class FoldedColumns(ABC):
     """Columns of state into which input rows, or partial results, are folded."""
 
     kinds: Kinds  #: by column; a new row is null, except a count, which is 0
-    hints: Mapping[str, Hint] = MappingProxyType({})  #: what the columns were in state stored by earlier versions
+    hints: Mapping[str, Hint] = MappingProxyType({})  #: the columns in state stored by earlier versions
 
     @abstractmethod
     def of_rows(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:

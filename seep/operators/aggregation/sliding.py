@@ -18,7 +18,7 @@ class SlidingChanges(NamedTuple):
     """Changes of totals, sorted by time; each counts from the first window that ends at that time or later."""
 
     times: Ints
-    rows: Ints  #: of the frame
+    rows: Ints  #: rows of the frame
     amounts: Ints
     parts: Ints  #: 1 for what comes in, -1 for what leaves
 

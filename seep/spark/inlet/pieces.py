@@ -12,7 +12,7 @@ class PushedPiece(NamedTuple):
     """The rows of one partition of a batch, pushed by the attempt that Spark counts."""
 
     partition: int
-    token: str  #: of the attempt: another attempt may have pushed the rows in another order
+    token: str  #: id of the attempt: another attempt may have pushed the rows in another order
     rows: int
     nbytes: int
     holders: tuple[str, ...]  #: nodes, or the storage; none for no rows

@@ -98,7 +98,7 @@ class SparkSource(ReaderDefinition):
 
     @property
     def may_be_renamed(self) -> bool:
-        """Its rows are in storage under its name."""
+        """Whether the source may be renamed: False, as its rows are in storage under its name."""
         return False
 
     @property

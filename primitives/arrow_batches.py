@@ -51,7 +51,7 @@ class ArrowBatches:
         self._last: dict[Edge, _Split] = {}
 
     def split(self, edge: Edge, batch: pa.RecordBatch, assignment: Assignment) -> Mapping[int, pa.RecordBatch]:
-        """The rows for each owner that gets any; a sole owner gets the very same batch, and nothing is looked at.
+        """Returns the rows for each owner that gets any; a sole owner gets the same batch, without a look at the rows.
 
         The receivers of a batch ask for it one after another, so the last split of a stream is made only once.
         """
@@ -64,12 +64,12 @@ class ArrowBatches:
         return last.parts
 
     def select(self, edge: Edge, batch: pa.RecordBatch, slots: SlotSet) -> pa.RecordBatch | None:
-        """The rows whose slot is in `slots`, the very same batch if that is all; None for no rows."""
+        """Returns the rows whose slot is in `slots`, the same batch if these are all rows, or None for no rows."""
         rows = rows_in(batch, self._slots(edge, batch), slots)
         return rows if rows.num_rows else None
 
     def concat(self, batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-        """The rows of all of them; of a single one, the very same batch."""
+        """Returns the rows of all batches; a single batch is returned itself."""
         if len(batches) == 1:
             return batches[0]
         try:

@@ -25,11 +25,12 @@ def choose_backup_holder(
     others: Sequence[str],
     vms: Mapping[str, str] | None = None,
 ) -> str | None:
-    """The node that keeps an instance's backup: by hash among the nodes of its upstream instances.
+    """Returns the node that keeps an instance's backup: by hash among the nodes of its upstream instances.
 
-    A node never keeps the backup of an instance that it hosts, since both would be lost at once; and where another VM
-    is to be had (`vms` tells the VM of a node; one that it does not name is a VM of its own), nor does the same VM.
-    Where the upstream instances leave no choice, any other node serves. None if there is no other node at all.
+    A node never keeps the backup of an instance that it hosts, since both would be lost at once. If there is another
+    VM, a node on the same VM does not either; `vms` has the VM of each node, and a node that it does not name is a VM
+    of its own. If the upstream instances leave no choice, any other node is taken. None if there is no other node at
+    all.
 
     >>> choose_backup_holder(InstanceId("sum", 0), "n1", ["n2"], ["n1", "n2", "n3"], {"n1": "a", "n2": "a", "n3": "b"})
     'n3'

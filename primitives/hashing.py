@@ -41,7 +41,7 @@ _MIX_1 = 0xBF58476D1CE4E5B9
 _MIX_2 = 0x94D049BB133111EB
 _ODD = 0x9E3779B97F4A7C15
 
-# Each kind of thing is hashed from a state of its own; the values are digits of pi.
+# Each type of value is hashed from its own initial state; the states are digits of pi.
 _NUMBER = 0x243F6A8885A308D3
 _FRACTION = 0x13198A2E03707344
 _BYTES = 0xA4093822299F31D0

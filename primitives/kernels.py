@@ -20,8 +20,9 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 
 def _bind_to_source(file: Any) -> None:
-    """Numba unpickles an index before it finds it out of date, which fails if the index names a class that is gone.
+    """Adds the source to the version that Numba compares first in an index of compiled code.
 
-    So an upgrade of the project in place would break. What it compares first is its version: here that has the source.
+    Without that, Numba would unpickle an outdated index before it notices, which fails if the index names a class that
+    does not exist any more. So an upgrade of the project in place would break.
     """
     file._version = (file._version, file._source_stamp)

@@ -14,12 +14,11 @@ from primitives.state.chunk_chain import merged
 
 
 def merge_state(owner: InstanceId, parts: Sequence[Checkpoint]) -> Checkpoint:
-    """One checkpoint of `owner` from full checkpoints of the same epoch over disjoint slots.
+    """Returns one checkpoint of `owner` from full checkpoints of the same epoch over disjoint slots.
 
     Law: merge_state(o, partition_processing_state(c, …)) has the effect of c. Buffer state cannot be merged across
-    senders, so only the owner's own part may carry any.
-
-    No plan needs it: an instance that is given slots restores what is handed over beside the state that it has.
+    senders, so only the owner's own part may have any. Plans do not need this function: an instance that gets slots
+    restores their state beside its own.
     """
     first = parts[0]
     slots = SlotSet.empty()

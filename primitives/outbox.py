@@ -207,10 +207,10 @@ class Outbox(Generic[P]):
     # --- spilling
 
     def coldest(self) -> int | None:
-        """The epoch in memory that will be needed last, or None if memory holds nothing worth spilling.
+        """Returns the epoch in memory that will be needed last, or None if memory holds nothing worth spilling.
 
-        Epochs behind all cursors go first: they are only read again after a failure. Of these the newest goes, as it
-        is trimmed last: who writes out the longest-lived writes least. After them goes the epoch that is furthest
+        Epochs behind all cursors go first, because they are read again only after a failure. Of these the newest goes
+        first, because it is trimmed last: so the fewest epochs are written. After them goes the epoch that is furthest
         ahead of the nearest cursor that will reach it.
         """
         resident = self._resident
@@ -266,7 +266,7 @@ class Outbox(Generic[P]):
 
 
 def spill_state(outbox: Outbox[P], budget: int) -> int:
-    """Moves what is needed last to the spill store until at most `budget` bytes are in memory; returns bytes moved."""
+    """Spills the epochs needed last until at most `budget` bytes are in memory; returns the number of moved bytes."""
     moved = 0
     while outbox.nbytes > budget and (epoch := outbox.coldest()) is not None:
         moved += outbox.spill(epoch)

@@ -364,7 +364,7 @@ def _earliest_start(totals: NDArray[np.float64], end: int, cap: float) -> int:
 
 
 def _even_bounds_under(cap: float, totals: NDArray[np.float64], parts: int) -> list[int]:
-    """Bounds of exactly `parts` parts, none empty and none above `cap`, each near an even share of what is left."""
+    """Returns bounds of exactly `parts` parts, none empty and none above `cap`, each near an even share of the rest."""
     size = len(totals) - 1
     least = [size]  # least[k]: from here on, everything fits into the last k parts
     for _ in range(parts - 1):

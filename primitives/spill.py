@@ -142,7 +142,7 @@ class SpillStore(Generic[P]):
                 _unlink(self._path(epoch))
 
     def close(self) -> None:
-        """Deletes all files, and the directory unless somebody else put something there."""
+        """Deletes all files, and the directory unless it contains other files."""
         self.drop(list(self._files))
         if self.directory.is_dir() and not any(self.directory.iterdir()):
             self.directory.rmdir()

@@ -1,4 +1,4 @@
-"""Changes: the marks that a container retains, and what it logged in the interval after each of them."""
+"""Changes: the marks that a container retains, and its log of the interval after each."""
 
 from __future__ import annotations
 

@@ -149,11 +149,9 @@ _FROM_PARTS: dict[int, Callable[[Any], Any]] = {
 class ValueCodec:
     """Values of one container as a column: of the declared type, or else msgpack in binary.
 
-    What comes back from a declared type is what Arrow makes of the value: float32 rounds, a timestamp in seconds has no
-    fraction, and a struct has all its fields. An integer column takes whole numbers only.
-
-    With `encode`, what is stored is its result, which msgpack or the column must accept; `decode` is its inverse. None
-    is stored as null and never reaches either.
+    Values of a declared type return as Arrow converts them: float32 rounds, a timestamp in seconds has no fraction, and
+    a struct has all its fields. An integer column accepts whole numbers only. With `encode`, its result is stored,
+    which msgpack or the column must accept; `decode` is its inverse. None is stored as null and never passed to either.
     """
 
     def __init__(self, container: str, kind: pa.DataType | None, encode: Encode | None, decode: Decode | None) -> None:

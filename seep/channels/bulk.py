@@ -35,7 +35,7 @@ class BulkPrecedence:
     """Among the lanes of one process: those with nothing urgent send slowly as long as another has something urgent."""
 
     def __init__(self) -> None:
-        #: the peers to whom something urgent is under way
+        #: the peers with urgent messages in progress
         self._urgent: set[str] = set()
         self._calm = threading.Event()
         self._calm.set()

@@ -31,7 +31,7 @@ class EventTold(NamedTuple):
 
 
 class NoticeGiven(NamedTuple):
-    """The cloud will take the node's VM away in so many seconds."""
+    """The cloud will take the node's VM away after this number of seconds."""
 
     seconds: float
 

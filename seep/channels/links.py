@@ -94,7 +94,7 @@ class Link:
         self._live = False  #: whether the stream of letters is open
         self._credit = _ON_CREDIT
         self._accepts = True  #: false while the link is broken
-        self._refused = False  #: whether `on_broken` has told that nobody listens
+        self._refused = False  #: whether `on_broken` has reported that no process listens
         self._closing = False
         self._ended = threading.Event()
         self._session = 0
@@ -229,7 +229,7 @@ class Link:
                 with self._lock:
                     self._pending -= len(frames)
                 if self._closing and self._queue.empty():
-                    with self._order:  # nobody else is sending
+                    with self._order:  # no other thread is sending
                         self._exchange.finish()
                     watch.join()
                     return True

@@ -19,7 +19,7 @@ from seep.channels.wire import WireError, join
 BYTES = pa.schema({"bytes": pa.uint8()})
 
 _LABEL = struct.Struct("<B7x")
-#: Messages of at most so many bytes are one piece.
+#: Messages of at most this many bytes are one piece.
 WHOLE_UP_TO = 32 << 10
 #: Longer parts are divided, which bounds the delay of other messages on the same connection.
 CUT_AT = 256 << 10

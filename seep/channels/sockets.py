@@ -19,7 +19,7 @@ def cut_connections(port: int) -> None:
     """Ends all connections of this process with local port `port`: those of its server, or the one of a client.
 
     Their streams then end as if the network had failed. The library itself would wait: a server for its clients to end
-    their calls, a client for the network to take what it has begun to write.
+    their calls, a client until its data is sent.
     """
     for name in os.listdir(_OPEN_FILES):
         with contextlib.suppress(OSError):  # closed in the meantime, or not a socket of this kind

@@ -26,7 +26,7 @@ _ENTRY = struct.Struct("<QI")  # size and checksum of each buffer
 _ALIGNMENT = 64
 #: The initial size of the packer's buffer; the default would cost more than most messages.
 _SMALL_MESSAGE = 1024
-#: Buffers of at most so many bytes are part of the head.
+#: Buffers of at most this many bytes are part of the head.
 _SMALL_BUFFER = 4096
 #: A tag in msgpack: an extension without content, first in the list of a tagged value's fields.
 _MARKS = [msgpack.ExtType(code, b"") for code in range(len(TYPES))]
@@ -117,7 +117,7 @@ def join(parts: Sequence[pa.Buffer]) -> pa.Buffer:
 
 
 def aligned(length: int) -> int:
-    """Returns the aligned start of a buffer that follows so many bytes."""
+    """Returns the aligned start of a buffer that follows `length` bytes."""
     return -(-length // _ALIGNMENT) * _ALIGNMENT
 
 

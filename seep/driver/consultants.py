@@ -70,7 +70,7 @@ class Consultants:
         return {each.kind: each.busy for each in consultants if each.busy is not None}
 
     def close(self, timeout: float = 1.0) -> None:
-        """Waits so many seconds in total for running questions; later answers are ignored."""
+        """Waits at most `timeout` seconds in total for running questions; later answers are ignored."""
         with self._lock:
             self._is_closed = True
             consultants = tuple(self._consultants.values())

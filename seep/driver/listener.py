@@ -19,7 +19,7 @@ class RunListener:
         """A node was given up; if `silent`, only for its silence: its process may still exist."""
 
     def notice(self, node: str, seconds: float) -> None:
-        """The VM of a node will be taken away in so many seconds."""
+        """Called with the seconds after which the VM of a node will be taken away."""
 
     def read(self, source: str) -> None:
         """The source log has new positions of a source operator."""

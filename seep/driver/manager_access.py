@@ -42,7 +42,7 @@ class ManagerAccess:
         self._loop.put(work)
 
     def after(self, seconds: float, work: Work) -> None:
-        """Runs the work on the event loop once, so many seconds from now."""
+        """Runs the work on the event loop once, after `seconds` seconds."""
         self._loop.after(seconds, work)
 
     def every(self, seconds: float, work: Work) -> None:

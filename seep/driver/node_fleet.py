@@ -56,7 +56,7 @@ class NodeFleet(RunListener):
     # -- its time -----------------------------------------------------------------------------------------------------
 
     def gather(self, nodes: int) -> list[str]:
-        """Starts VMs until so many nodes have joined; returns the nodes, oldest first."""
+        """Starts VMs until `nodes` nodes have joined; returns the nodes, oldest first."""
         self.pool.want(max(0, nodes - self._options.whole_pool.reserve))  # the launch may use the reserve, too
         self.pool.start()
         deadline = time.monotonic() + self._options.start_timeout

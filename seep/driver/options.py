@@ -21,7 +21,7 @@ class RunOptions:
     """The options of a run. Times are in seconds."""
 
     epoch: float = 0.05  #: time between two ticks, if the query keeps up
-    checkpoint: float | None = 5.0  #: time between two checkpoints of an instance; None: only those that plans need
+    checkpoint: float | None = 5.0  #: time between two checkpoints of an instance; None: only for plans
     window: int = 16  #: epochs that may be open at once, from tick to commit
     nodes: int | None = None  #: number of nodes; one per instance if not given
     spare: int | None = None  #: warm VMs that the pool keeps; as its settings say, if not given

@@ -84,7 +84,7 @@ class StoredContainer:
         return pa.concat_batches(found)[:limit]
 
     def pieces(self, slots: SlotSet | None = None, group_bytes: int = GROUP_BYTES) -> Iterator[Chunk]:
-        """Yields chunks of consecutive slots, each of about so many stored bytes.
+        """Yields chunks of consecutive slots, each of about `group_bytes` stored bytes.
 
         A slot is never divided, however large it is.
         """
@@ -92,7 +92,7 @@ class StoredContainer:
             yield self.chunk(group)
 
     def groups(self, slots: SlotSet | None = None, group_bytes: int = GROUP_BYTES) -> list[SlotSet]:
-        """Divides some slots, or all, into groups of consecutive slots with about so many stored bytes."""
+        """Divides some slots, or all, into groups of consecutive slots with about `group_bytes` stored bytes."""
         wanted = self.all_slots if slots is None else self._checked(slots)
         if not wanted:
             return []

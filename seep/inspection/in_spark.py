@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: The work of a task, given its number.
 Work = Callable[[int], Iterator[pa.RecordBatch]]
 
-#: The types that replace those that Spark does not have.
+#: Replacements of types that Spark does not have.
 _STAND_INS = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
@@ -76,7 +76,7 @@ def _field(field: pa.Field) -> pa.Field:
 
 
 def _by_tasks(spark: SparkSession, work: Work, tasks: int, schema: pa.Schema) -> DataFrame:
-    """Returns a DataFrame of what `work` yields in so many tasks, each called with its number."""
+    """Returns a DataFrame of the rows that `work` yields in `tasks` tasks, each called with its number."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     from seep.spark.shipping import packed, ship, travel_by_value

@@ -246,7 +246,7 @@ class HostedInstance:
     # -- streams ------------------------------------------------------------------------------------------------------
 
     def _pump(self, receiver: Incarnation, node: str) -> None:
-        """Sends the receiver what it has not got, as long as there is room."""
+        """Sends the receiver the messages that it does not have yet, as long as there is room."""
         if node == self._node.name:
             while (message := self.instance.pull(receiver)) is not None:
                 self._node.hand_over(message)

@@ -153,7 +153,7 @@ class MeteredOperators:
     """The operators of a program, with a slot meter for each instance whose rows can be counted."""
 
     program: Program
-    counted: Callable[[], Container[str]]  #: operators that are to be counted now
+    counted: Callable[[], Container[str]]  #: operators whose rows are counted now
 
     def logic(self, operator: str) -> Logic[pa.RecordBatch]:
         return self._metered(operator, self.program.logic(operator))

@@ -311,7 +311,7 @@ class JoinSide:
         self, index: int, given: Input, meeting: PairMatching, slot_bits: int, share: DiskShare | None = None
     ) -> None:
         self.index = index
-        self.share = share  #: held here, because a temporary budget is closed when nobody holds it
+        self.share = share  #: kept here, because a temporary budget is closed when nothing refers to it
         self.keys = given.keys
         self._time = given.time if meeting.timed else None
         self._meeting = meeting

@@ -50,7 +50,7 @@ class Rate:
         return float(self.rows_due_at(np.array([seconds]))[0])
 
     def seconds_until(self, rows: float) -> float:
-        """Returns the seconds after which so many rows are due: the inverse of `rows_due`."""
+        """Returns the seconds after which this many rows are due: the inverse of `rows_due`."""
         return float(self.due_times(np.array([rows]))[0])
 
     def rows_due_at(self, seconds: NDArray[Any]) -> Numbers:

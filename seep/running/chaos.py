@@ -35,8 +35,8 @@ class StrikeKind(StrEnum):
     KILL = "kill"  #: `kill -9`
     STOP = "stop"  #: SIGSTOP: the process is alive, but silent
     CONT = "cont"  #: SIGCONT: stopped processes continue
-    SCALE = "scale"  #: `counter=3`: scales to so many instances
-    MIGRATE = "migrate"  #: `counter=batched`: every slot to another owner; `counter=fluid->3`: to so many instances
+    SCALE = "scale"  #: `counter=3`: scales to this number of instances
+    MIGRATE = "migrate"  #: `counter=batched`: every slot to another owner; `counter=fluid->3`: to 3 instances
     HANDOVER = "handover"  #: all slots of one instance to a new one, on a fresh node
     BALANCE = "balance"  #: the operator's balancer moves slots
 

@@ -499,7 +499,7 @@ class Run:
         return self._steering.progress()
 
     def scale(self, operator: str, parallelism: int) -> None:
-        """Scales an operator to so many instances, in the background, as if a policy had decided it."""
+        """Scales an operator to `parallelism` instances, in the background, as if a policy had decided it."""
         _check_parallelism(self.program, operator, parallelism)
         self._steering.scale(operator, parallelism)
 

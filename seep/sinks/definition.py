@@ -76,4 +76,4 @@ class SinkDefinition(ABC):
 
     @abstractmethod
     def store(self, operator: str, schema: pa.Schema) -> SinkStore:
-        """Makes the store; called where the store is to be opened."""
+        """Makes the store; called in the process that uses the store."""

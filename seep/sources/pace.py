@@ -19,7 +19,7 @@ _LEAST, _FIRST = 256, 1024
 _SLOW_START, _GROWTH = 2.0, 1.25
 #: If the query cannot keep up: rows of an epoch, relative to those that it commits in the time of an epoch.
 _HEADROOM = 1.25
-#: The query does not keep up if so many more epochs are open than the fewest so far.
+#: The query does not keep up if this many more epochs are open than the fewest so far.
 _SLACK = 4
 #: The number of recent commits from which its speed is computed, at most one for each epoch.
 _COMMITS = 32

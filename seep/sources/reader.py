@@ -45,11 +45,11 @@ class SourceReader(ABC):
         """Returns the next rows, at most `limit`, without waiting; no rows if there are none at the moment."""
 
     def skip(self, partition: int, offset: Any, rows: int) -> tuple[Any, int]:  # noqa: ARG002
-        """Returns the offset after so many rows, or at the end, without reading them, and the number of rows skipped.
+        """Returns the offset after `rows` rows, or at the end, without reading them, and the number of rows skipped.
 
         Called only for sources that shed.
         """
         raise InternalError(f"{type(self).__name__} cannot pass over rows without reading them")
 
     def release(self, partition: int) -> None:  # noqa: B027
-        """Closes what is open for a partition: it will not be read here again, or only from another offset."""
+        """Closes the files of a partition: it will not be read here again, or only from another offset."""

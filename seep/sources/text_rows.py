@@ -18,7 +18,7 @@ _BOM = b"\xef\xbb\xbf"
 _LEAST_BYTES = 1 << 16
 _MOST_BYTES = 1 << 26
 
-#: Parses the text of so many rows. Raises ArrowInvalid.
+#: Parses the text of a number of rows. Raises ArrowInvalid.
 Parse = Callable[[bytes, int], pa.Table]
 
 

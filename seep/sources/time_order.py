@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from seep.rows.position import MIN_WATERMARK, Position
 
-#: An epoch is read in about so many slices, each of at least so many rows; a partition can be ahead of the others by
+#: The number of slices of an epoch, and the least rows of a slice. A partition can be ahead of the others by
 #: one slice at most.
 _SLICES, _LEAST = 16, 256
 
@@ -27,12 +27,12 @@ class TakenRows(NamedTuple):
         return TakenRows(self.batches + more.batches, self.first, more.after)
 
 
-#: Reads at most so many rows of a slot from a position.
+#: Reads at most the given number of rows of a slot from a position.
 Take = Callable[[int, Position, int], TakenRows]
 
 
 def take_in_time_order(live: Mapping[int, Position], rows: int, take: Take) -> list[TakenRows]:
-    """Reads so many rows of all partitions together, slice by slice, always of the partition with the earliest time.
+    """Reads `rows` rows of all partitions together, slice by slice, always of the partition with the earliest time.
 
     If the time of a partition is unknown, one row is read to learn it. A partition that has no rows at the moment is
     left for the next epoch.

@@ -80,7 +80,7 @@ class Fleet:
         self._lock = threading.Lock()
 
     def start(self, count: int = 1) -> tuple[str, ...]:
-        """Orders so many more nodes (none after `stop`); they start when Spark has task slots for them."""
+        """Orders `count` more nodes (none after `stop`); they start when Spark has task slots for them."""
         with self._lock:
             return tuple(self._start() for _ in range(count if not self._stopped else 0))
 

@@ -61,9 +61,9 @@ def before_start(nodes: int, directory: str | None = None) -> Iterator[Preflight
 def of_session(
     context: SparkContext, nodes: int, *, wait: float | None = None, settled: float = 0.0
 ) -> Iterator[PreflightCheck]:
-    """Checks a session for so many nodes; waits up to `wait` seconds for executors that are starting.
+    """Checks a session for `nodes` nodes; waits up to `wait` seconds for executors that are starting.
 
-    With `settled`, it waits until none has started for so many seconds, so that it counts all executors.
+    With `settled`, it waits until none has started for that many seconds, so that it counts all executors.
     """
     conf = context.getConf()
     here = is_local(context)
@@ -130,7 +130,7 @@ def available_memory() -> int | None:
 
 
 def check_memory(nodes: int, available: int | None) -> str:
-    """Checks that there is memory for so many nodes.
+    """Checks that there is memory for `nodes` nodes.
 
     >>> check_memory(4, 8 << 30)
     '8.0 GiB free'
@@ -180,7 +180,7 @@ def is_dynamic(conf: SparkConf) -> bool:
 
 
 def check_slots(found: Capacity, nodes: int, dynamic: bool) -> str:
-    """Checks that there are task slots for so many nodes.
+    """Checks that there are task slots for `nodes` nodes.
 
     >>> check_slots(Capacity(executors=2, slots=8, busy=1), 4, dynamic=False)
     '8 task slots on 2 executors, 1 busy, 7 free'

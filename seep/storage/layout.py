@@ -1,4 +1,4 @@
-"""The keys of all that seep has in durable storage. No other module makes or reads a key.
+"""The keys of all objects that seep has in durable storage. No other module makes or reads a key.
 
 | key | what it is |
 |---|---|

@@ -242,7 +242,7 @@ class InProcess:
             pass
 
     def run(self, epochs: int = 100_000) -> None:
-        """Runs to the end of the input; raises UserError if that takes more than so many epochs."""
+        """Runs to the end of the input; raises UserError if that takes more than `epochs` epochs."""
         last = self.manager.ticked + epochs
         while not self.finished:
             if self.manager.ticked >= last:
@@ -296,7 +296,7 @@ class InProcess:
     # -- requests to the steward --------------------------------------------------------------------------------------
 
     def scale(self, operator: str, parallelism: int) -> None:
-        """Scales an operator to so many instances, as if a policy had decided it; `events` say when it is done."""
+        """Scales an operator to `parallelism` instances, as a policy would; `events` say when it is done."""
         if operator not in self.program.graph.operators:
             raise UserError(f"there is no operator {operator!r} to scale")
         self._steering.steward.scale(self._steering.facts(), operator, parallelism)
@@ -387,7 +387,7 @@ class InProcess:
             raise UserError(f"slots of operator {operator!r} cannot be moved: {answer.why.value}")
 
     def scale_out(self, operator: str, parallelism: int) -> None:
-        """Divides the operator's slots evenly among so many instances, more or fewer than now."""
+        """Divides the operator's slots evenly among `parallelism` instances, more or fewer than now."""
         if operator not in self.program.graph.operators:
             raise UserError(f"there is no operator {operator!r} to scale")
         owners = sorted(self.manager.topology.history[operator][-1].assignment.parts)

@@ -32,7 +32,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Scales the operator to so many instances."""
+    """Scales the operator to this number of instances."""
 
     operator: str
     parallelism: int

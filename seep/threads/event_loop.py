@@ -47,7 +47,7 @@ class EventLoop:
         self._queue.put(work)
 
     def after(self, seconds: float, work: Work) -> None:
-        """Runs the work once, so many seconds from now."""
+        """Runs the work once, after `seconds` seconds."""
         self._queue.put(partial(self._do_at, time.monotonic() + seconds, work))
 
     def every(self, seconds: float, work: Work) -> None:

@@ -35,7 +35,7 @@ class Worker:
         return self._work.qsize()
 
     def close(self, timeout: float = 5.0) -> None:
-        """Takes no more work; waits for the queued work, at most so many seconds."""
+        """Takes no more work; waits for the queued work, at most `timeout` seconds."""
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True

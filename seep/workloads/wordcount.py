@@ -88,7 +88,7 @@ def split(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def recount(rows: Mapping[int, int], rows_per_second: float = ROWS_PER_SECOND, window: str = WINDOW) -> Counts:
-    """Returns the right counts for so many fragments of each partition, computed without the engine."""
+    """Returns the right counts for `rows` fragments of each partition, computed without the engine."""
     length = micros(window)
     texts: Counts = Counter()
     for partition, end in rows.items():

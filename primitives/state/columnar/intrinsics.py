@@ -15,10 +15,10 @@ _READ, _SECOND_LEVEL, _DATA = ir.IntType(32)(0), ir.IntType(32)(2), ir.IntType(3
 
 @intrinsic  # type: ignore[untyped-decorator]
 def pointer(_typing: Any, array: Any) -> Any:
-    """pointer(array): what an array's elements are at, to be indexed like it.
+    """pointer(array): the address of an array's elements, indexed like the array.
 
-    Numba counts references to arrays at each use of one within a tuple, which costs more than all the rest of a lookup.
-    A pointer is free of that; whoever makes it keeps the array alive.
+    Numba counts references to arrays at each use of one within a tuple, which costs more than the rest of a lookup. A
+    pointer has no such cost; the caller keeps the array alive.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

@@ -20,10 +20,10 @@ _BLOCK = 1 << 16
 
 
 class Region(Generic[Element]):
-    """One-dimensional array in memory of its own, which the operating system extends by moving page tables (mremap).
+    """One-dimensional array in its own memory, which the operating system extends by moving page tables (mremap).
 
-    Fresh elements are zero, and take memory only once they are written. Views of `array` are not to be kept: one that
-    is held anywhere while the region grows forces a copy, and does not see what is written afterwards.
+    Fresh elements are zero, and take memory only once they are written. Do not keep views of `array`: a view that
+    exists while the region grows forces a copy, and does not see later writes.
 
     >>> squares = Region(np.int64)
     >>> squares.reserve(1_000_000)

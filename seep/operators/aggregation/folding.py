@@ -113,7 +113,7 @@ class CheckedSum(Folded):
 
 
 class WidenedSum(Folded):
-    """A sum with so many digits that it is not exceeded."""
+    """A sum with enough digits that no input exceeds it."""
 
     def __init__(self, agg: Agg, kind: pa.DataType) -> None:
         super().__init__(agg.state, kind, "add", agg.column)

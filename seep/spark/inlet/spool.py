@@ -43,7 +43,7 @@ class InletSpool:
         return str(PieceKey(self._query, *key, partition, token))
 
     def strays(self, source: str) -> list[str]:
-        """Keys of pieces of batches that nobody has admitted: a run has died before, or is about to admit them."""
+        """Keys of pieces of batches that were not admitted: a run has died before, or is about to admit them."""
         keys = self._keys(source)
         pieces = {str(key): (key.stream, key.id) for key in keys if isinstance(key, PieceKey)}
         batches = (self.get(source, key.number) for key in keys if isinstance(key, PushedBatchKey))

@@ -40,7 +40,7 @@ def unweighed(df: DataFrame, schema: pa.Schema) -> DataFrame:
 
 
 def unweigh(session: SparkSession, schema: pa.Schema) -> None:
-    """Changes a session that nobody else uses, that of a streaming query, so that it does not measure batches."""
+    """Changes a streaming query's own session, which nothing else uses, so that it does not measure batches."""
     for key, value in _settings(session, schema).items():
         session.conf.set(key, value)
 

@@ -44,7 +44,7 @@ def rescaled(
 
 
 def relocated(assignment: Assignment, index: int, fresh: int) -> dict[int, SlotSet]:
-    """Moves all slots of an instance to a new one, for instance when its node is drained.
+    """Returns the move of all slots of an instance to a new one, for instance when its node is drained.
 
     >>> relocated(Assignment([0, 0, 1, 1]), 1, fresh=2)
     {2: SlotSet(2-3)}

@@ -86,7 +86,7 @@ class LatencyTarget:
                 yield decision
 
     def _were_too_few(self, history: History, operator: str, parallelism: int) -> bool:
-        """Whether this number was scaled out before at about the same work: it would be again."""
+        """Whether the operator was scaled out from this number before, at about the same work: it would be again."""
         outs = [c for c in history.changes if c.operator == operator and c.before <= parallelism < c.after]
         then = [each for each in history.observations if outs and each.at <= outs[-1].begun]
         if not then:

@@ -1,4 +1,4 @@
-"""Doctor: checks what a run needs, first without Spark and then in a session of its own."""
+"""Doctor: checks the requirements of a run, first without Spark and then in its own session."""
 
 from __future__ import annotations
 

@@ -310,7 +310,7 @@ def rewrite_state(where: Where, function: str, checkpoint: str, operators: list[
 
 
 def check_disposed(checkpoints: Sequence[int], everything: bool) -> None:
-    """UserError unless it is said what is to go, once."""
+    """Raises UserError unless exactly one choice of what to remove is given."""
     if bool(checkpoints) == everything:
         raise UserError("say what is to be removed: numbers of checkpoints (see `seep state ls`), or --all")
 

@@ -46,7 +46,7 @@ _STYLES = {"killed": "red", "stopped": "red", "node lost": "red", "strike failed
 
 
 class ConsoleView:
-    """The base of views; it shows only what is said. As a context, it clears what it has drawn at the end."""
+    """The base of views; it prints only messages. As a context, it clears what it has drawn at the end."""
 
     def __init__(self, console: Console) -> None:
         self.console = console

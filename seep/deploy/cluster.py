@@ -34,7 +34,7 @@ class CloudCluster(Protocol):
         ...
 
     def scale(self, workers: int) -> int:
-        """Starts or ends workers until there are so many; returns how many it started or ended."""
+        """Starts or ends workers until there are `workers`; returns how many it started or ended."""
         ...
 
     def down(self) -> int:

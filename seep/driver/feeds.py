@@ -168,7 +168,10 @@ class Feeds(RunListener):
     # -- notices of feeds, on their threads ----------------------------------------------------------------------------
 
     def ended(self, name: str) -> None:
-        """Records the end of a source. A run that continued after all input tells its nodes only if there was more."""
+        """Records the end of a source.
+
+        A run that continued after all input informs its nodes only if there was more.
+        """
         with self._lock:
             self._ended.add(name)
             if not self._process.program.begins_at_end:

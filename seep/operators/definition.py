@@ -24,7 +24,7 @@ class Input(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OperatorSetting:
-    """An operator's place in its query: everything that its instances are told."""
+    """An operator's place in its query: everything that its instances need to know."""
 
     operator: str
     slot_bits: int

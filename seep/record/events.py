@@ -109,7 +109,7 @@ class RunHalted(RunEvent):
 
 @event("failed")
 class RunFailed(RunEvent):
-    """The run cannot go on."""
+    """The run cannot continue."""
 
 
 @event("recovered")

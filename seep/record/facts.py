@@ -162,5 +162,5 @@ class Facts:
     state_bytes: Mapping[InstanceId, int] = field(default_factory=dict)
     handed: Mapping[tuple[str, int], Handover] = field(default_factory=dict)  #: handovers by operator and epoch
     latencies: Latencies = field(default_factory=NoLatencies)
-    #: numbers of instances, operators, nodes, VMs, checkpoints and open decisions, at most half a second old
+    #: status of instances, operators, nodes, VMs, checkpoints and open decisions, at most half a second old
     status: Status | None = None

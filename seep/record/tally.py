@@ -83,7 +83,7 @@ class Tally:
 
 @dataclass(slots=True)
 class LastWords:
-    """Whose last figures are awaited, until a deadline: instances that were told to stop, and at the end all nodes.
+    """Awaits last figures until a deadline: of instances that were told to stop, and at the end of all nodes.
 
     >>> words = LastWords(patience=3.0)
     >>> words.expect("n1", "n1", 10.0), words.expect("n2", "n2", 11.0)

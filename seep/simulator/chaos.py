@@ -203,7 +203,7 @@ def _lose_vm(world: World, rng: random.Random, _: int) -> None:
 
 
 def _take_vm(world: World, node: str) -> None:
-    """Ends the VM of a node, with all nodes on it, and tells the pool."""
+    """Ends the VM of a node, with all nodes on it, and reports this to the pool."""
     if node in world.live():
         vm = world.vms[node]
         for each in [each for each in world.live() if world.vms[each] == vm]:

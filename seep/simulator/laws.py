@@ -1,4 +1,4 @@
-"""The laws of control, checked in schedules: every decision ends and tells how, and requests by hand go first."""
+"""The laws of control, checked in schedules: every decision ends with an event, and requests by hand go first."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ MAX_ROWS, MAX_BYTES = 1 << 19, 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class SourceSetting:
-    """A source's place in its query: everything that its instances are told."""
+    """A source's place in its query: everything that its instances need to know."""
 
     operator: str
     slot_bits: int  #: its slots are its partitions

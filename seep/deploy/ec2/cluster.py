@@ -59,7 +59,7 @@ class Ec2Cluster:
         return {part.label: part.left() for part in self._parts()}
 
     def scale(self, workers: int) -> int:
-        """Starts or ends workers until there are so many, besides those of the pool; returns how many it changed."""
+        """Starts or ends workers until there are `workers`, besides those of the pool; returns how many it changed."""
         most = self.site.settings.machines.most
         if not 0 <= workers <= most:
             raise UserError(f"{workers} workers are not between 0 and machines.most, which is {most}")

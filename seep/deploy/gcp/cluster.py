@@ -57,7 +57,7 @@ class GcpCluster:
         return wanted | others
 
     def scale(self, workers: int) -> int:
-        """Starts or ends workers until there are so many, besides those of the pool; returns how many it changed."""
+        """Starts or ends workers until there are `workers`, besides those of the pool; returns how many it changed."""
         most = self._settings.machines.most
         if not 0 <= workers <= most:
             raise UserError(f"{workers} workers are not between 0 and machines.most, which is {most}")

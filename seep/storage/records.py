@@ -33,7 +33,8 @@ class Lease:
 
     reader: str
     until: float
-    generation: int | None = None  #: of the newest run, if that reads: ends when another begins
+    #: of the newest run, if that is the reader; the lease then ends when another run begins
+    generation: int | None = None
 
     def counts(self, now: float, newest: int) -> bool:
         return self.until > now and (self.generation is None or self.generation >= newest)

@@ -126,7 +126,7 @@ class Frame(Tracked[_Log]):
         return self._create(self._declared.keys_from(keys)) if create else self._find(keys)
 
     def locate_new(self, keys: Keys) -> tuple[Rows, Rows]:
-        """Does as `locate`, and returns the positions in `keys` of those that got a new row.
+        """Works like `locate`, and also returns the positions in `keys` of those that got a new row.
 
         >>> seen = Frame("seen", keys={"id": pa.int64()}, values={})
         >>> rows, new = seen.locate_new([7, 9, 7])

@@ -42,7 +42,7 @@ class OwnedKeys:
             raise self._foreign(container, key_at(int(np.argmin(own))))
 
     def check_key(self, container: str, key_hash: int, key: Any) -> None:
-        """Does as `check`, for one key."""
+        """Checks one key, like `check`."""
         is_known = self._known is None or key_hash >> _UPPER in self._known
         if not is_known or slot_of(key_hash, self._bits) not in self._slots:
             raise self._foreign(container, key)

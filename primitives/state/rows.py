@@ -149,7 +149,7 @@ class Rows(NumberedRows):
     def pop(
         self, keys: Sequence[Column], fits: Callable[[Ints, pa.RecordBatch], NDArray[np.bool_]]
     ) -> tuple[Ints, pa.RecordBatch]:
-        """Does as `match`, but returns only the pairs that fit, by positions and rows, and removes their rows.
+        """Works like `match`, but returns only the pairs that fit, by positions and rows, and removes their rows.
 
         >>> bids = Rows("bids", keys={"item": pa.int64()}, values={"price": pa.float64()})
         >>> bids.add(pa.record_batch({"item": [7, 7], "price": [1.0, 3.0]}))

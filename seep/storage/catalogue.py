@@ -94,7 +94,7 @@ class Catalogue(Generic[M]):
         return Pin(self._records, self._reader, id, reader, lease, self._clock)
 
     def pin_for_run(self, id: int, run: str, lease: float) -> Pin[M]:
-        """Does as `pin`, for the newest run or one that is about to begin; the pin ends when another run begins."""
+        """Pins like `pin`, for the newest run or one that is about to begin; the pin ends when another run begins."""
         return Pin(self._records, self._reader, id, run, lease, self._clock, self._records.generation())
 
     def clean(self, keep: int) -> Cleaned:

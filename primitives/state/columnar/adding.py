@@ -46,9 +46,9 @@ def add(values: NDArray[Any], width: int, head: int, rows: Ints, addends: NDArra
 
 @kernel
 def add_signed(values: Ints, width: int, head: int, rows: Ints, addends: Ints, noted: Ints) -> int:
-    """As `add`; notes the positions of additions that wrap upwards, and the complements of those that wrap downwards.
+    """Works like `add`, and notes additions that wrap: their positions, or the complements if they wrap downwards.
 
-    Returns how many are noted.
+    Returns the number of notes.
     """
     there, count = pointer(values), 0
     for at in range(len(rows)):
@@ -65,7 +65,7 @@ def add_signed(values: Ints, width: int, head: int, rows: Ints, addends: Ints, n
 
 @kernel
 def add_unsigned(values: Words, width: int, head: int, rows: Ints, addends: Words, noted: Ints) -> int:
-    """Does as `add_signed`, for unsigned numbers."""
+    """Works like `add_signed`, for unsigned numbers."""
     there, count = pointer(values), 0
     for at in range(len(rows)):
         prefetch(there, rows[min(at + AHEAD, len(rows) - 1)] * width + head)
@@ -92,7 +92,7 @@ def lower_floats(there: NDArray[Any], rows: Ints, others: NDArray[Any]) -> None:
 
 @kernel
 def add_wide(values: Words, width: int, head: int, rows: Ints, addends: Words, noted: Ints) -> int:
-    """Does as `add_signed`, for numbers of 128 bits."""
+    """Works like `add_signed`, for numbers of 128 bits."""
     there, more, count = pointer(values), pointer(addends), 0
     for at in range(len(rows)):
         prefetch(there, rows[min(at + AHEAD, len(rows) - 1)] * width + head)

@@ -2,40 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from formats.settings import Section, WrongSettings, checked, imported
 from primitives.errors import UserError
 
-S = TypeVar("S", bound=Section)
+Made = TypeVar("Made")
 
 
-def own_settings(model: type[S], settings: Mapping[str, Any], where: str, name: str) -> S:
-    """Checks the settings of a built-in plug-in.
+class BuiltIn(NamedTuple):
+    """A built-in plug-in: the model of its own settings, if it has any, and what makes it of them and its section."""
 
-    Raises WrongSettings that begins with `name` and has the path of each wrong field.
-    """
-    try:
-        return checked(model, settings, name)
-    except WrongSettings as wrong:
-        raise WrongSettings(name, [f"{where}.{problem}" for problem in wrong.problems]) from wrong
+    settings: type[Section] | None
+    make: Callable[[Any, Any], Any]
 
 
-def made_by_path(path: str, settings: Mapping[str, Any], section: str, field: str, argument: str) -> Any:
-    """Makes an instance of the class that `section.field` names, with `section.settings` as keywords.
+@dataclass(frozen=True, slots=True)
+class PluginRegistry(Generic[Made]):
+    """The plug-ins that `section.field` may name; each has a method `decide`, which takes `argument`."""
 
-    Raises UserError if there is no such class, if it has no method `decide` (which takes `argument`), or if its
-    constructor fails.
-    """
-    found = imported(path, f"{section}.{field}")
-    if not isinstance(found, type):
-        raise UserError(f"{section}.{field} is {path!r}: that is no class")
-    if not callable(getattr(found, "decide", None)):
-        raise UserError(f"{section}.{field} is {path!r}: it has no method decide(self, {argument})")
-    try:
-        return found(**settings)
-    except Exception as reason:
-        raise UserError(
-            f"{section}.settings: {path} cannot be made with {dict(settings)}: {type(reason).__name__}: {reason}"
-        ) from reason
+    section: str
+    field: str
+    argument: str
+    built_in: Mapping[str, BuiltIn]
+
+    def made(self, name: str, settings: Mapping[str, Any], given: Section) -> Made:
+        """The plug-in of that name, with its own settings checked; UserError with the path of what is wrong."""
+        made: Made
+        if name in self.built_in:
+            made = self.built_in[name].make(self._own(name, settings), given)
+        elif ":" in name:
+            made = self._of_user(name, settings)
+        else:
+            names = ", ".join(self.built_in)
+            raise UserError(f"{self._setting} is {name!r}; choose {names}, or a class of your own as module:Class")
+        return made
+
+    @property
+    def _setting(self) -> str:
+        return f"{self.section}.{self.field}"
+
+    def _own(self, name: str, settings: Mapping[str, Any]) -> Section | None:
+        model, label = self.built_in[name].settings, f"{self.field} {name}"
+        problems = tuple(f"{each} is unknown; {name} takes none" for each in settings)
+        if model is not None:
+            try:
+                return checked(model, settings, label)
+            except WrongSettings as wrong:
+                problems = wrong.problems
+        if problems:
+            raise WrongSettings(label, [f"{self.section}.settings.{problem}" for problem in problems])
+        return None
+
+    def _of_user(self, path: str, settings: Mapping[str, Any]) -> Any:
+        found = imported(path, self._setting)
+        if not isinstance(found, type):
+            raise UserError(f"{self._setting} is {path!r}: that is no class")
+        if not callable(getattr(found, "decide", None)):
+            raise UserError(f"{self._setting} is {path!r}: it has no method decide(self, {self.argument})")
+        try:
+            return found(**settings)
+        except Exception as reason:
+            problem = f"{path} cannot be made with {dict(settings)}: {type(reason).__name__}: {reason}"
+            raise UserError(f"{self.section}.settings: {problem}") from reason

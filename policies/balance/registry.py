@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeVar
-
-from formats.settings import Section, WrongSettings
+from formats.settings import WrongSettings
 from policies.balance.autoflow import AutoFlow, AutoFlowSettings
 from policies.balance.hotspot import Hotspot, HotspotSettings
 from policies.balance.loads import Balancer
 from policies.balance.settings import BalanceSettings
-from policies.plugins import made_by_path, own_settings
-from primitives.errors import UserError
-
-S = TypeVar("S", bound=Section)
+from policies.plugins import BuiltIn, PluginRegistry
 
 
 def make_balancer(balance: BalanceSettings) -> Balancer:
@@ -22,18 +16,10 @@ def make_balancer(balance: BalanceSettings) -> Balancer:
     >>> make_balancer(BalanceSettings(settings={"factor": 1.5})).settings.factor
     1.5
     """
-    if balance.balancer in BALANCERS:
-        return BALANCERS[balance.balancer](balance)
-    if ":" in balance.balancer:
-        return _of_user(balance)
-    raise UserError(
-        f"balance.balancer is {balance.balancer!r}; choose {', '.join(BALANCERS)}, or a class of your own as "
-        "module:Class"
-    )
+    return _REGISTRY.made(balance.balancer, balance.settings, balance)
 
 
-def _hotspot(balance: BalanceSettings) -> Balancer:
-    settings = _own(HotspotSettings, balance)
+def _hotspot(settings: HotspotSettings, balance: BalanceSettings) -> Hotspot:
     for name in ("consecutive", "rest"):
         if getattr(settings, name) >= balance.history:
             problem = f"balance.settings.{name} is {getattr(settings, name)}; balance.history must be more than that"
@@ -41,18 +27,9 @@ def _hotspot(balance: BalanceSettings) -> Balancer:
     return Hotspot(settings)
 
 
-def _autoflow(balance: BalanceSettings) -> Balancer:
-    return AutoFlow(_own(AutoFlowSettings, balance))
-
-
 #: By the name that stands in settings.
-BALANCERS: Mapping[str, Callable[[BalanceSettings], Balancer]] = {"hotspot": _hotspot, "autoflow": _autoflow}
-
-
-def _own(model: type[S], balance: BalanceSettings) -> S:
-    return own_settings(model, balance.settings, "balance.settings", f"balancer {balance.balancer}")
-
-
-def _of_user(balance: BalanceSettings) -> Balancer:
-    balancer: Balancer = made_by_path(balance.balancer, balance.settings, "balance", "balancer", "windows")
-    return balancer
+BALANCERS = {
+    "hotspot": BuiltIn(HotspotSettings, _hotspot),
+    "autoflow": BuiltIn(AutoFlowSettings, lambda own, _: AutoFlow(own)),
+}
+_REGISTRY: PluginRegistry[Balancer] = PluginRegistry("balance", "balancer", "windows", BALANCERS)

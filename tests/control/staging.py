@@ -11,7 +11,7 @@ from policies.migration.settings import MigrationSettings
 from policies.observation import Observation
 from policies.scaling.decision import Decision, Policy
 from policies.scaling.governor import Governor
-from policies.scaling.manual import Manual
+from policies.scaling.registry import Manual
 from policies.scaling.settings import Mechanism, ScalingSettings
 from primitives.event import Event
 from primitives.graph import InstanceId

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from policies.observation import History
 from policies.scaling.decision import Decision
 from policies.scaling.governor import Governor
-from policies.scaling.manual import Manual
+from policies.scaling.registry import Manual
 from policies.scaling.settings import Bounds, ScalingSettings
 from primitives.errors import InternalError, UserError
 from tests.policies.scenes import changed, named, repeated, report

@@ -12,8 +12,7 @@ from policies.observation import History
 from policies.scaling.cpu_threshold import CpuThreshold
 from policies.scaling.decision import Decision
 from policies.scaling.latency import LatencyTarget
-from policies.scaling.manual import Manual
-from policies.scaling.registry import POLICIES, make_policy
+from policies.scaling.registry import POLICIES, Manual, make_policy
 from policies.scaling.schedule import Schedule
 from policies.scaling.settings import DetectorSettings, ScaleInSettings, ScalingSettings
 from policies.scaling.true_rate import TrueRate

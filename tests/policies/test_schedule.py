@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from formats.settings import checked
-from policies.scaling.manual import Manual
+from policies.scaling.registry import Manual
 from policies.scaling.schedule import Schedule, ScheduleSettings
 from primitives.errors import UserError
 from tests.policies.scenes import repeated, report

@@ -234,3 +234,33 @@ class Peers:
             frame = peer.courier.acknowledgement(at_least)
             if frame is not None:
                 link.send(frame)
+
+
+class PeersReceiver:
+    """The handlers of a process with `peers` for what its port receives of them: letters and state.
+
+    The end of a stream needs no handler: its sender opens it again, or is lost, which the manager decides.
+    """
+
+    peers: Peers
+
+    def admits(self, peer: str) -> bool:  # noqa: ARG002
+        """Whether a process may send to this one; what others send is dropped."""
+        return True
+
+    def on_letters_open(self, peer: str, session: int) -> None:  # noqa: ARG002
+        if self.admits(peer):
+            self.peers.opened(peer)
+
+    def on_frame(self, peer: str, frame: LetterFrame) -> None:
+        if self.admits(peer):
+            self.peers.arrived(peer, frame)
+
+    def on_letters_closed(self, peer: str, session: int, reason: str) -> None: ...
+
+    def on_bulk_open(self, peer: str) -> BulkArrivals:
+        return self.peers.bulk_opened(peer) if self.admits(peer) else BulkArrivals(lambda *_: None)
+
+    def on_stream_open(self, peer: str, sender: Incarnation, receiver: Incarnation, again: bool) -> None: ...
+
+    def on_stream_closed(self, peer: str, sender: Incarnation, receiver: Incarnation, clean: bool) -> None: ...

@@ -13,7 +13,6 @@ from typing import Any, assert_never
 from primitives.errors import EnvironmentFault, InternalError, SeepError, UserError
 from primitives.event import Event
 from primitives.graph import InstanceId
-from seep.channels.bulk_arrivals import BulkArrivals
 from seep.channels.letters import (
     CountSlots,
     EndNode,
@@ -29,7 +28,7 @@ from seep.channels.letters import (
     SayLastWord,
     ToNode,
 )
-from seep.channels.peers import Peers
+from seep.channels.peers import Peers, PeersReceiver
 from seep.channels.port import Address, Port
 from seep.channels.security import Security
 from seep.driver.detector import SILENT, Detector
@@ -41,7 +40,6 @@ from seep.driver.options import RunOptions
 from seep.durable.backups import StorageHolder
 from seep.node.failures import failure_from_json, manager_failure
 from seep.node.stores import DriverStores
-from seep.protocol.courier import LetterFrame
 from seep.protocol.cuts import Beginning, CutAbandoned, CutComplete, Persist, Recall
 from seep.protocol.effects import Commit, Effect, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
 from seep.protocol.manager.manager import Manager
@@ -64,7 +62,7 @@ Service = Callable[[Mapping[str, Any]], Any]
 _WATCH = 0.02
 
 
-class ManagerProcess(ManagerAccess):
+class ManagerProcess(ManagerAccess, PeersReceiver):
     """Runs a `Manager` on an event loop, which owns all mutable state here; other threads send it requests.
 
     Other threads may read immutable values, which are replaced as a whole: `nodes`, each source's `positions`,
@@ -81,10 +79,9 @@ class ManagerProcess(ManagerAccess):
         run: str,
     ) -> None:
         self._host = host
-        self._run = run
-        self._stored: StorageHolder | None = None
         self.program, self.options = program, options
         self.stores = DriverStores(program)
+        self._storage = StorageHolder(options.storage, program.name, run, self)
         self._register = NodeRegister()
         #: source operator -> partition -> position in the source log; each inner mapping is replaced, never changed
         read = self._beginning.positions if self._beginning else {}
@@ -110,7 +107,7 @@ class ManagerProcess(ManagerAccess):
         self.rings = {MANAGER: self.manager.ring}
         self._loop = EventLoop("seep manager", self._on_time, self._on_failure)
         self._port = Port(interface, security, self)
-        self._peers = Peers(MANAGER, security, self)
+        self.peers = Peers(MANAGER, security, self)
         #: the calls of nodes, Spark's tasks and other processes that have the run's secret
         self._services: dict[str, Service] = {
             "register": self._registered,
@@ -201,7 +198,7 @@ class ManagerProcess(ManagerAccess):
 
     def call_node(self, name: str, method: str, body: Mapping[str, Any]) -> Any:
         """Calls a node and waits for its answer; raises EnvironmentFault if it is lost, or refuses."""
-        link = self._peers.link(name)
+        link = self.peers.link(name)
         if link is None:
             raise EnvironmentFault(f"node {name} is gone")
         return link.call(method, body)
@@ -232,7 +229,7 @@ class ManagerProcess(ManagerAccess):
         self._loop.close()
 
     def close_port(self) -> None:
-        self._peers.close()
+        self.peers.close()
         self._port.close()
         self.chores.close()
         self.stores.close()
@@ -240,29 +237,12 @@ class ManagerProcess(ManagerAccess):
 
     # -- events of the port -------------------------------------------------------------------------------------------
 
-    def on_letters_open(self, peer: str, session: int) -> None:  # noqa: ARG002
-        if peer in self.nodes:
-            self._peers.opened(peer)
-
-    def on_frame(self, peer: str, frame: LetterFrame) -> None:
-        if peer in self.nodes:
-            self._peers.arrived(peer, frame)
-
-    def on_letters_closed(self, peer: str, session: int, reason: str) -> None:
-        pass  # the link in the other direction reports whether the peer is lost
-
-    def on_bulk_open(self, peer: str) -> BulkArrivals:
-        """State from a process that is no node of the run is dropped, as its letters are."""
-        return self._peers.bulk_opened(peer) if peer in self.nodes else BulkArrivals(lambda *_: None)
+    def admits(self, peer: str) -> bool:
+        """State and letters from a process that is no node of the run are dropped."""
+        return peer in self.nodes
 
     def on_message(self, message: Data, nbytes: int) -> None:
         raise InternalError(f"the manager takes no stream messages; {message.sender} sent one of {nbytes} bytes")
-
-    def on_stream_open(self, peer: str, sender: Incarnation, receiver: Incarnation, again: bool) -> None:
-        pass
-
-    def on_stream_closed(self, peer: str, sender: Incarnation, receiver: Incarnation, clean: bool) -> None:
-        pass
 
     def on_call(self, peer: str, method: str, body: Any) -> Any:
         if method not in self._services:
@@ -335,20 +315,20 @@ class ManagerProcess(ManagerAccess):
 
     def _enter(self, body: Mapping[str, Any]) -> dict[str, Any]:
         record = self._register.enter(body)
-        self._peers.know(record.name, record.address)
+        self.peers.know(record.name, record.address)
         self._listeners.registered(record)
         if self.ended.is_set():
-            self._peers.post(record.name, 0, EndNode())
+            self.peers.post(record.name, 0, EndNode())
         return {"name": record.name}
 
     def _tell_nodes(self, body: ToNode) -> None:
         for name in self.manager.nodes:
-            self._peers.post(name, 0, body)
+            self.peers.post(name, 0, body)
 
     def _end_all(self) -> None:
         self.ended.set()
         for name in self.nodes:
-            self._peers.post(name, 0, EndNode())
+            self.peers.post(name, 0, EndNode())
 
     def _note_kill(self, name: str) -> None:
         self.record.killed(name, self.manager.placement)
@@ -411,7 +391,7 @@ class ManagerProcess(ManagerAccess):
         now = time.monotonic()
         self._detector.heard(peer, now)
         if peer not in self.manager.nodes and peer not in self._register.waiting:
-            self._peers.post(peer, 0, NodeFenced())
+            self.peers.post(peer, 0, NodeFenced())
         elif report is not None:
             self._note(peer, self.record.take, report)
 
@@ -427,10 +407,10 @@ class ManagerProcess(ManagerAccess):
         """Tells all other nodes the address of a new node, before a view names it."""
         record = self._register.joined(name)
         live = {node: self._listens(node) for node in self.manager.nodes}
-        self._peers.post(name, 0, KnowPeers(live))
-        self._peers.post(name, 0, CountSlots(tuple(sorted(self.counted))))
+        self.peers.post(name, 0, KnowPeers(live))
+        self.peers.post(name, 0, CountSlots(tuple(sorted(self.counted))))
         for node in live:
-            self._peers.post(node, 0, KnowPeers({name: self._listens(name)}))
+            self.peers.post(node, 0, KnowPeers({name: self._listens(name)}))
         self._detector.joined(name, time.monotonic())
         self.events.add(NodeJoined(node=name))
         self.perform(self.manager.node_joined(name, record.vm))
@@ -447,7 +427,7 @@ class ManagerProcess(ManagerAccess):
         self._tell_nodes(ForgetPeers((name,)))
         silent = why.startswith(SILENT)
         if not silent:  # a silent one may still exist, and is told that it is fenced if it sends anything
-            self._peers.forget(name)
+            self.peers.forget(name)
         self._listeners.lost(self.nodes[name], silent)
         forgotten = self._register.lost(name)
         if forgotten is not None and forgotten.process.is_local:
@@ -480,7 +460,7 @@ class ManagerProcess(ManagerAccess):
         self._is_ending = True
         for node in {seat.node for seat in self.manager.placement.values()} & self.manager.nodes.keys():
             self._last_words.expect(node, node, time.monotonic())
-            self._peers.post(node, 0, SayLastWord())
+            self.peers.post(node, 0, SayLastWord())
         self._end_when_heard()
 
     def _end_when_heard(self) -> None:
@@ -507,11 +487,11 @@ class ManagerProcess(ManagerAccess):
         for effect in effects:
             match effect:
                 case Post(to, body) if to == STORAGE:
-                    self._ask_storage(body)
+                    self._storage.ask(MANAGER, body)
                 case Post(to, body):
                     if isinstance(body, StopInstance):
                         self._note_stopped(to, body.identity)
-                    self._peers.post(to, 0, body)
+                    self.peers.post(to, 0, body)
                 case LogOffsets(source, _, positions):
                     self.positions[source.operator] = {**self.positions[source.operator], **positions}
                     self._listeners.read(source.operator)
@@ -531,11 +511,6 @@ class ManagerProcess(ManagerAccess):
                 case _:
                     assert_never(effect)
 
-    def _ask_storage(self, body: Any) -> None:
-        if self._stored is None:
-            self._stored = StorageHolder(self.options.storage, self.program.name, self._run, self)
-        self._stored.ask(MANAGER, body)
-
     def on_answer(self, to: str, body: Any) -> None:  # noqa: ARG002
         self._loop.put(partial(self._on_stored, body))
 
@@ -545,9 +520,8 @@ class ManagerProcess(ManagerAccess):
     def _clear_storage(self) -> None:
         """Removes the backups of this run, which no other run can use."""
         if self.manager.replication.has_used_storage:
-            holder = self._stored or StorageHolder(self.options.storage, self.program.name, self._run, self)
-            holder.close()
-            holder.clear()
+            self._storage.close()
+            self._storage.clear()
 
     def on_storage_failed(self, reason: BaseException) -> None:
         self._loop.put(partial(self._on_failure, reason))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -141,12 +141,20 @@ class StorageHolder:
     """The holder of backups in storage for one process, on its own thread. The caller does not wait for storage."""
 
     def __init__(self, settings: StorageSettings, query: str, run: str, user: StorageUser) -> None:
-        store = store_of(settings)
+        """The storage is opened when somebody asks."""
+        self._settings, self._query, self._run, self._user = settings, query, run, user
+        self._worker = Worker("seep storage", user.on_storage_failed)
+
+    @cached_property
+    def _backups(self) -> StoredBackups:
+        store = store_of(self._settings)
         if store is None:
             raise InternalError("a backup is to be in storage, and there is none")
-        self._backups, self._user = StoredBackups(store, query, run), user
-        self._holder = Holder(STORAGE, store=self._backups)
-        self._worker = Worker("seep storage", user.on_storage_failed)
+        return StoredBackups(store, self._query, self._run)
+
+    @cached_property
+    def _holder(self) -> Holder:
+        return Holder(STORAGE, store=self._backups)
 
     def ask(self, asker: str, letter: HolderLetter) -> None:
         """Queues a letter for the holder; answers come to `on_answer`."""

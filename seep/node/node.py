@@ -26,7 +26,6 @@ from primitives.outbox import Outbox
 from primitives.slots import SlotSet
 from primitives.spill import SpillStore
 from seep.channels.bulk import CREDIT
-from seep.channels.bulk_arrivals import BulkArrivals
 from seep.channels.letters import (
     CountSlots,
     EndNode,
@@ -44,7 +43,7 @@ from seep.channels.letters import (
     ToNode,
 )
 from seep.channels.links import InstanceStream, Link, NoLinkEvents
-from seep.channels.peers import Peers
+from seep.channels.peers import Peers, PeersReceiver
 from seep.channels.port import Address, Port
 from seep.channels.security import Security
 from seep.durable.archive import Archive
@@ -58,7 +57,6 @@ from seep.node.slot_meter import warm_up as warm_up_counting
 from seep.node.stores import RemoteStore
 from seep.node.usage import resources
 from seep.operators.room import StateBudget
-from seep.protocol.courier import LetterFrame
 from seep.protocol.cuts import CutAbandoned, CutComplete, CutPart, Persist, Recall
 from seep.protocol.effects import Commit, Effect, Finished, LogOffsets, OpenSink, Post, StateLost, Wake
 from seep.protocol.holder import Holder
@@ -111,7 +109,7 @@ class NodeSettings:
     begins_from: int | None = None  #: the checkpoint in storage that the run begins from
 
 
-class NodeProcess:
+class NodeProcess(PeersReceiver):
     """The shell of one `Node`: its port, its links, its threads. `run` returns when the node ends."""
 
     def __init__(self, program: Program, settings: NodeSettings, host: str, order: NodeOrder, directory: Path) -> None:
@@ -126,7 +124,7 @@ class NodeProcess:
         self._alone_since: float | None = None
         self._directory = directory
         self._share = CpuShare(settings.vm.cpu, settings.vm.credit) if settings.vm.cpu else NoShare()
-        self._stored: StorageHolder | None = None
+        self._storage = StorageHolder(settings.storage, program.name, settings.run, self)
         self._room = StateBudget(settings.state_budget, directory / "state")
         self._counted: frozenset[str] = frozenset()  #: operators whose rows are counted by slot
         self._archive = Archive(settings.storage, program.name, settings.begins_from, program.aliases)
@@ -136,9 +134,9 @@ class NodeProcess:
             source.settle(self._intake)
         self._port = Port(host, settings.security, self, shop=self._intake)
         self.name = self._register()
-        self._peers = Peers(self.name, settings.security, self, credit=settings.bulk_credit, shelf=self._shelf)
-        self._peers.know(MANAGER, settings.driver)
-        self._intake.open(self._peers, self._ended)
+        self.peers = Peers(self.name, settings.security, self, credit=settings.bulk_credit, shelf=self._shelf)
+        self.peers.know(MANAGER, settings.driver)
+        self._intake.open(self.peers, self._ended)
         self.node: Node[pa.RecordBatch] = Node(
             self.name,
             MeteredOperators(program.in_room(self._room), lambda: self._counted),
@@ -147,7 +145,7 @@ class NodeProcess:
             self._outbox,
             hosting=self,
         )
-        self._peers.post(MANAGER, 0, NodeReady(self.name))
+        self.peers.post(MANAGER, 0, NodeReady(self.name))
         self._watch_for_notice()
 
     def run(self) -> None:
@@ -155,8 +153,8 @@ class NodeProcess:
         beats = 0
         while not self._ended.wait(self._settings.heartbeat):
             beats += 1
-            self._peers.heartbeat(MANAGER, self._report() if beats % REPORT_EVERY == 0 else None)
-            self._peers.acknowledge()
+            self.peers.heartbeat(MANAGER, self._report() if beats % REPORT_EVERY == 0 else None)
+            self.peers.acknowledge()
             self._leave_if_alone()
         self.close()
 
@@ -168,36 +166,20 @@ class NodeProcess:
         for each in hosted:
             each.join(1.0)
         self._archive.close()
-        if self._stored is not None:
-            self._stored.close()
-        self._peers.close()
+        self._storage.close()
+        self.peers.close()
         self._port.close()
         shutil.rmtree(self._directory, ignore_errors=True)
 
     # -- what the port hears ------------------------------------------------------------------------------------------
 
-    def on_letters_open(self, peer: str, session: int) -> None:  # noqa: ARG002
-        self._peers.opened(peer)
-
-    def on_frame(self, peer: str, frame: LetterFrame) -> None:
-        self._peers.arrived(peer, frame)
-
-    def on_letters_closed(self, peer: str, session: int, reason: str) -> None:
-        pass  # the peer opens it again, or is lost, which the manager decides
-
     def on_message(self, message: Data, nbytes: int) -> None:  # noqa: ARG002
         self.hand_over(message)
-
-    def on_bulk_open(self, peer: str) -> BulkArrivals:
-        return self._peers.bulk_opened(peer)
 
     def on_stream_open(self, peer: str, sender: Incarnation, receiver: Incarnation, again: bool) -> None:  # noqa: ARG002
         """Handles a stream; if it was broken, messages may be lost, so the instances ask for them again."""
         if again:
             self.on_link_restored(peer)
-
-    def on_stream_closed(self, peer: str, sender: Incarnation, receiver: Incarnation, clean: bool) -> None:
-        pass  # if it broke, the sender opens it again, or is lost, which the manager decides
 
     def on_call(self, peer: str, method: str, body: Any) -> Any:  # noqa: ARG002
         if method == "story":
@@ -241,7 +223,7 @@ class NodeProcess:
                 self._meet(addresses)
             case ForgetPeers(names):
                 for name in names:
-                    self._peers.forget(name)
+                    self.peers.forget(name)
             case CountSlots(operators):
                 self._counted = frozenset(operators)
             case NewsOfPushed(source, news):
@@ -256,7 +238,7 @@ class NodeProcess:
     def _meet(self, addresses: Mapping[str, tuple[str, int]]) -> None:
         for name, (host, port) in addresses.items():
             if name != self.name:
-                self._peers.know(name, Address(host, port))
+                self.peers.know(name, Address(host, port))
 
     def _receive(self, peer: str, version: int, body: Any) -> None:
         try:
@@ -272,9 +254,9 @@ class NodeProcess:
             case Post(to, body) if to == self.name:
                 self._receive(to, self.node.version, body)
             case Post(to, body) if to == STORAGE:
-                self._ask_storage(body)
+                self._storage.ask(self.name, body)
             case Post(to, body):
-                self._peers.post(to, self.node.version, body)
+                self.peers.post(to, self.node.version, body)
             case Event():
                 self._tell(EventTold(effect))
             case Persist() | Recall() | Wake() | OpenSink() | Commit():
@@ -293,17 +275,17 @@ class NodeProcess:
         schemas = {
             edge.port: self._program.schemas[edge] for edge in self._program.graph.inputs[receiver.instance.operator]
         }
-        link = self._peers.link(node)
+        link = self.peers.link(node)
         return link.stream(sender, receiver, schemas, on_room) if link is not None else None
 
     def persist(self, part: Persist) -> None:
         if part.cut.only is not None:
-            self._peers.post(
+            self.peers.post(
                 MANAGER, self.node.version, Persisted(part.owner, part.cut.id, CutPart(part.slots, None, part.chunks))
             )
             return
         slot_bits = self._program.graph.operators[part.owner.instance.operator].slot_bits
-        self._archive.write(part, slot_bits, lambda said: self._peers.post(MANAGER, self.node.version, said))
+        self._archive.write(part, slot_bits, lambda said: self.peers.post(MANAGER, self.node.version, said))
 
     def recall(self, hosted: HostedInstance, slots: SlotSet) -> None:
         operator, logic = hosted.me.instance.operator, hosted.meter.logic
@@ -316,17 +298,11 @@ class NodeProcess:
             lambda reason: self.failed(hosted.me, 0, reason),
         )
 
-    def _ask_storage(self, body: Any) -> None:
-        """Sends a letter to the storage as a holder: this node reads and writes it, and answers in its place."""
-        if self._stored is None:
-            self._stored = StorageHolder(self._settings.storage, self._program.name, self._settings.run, self)
-        self._stored.ask(self.name, body)
-
     def on_answer(self, to: str, body: Any) -> None:
         if to == self.name:
             self._receive(STORAGE, self.node.version, body)
         else:
-            self._peers.post(to, self.node.version, body)
+            self.peers.post(to, self.node.version, body)
 
     def on_storage_failed(self, reason: BaseException) -> None:
         self.failed(None, 0, reason)
@@ -381,7 +357,7 @@ class NodeProcess:
             return None
         definition, schema = self._program.sinks[operator]
         if definition.place is StoreSite.DRIVER:
-            link = self._peers.link(MANAGER)
+            link = self.peers.link(MANAGER)
             assert link is not None, "the manager is never gone while its node lives"
             return RemoteStore(link, self._ended)
         return definition.store(operator, schema)
@@ -413,7 +389,7 @@ class NodeProcess:
         return str(answer["name"])
 
     def _tell(self, body: FromNode) -> None:
-        self._peers.post(MANAGER, self.node.version, body)
+        self.peers.post(MANAGER, self.node.version, body)
 
     def _hosted(self) -> list[HostedInstance]:
         return [hosted for me, hosted in list(self._threads.items()) if me in self.node.instances]
@@ -438,7 +414,7 @@ class NodeProcess:
                 memory=None if memory is None else int(memory),
                 resources=resources(),
                 instances=tuple(hosted.figures() for hosted in self._hosted()),
-                transfers=self._peers.transfers(),
+                transfers=self.peers.transfers(),
             )
 
     def _leave_if_alone(self) -> None:

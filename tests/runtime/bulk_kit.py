@@ -22,13 +22,12 @@ from primitives.mapped import MappedFiles
 from primitives.slots import SlotSet
 from primitives.state.chunk import Chunk
 from seep.channels.bulk import CREDIT
-from seep.channels.peers import Peers
+from seep.channels.peers import Peers, PeersReceiver
 from seep.channels.port import Address, Port
 from seep.channels.security import Security
 from seep.protocol.bulk import flow_of
 from seep.protocol.messages import Committed, Retrieved, StoreBackup
 from seep.protocol.view import Incarnation
-from tests.runtime.peers_kit import PeersReceiver
 
 #: As nodes have them.
 SWITCH_INTERVAL, SHELVED = 0.0005, 32 << 20
@@ -71,6 +70,10 @@ class Talker(PeersReceiver):
         self.port.close()
 
     # -- a Receiver, and a Process
+
+    def on_message(self, message: Any, nbytes: int) -> None: ...
+
+    def on_call(self, peer: str, method: str, body: Any) -> Any: ...
 
     def on_fault(self, peer: str, text: str) -> None:  # noqa: ARG002
         self.faults.append(text)

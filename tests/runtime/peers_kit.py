@@ -18,7 +18,6 @@ import pyarrow as pa
 from primitives.errors import EnvironmentFault, InternalError, UserError
 from seep.channels.bulk_arrivals import BulkArrivals
 from seep.channels.links import Link
-from seep.channels.peers import Peers
 from seep.channels.port import Address, Port
 from seep.channels.security import Security
 from seep.protocol.courier import LetterFrame
@@ -150,34 +149,6 @@ def open_sockets() -> int:
         except OSError:
             continue
     return count
-
-
-# -- what a port tells ------------------------------------------------------------------------------------------------
-
-
-class PeersReceiver:
-    """A receiver with `peers`: hands them letters and state, and has no use for streams and calls."""
-
-    peers: Peers
-
-    def on_letters_open(self, peer: str, session: int) -> None:  # noqa: ARG002
-        self.peers.opened(peer)
-
-    def on_frame(self, peer: str, frame: LetterFrame) -> None:
-        self.peers.arrived(peer, frame)
-
-    def on_letters_closed(self, peer: str, session: int, reason: str) -> None: ...
-
-    def on_message(self, message: Any, nbytes: int) -> None: ...
-
-    def on_stream_open(self, peer: str, sender: Any, receiver: Any, again: bool) -> None: ...
-
-    def on_stream_closed(self, peer: str, sender: Any, receiver: Any, clean: bool) -> None: ...
-
-    def on_bulk_open(self, peer: str) -> BulkArrivals:
-        return self.peers.bulk_opened(peer)
-
-    def on_call(self, peer: str, method: str, body: Any) -> Any: ...
 
 
 # -- a process ---------------------------------------------------------------------------------------------------------

@@ -140,7 +140,7 @@ def test_a_run_that_is_closed_is_asked_as_before(process: ManagerProcess, hearin
 
 def test_state_from_a_process_that_is_no_node_is_dropped_without_a_word(process: ManagerProcess) -> None:
     """A node that was given up may go on sending for a while."""
-    stranger = Talker("stranger", process._peers._security)
+    stranger = Talker("stranger", process.peers._security)
     try:
         stranger.peers.know(MANAGER, process.address)
         stranger.peers.post(MANAGER, 0, Persisted(OWNER, 1, CutPart(SlotSet([1]), None, checkpoint(1000).state)))

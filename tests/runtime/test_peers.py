@@ -13,14 +13,14 @@ from primitives.checkpoint import Checkpoint
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
 from primitives.state.chunk import Chunk
-from seep.channels.peers import Peers
+from seep.channels.peers import Peers, PeersReceiver
 from seep.channels.port import Address, Port
 from seep.channels.security import Security
 from seep.channels.sockets import cut_connections
 from seep.protocol.messages import StoreBackup, Tick
 from seep.protocol.view import Incarnation
 from seep.record.reports import BulkTransfer
-from tests.runtime.peers_kit import PeersReceiver, wait_until
+from tests.runtime.peers_kit import wait_until
 
 SOURCE = Incarnation(InstanceId("numbers", 0), 0)
 LETTERS = 20_000
@@ -36,6 +36,10 @@ class Process(PeersReceiver):
         self.restored = 0
         self.port = Port("127.0.0.1", security, self)
         self.peers = Peers(name, security, self)
+
+    def on_message(self, message: Any, nbytes: int) -> None: ...
+
+    def on_call(self, peer: str, method: str, body: Any) -> Any: ...
 
     def on_fault(self, peer: str, text: str) -> None: ...
 

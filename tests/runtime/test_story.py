@@ -61,7 +61,7 @@ def test_a_failure_of_seep_leaves_in_the_report_what_machines_did_last(host: Hos
         committed(run, 5)
         node, manager = run.placement["counter[0]"], run.manager_process
         no_letter_for_nodes = Committed(Incarnation(InstanceId("out", 0), 0), 1)
-        manager.put_on_loop(lambda: manager._peers.post(node, 0, no_letter_for_nodes))
+        manager.put_on_loop(lambda: manager.peers.post(node, 0, no_letter_for_nodes))
         wait_until(lambda: run.failure is not None)
         report = run.report()
     assert isinstance(run.failure, InternalError)

@@ -1,4 +1,4 @@
-"""Writes and reads Rhino's binary records: big-endian, of a fixed size for each kind, in blocks (section 2.2)."""
+"""Writes Rhino's binary records: big-endian, of a fixed size for each kind, in blocks (section 2.2)."""
 
 from __future__ import annotations
 
@@ -92,15 +92,6 @@ def block(layout: RecordLayout, rows: NDArray[np.void], to_come: int) -> bytes:
     """Returns a block: its head, its records, and padding up to 8192 bytes."""
     head = np.array([(layout.tag, len(rows), to_come)], _HEAD)
     return (head.tobytes() + rows.tobytes()).ljust(BLOCK, b"\0")
-
-
-def read_records(kind: EventKind, path: Path) -> NDArray[np.void]:
-    """Reads the records of a file."""
-    layout, data, found = LAYOUTS[kind], path.read_bytes(), []
-    for at in range(0, len(data), BLOCK):
-        count = int(np.frombuffer(data, _HEAD, 1, at)["count"][0])
-        found.append(np.frombuffer(data, layout.record, count, at + _HEAD.itemsize))
-    return np.concatenate(found) if found else np.empty(0, layout.record)
 
 
 def records(events: EventGenerator, kind: EventKind, numbers: Ints) -> NDArray[np.void]:

@@ -48,7 +48,6 @@ class Outbox(Generic[P]):
         "_epochs",
         "_memory",
         "_nbytes",
-        "_nbytes_spilled",
         "_resident",
         "_size",
         "_sizes",
@@ -83,7 +82,6 @@ class Outbox(Generic[P]):
         #: receiver -> the lowest epoch it may still pull
         self._cursors: dict[Hashable, int] = {}
         self._nbytes = 0
-        self._nbytes_spilled = 0
 
     # --- writing
 
@@ -199,11 +197,6 @@ class Outbox(Generic[P]):
         """Size of the entries in memory."""
         return self._nbytes
 
-    @property
-    def nbytes_spilled(self) -> int:
-        """Size of the entries in the spill store, measured as in memory: spilling changes no sum."""
-        return self._nbytes_spilled
-
     # --- spilling
 
     def coldest(self) -> int | None:
@@ -233,9 +226,7 @@ class Outbox(Generic[P]):
             raise InternalError(f"epoch {epoch} cannot be spilled: it is not in memory")
         self._spill.put(epoch, self._memory[epoch])
         nbytes = self._release(epoch)
-        self._sizes[epoch] = nbytes
         self._spilled.add(epoch)
-        self._nbytes_spilled += nbytes
         return nbytes
 
     def _payload(self, epoch: int) -> P:
@@ -257,9 +248,7 @@ class Outbox(Generic[P]):
         for epoch in epochs:
             if epoch in self._memory:
                 self._release(epoch)
-        for epoch in on_disk:
-            self._spilled.remove(epoch)
-            self._nbytes_spilled -= self._sizes.pop(epoch)
+        self._spilled.difference_update(on_disk)
         # Last, so that a file that cannot be removed leaves the log whole.
         if self._spill is not None:
             self._spill.drop(on_disk)

@@ -37,15 +37,6 @@ class SpillCodec(Generic[P]):
     from_batches: Callable[[dict[str, pa.RecordBatch], dict[str, object]], P]
 
 
-#: The codec of payloads that only have a batch per edge.
-BATCHES: SpillCodec[Batches] = SpillCodec(lambda payload: (payload, {}), lambda batches, _: batches)
-
-
-def batches_nbytes(payload: Batches) -> int:
-    """The bytes of all batches of a payload: the `size` of an outbox of such payloads."""
-    return sum(batch.nbytes for batch in payload.values())
-
-
 def pack_batches(batches: Batches, metadata: Mapping[str, object]) -> pa.RecordBatch:
     """Puts batches of different schemas and lengths into one batch of one row, without copying.
 
@@ -88,7 +79,8 @@ class SpillStore(Generic[P]):
     in the directory is removed when the store opens, and nothing is left when it closes.
 
     >>> import tempfile
-    >>> store = SpillStore(Path(tempfile.mkdtemp(), "count-0"), BATCHES)
+    >>> codec = SpillCodec(lambda payload: (payload, {}), lambda batches, _: batches)
+    >>> store = SpillStore(Path(tempfile.mkdtemp(), "count-0"), codec)
     >>> written = store.put(3, {"out": pa.record_batch({"n": [1, 2]})})
     >>> store.get(3)["out"].to_pylist()
     [{'n': 1}, {'n': 2}]

@@ -6,7 +6,7 @@ It shares nothing with the query, and reads like the rules: the numbers in brack
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import groupby
@@ -338,9 +338,3 @@ def history_of(rows: Iterable[tuple[int, int, int, int]], asked: Set[tuple[int, 
         if (vid, day, xway) in asked:
             sums[vid, day, xway] += toll
     return lambda vid, day, xway: sums[vid, day, xway]
-
-
-def tuples_of(lines: Iterable[str]) -> Iterator[Tuple]:
-    """Returns the tuples of well-formed lines."""
-    for line in lines:
-        yield Tuple(*map(int, line.split(",")))

@@ -39,7 +39,7 @@ class Timers(NumberedRows):
     >>> list(timers.records(due))
     [(10, 1, None), (10, 2, None), (20, 7, 'late')]
 
-    Vectorised operators use `schedule_batch`, `cancel_batch` and the columns of `pop`; what is scheduled and cancelled
+    Vectorised operators use `schedule_batch` and the columns of `pop`; what is scheduled and cancelled
     one by one is collected and takes effect as a batch when the timers are next looked at. Each row costs its share of
     a sort when it comes, a few merges while it waits (see `Runs`), and its share of a sort when it is due.
     """
@@ -96,14 +96,6 @@ class Timers(NumberedRows):
     def cancel(self, time: int, key: Any) -> None:
         """Removes the records scheduled so far, if any, for one time and key."""
         self._cancelled.append((self._checked_time(time), self._keys.normal(key), self._next_seq))
-
-    def cancel_batch(self, times: Column, keys: Sequence[Column]) -> None:
-        """Removes the records scheduled so far, if any, for each time and key."""
-        times = self._time_column(times)
-        columns = [times, *self._keys.normal_columns(keys, len(times))]
-        self._settle()
-        self._remove_same(pa.record_batch(columns, schema=pa.schema(list(self._identity)[:-1])))
-        self._runs.tidy()
 
     def _take_seqs(self, count: int) -> int:
         self._next_seq += count

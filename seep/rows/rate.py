@@ -49,10 +49,6 @@ class Rate:
         """Returns the rows due in the first `seconds`: the exact integral of the rate; none before the start."""
         return float(self.rows_due_at(np.array([seconds]))[0])
 
-    def seconds_until(self, rows: float) -> float:
-        """Returns the seconds after which this many rows are due: the inverse of `rows_due`."""
-        return float(self.due_times(np.array([rows]))[0])
-
     def rows_due_at(self, seconds: NDArray[Any]) -> Numbers:
         """Computes `rows_due` for many times at once."""
         seconds = np.maximum(seconds, 0.0)
@@ -63,7 +59,7 @@ class Rate:
         return (periods * curve.total + curve.area_until(part)) * (self.rows_per_second * self.period)
 
     def due_times(self, rows: NDArray[Any]) -> Numbers:
-        """Computes `seconds_until` for many numbers of rows at once."""
+        """Returns the seconds after which so many rows are due, for many numbers of rows: the inverse of `rows_due`."""
         rows = np.maximum(rows, 0.0)
         if self.profile is Profile.STEADY:
             return rows / self.rows_per_second

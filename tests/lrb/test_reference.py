@@ -20,7 +20,6 @@ from lrb.validation.reference import (
     Tuple,
     answers,
     history_of,
-    tuples_of,
 )
 from primitives.errors import UserError
 from tests.test_import_direction import imports_of
@@ -348,7 +347,7 @@ def test_input_that_goes_back_is_refused() -> None:
 @pytest.mark.skipif(not OFFICIAL.exists(), reason="the official data is not on this machine")
 def test_official_data_is_answered_as_its_first_seconds_must_be() -> None:
     """Nobody has been anywhere before, so nothing is known of speeds, and nobody has paid."""
-    tuples = list(tuples_of(OFFICIAL.read_text().split()))
+    tuples = [Tuple(*map(int, line.split(","))) for line in OFFICIAL.read_text().split()]
     found = answers(tuples)
     reports = [each for each in tuples if each.type == 0]
     assert len(tuples) == 280

@@ -106,10 +106,9 @@ class TimersOfTwoInstances(RuleBasedStateMachine):
         self.expected = [record for record in self.expected if record[:2] != (time, user)]
 
     @rule(stops=stops)
-    def cancel_batch(self, stops: list[tuple[int, Any]]) -> None:
-        for timers in (self.here, self.there):
-            mine = [stop for stop in stops if self.home(stop[1]) is timers]
-            timers.cancel_batch([time for time, _ in mine], [[user for _, user in mine]])
+    def cancel_many(self, stops: list[tuple[int, Any]]) -> None:
+        for time, user in stops:
+            self.home(user).cancel(time, user)
         self.expected = [record for record in self.expected if record[:2] not in stops]
 
     @rule(watermark=times, slots=st.just(FULL) | slot_sets)
@@ -301,17 +300,18 @@ def test_what_is_scheduled_after_cancelling_stays() -> None:
 def test_to_cancel_what_is_not_there_does_nothing() -> None:
     timers = make_timers()
     timers.cancel(1, "a")
-    timers.cancel_batch([1, 1], [["a", "b"]])
+    timers.cancel(1, "b")
     timers.schedule(2, "a", 1)
-    timers.cancel_batch([], [[]])
-    timers.cancel_batch([2, 3], [["b", "a"]])
+    timers.cancel(2, "b")
+    timers.cancel(3, "a")
     assert popped(timers) == [(2, "a", 1)]
 
 
 def test_null_and_nan_keys_can_be_cancelled() -> None:
     timers = Timers("scores", keys={"score": pa.float64()})
     timers.schedule_batch([1, 1, 1], [[None, math.nan, 0.0]])
-    timers.cancel_batch([1, 1], [[None, math.nan]])
+    timers.cancel(1, None)
+    timers.cancel(1, math.nan)
     timers.cancel(1, -0.0)
     assert len(timers) == 0
 
@@ -323,7 +323,7 @@ def test_keys_with_the_same_hash_are_told_apart_when_cancelling(monkeypatch: pyt
     monkeypatch.setattr("primitives.state.timers.hash_keys", same_hash)
     timers = make_timers()
     timers.schedule_batch([1, 1, 1], [["a", "b", None]], [1, 2, 3])
-    timers.cancel_batch([1], [["b"]])
+    timers.cancel(1, "b")
     assert popped(timers) == [(1, "a", 1), (1, None, 3)]
 
 
@@ -530,6 +530,7 @@ def test_memory_of_removed_records_is_given_back() -> None:
     empty = pa.total_allocated_bytes()
     timers.schedule_batch(order, [order])
     full = pa.total_allocated_bytes()
-    timers.cancel_batch(order[:8_000], [order[:8_000]])
-    assert pa.total_allocated_bytes() - empty < (full - empty) / 2
+    for each in order[:8_000]:
+        timers.cancel(each, each)
     assert len(timers) == 2_000
+    assert pa.total_allocated_bytes() - empty < (full - empty) / 2

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from functools import partial
 
 from policies.pool_size import adaptive_size
@@ -409,12 +409,3 @@ class Pool:
 
     def _new_backoff(self) -> Backoff:
         return Backoff(self._settings.retry, self._settings.retry_most)
-
-
-def total_seconds(vm_seconds: Mapping[str, float]) -> float:
-    """Returns the cost of a run in VM-seconds.
-
-    >>> total_seconds({"vm-1": 60.0, "vm-2": 30.0})
-    90.0
-    """
-    return sum(vm_seconds.values())

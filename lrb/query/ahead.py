@@ -12,9 +12,6 @@ from seep.operators.definition import Input
 from seep.operators.keyed import key_columns, key_types
 from seep.rows.batches import concat
 
-#: All columns of a row are kept as one struct, because rows are stored and returned whole.
-_ROW = "row"
-
 
 class Ahead:
     """Keeps rows by key until their time; its container `state` is part of the operator's state.

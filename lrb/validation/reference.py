@@ -16,9 +16,8 @@ from typing import NamedTuple
 
 from primitives.errors import UserError
 
-FEET_PER_SEGMENT = 5280
 SEGMENTS = range(100)
-ENTRANCE, EXIT = 0, 4
+EXIT = 4
 TRAVEL_LANES = (1, 2, 3)
 
 REPORT, BALANCE, EXPENDITURE = 0, 2, 3

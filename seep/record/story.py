@@ -23,7 +23,6 @@ _ENDS: dict[str, tuple[str, ...]] = {
     "balancing": ("balanced", "balancing called off", "balancing failed"),
 }
 _PLANNED = ("move announced", "split begun")
-_PLAN_OVER = ("move complete", "split effective", "split aborted")
 _LOST = ("killed", "node lost")
 #: Seconds before a decision in which its reasons occurred.
 _REASONS = 60.0

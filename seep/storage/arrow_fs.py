@@ -10,9 +10,9 @@ from typing import BinaryIO
 import pyarrow as pa
 from pyarrow import fs
 
-from primitives.errors import EnvironmentFault, InternalError
+from primitives.errors import EnvironmentFault
 from seep.storage.keys import checked_key, checked_range, directory_of
-from seep.storage.store import AlreadyThere, Capabilities, NotThere
+from seep.storage.store import AlreadyThere, NotThere
 from seep.storage.streams import stream_of, views
 
 #: The folder of unfinished files. No key leads there, as no part of a key begins with a dot.
@@ -25,10 +25,8 @@ class ArrowStore:
     """A `BlobStore` on an Arrow file system; several threads may use it.
 
     A value is written to another place and then moved. These file systems do not decide between two writers of the same
-    `new` key at the same time, because each writer only looks first. So the capability `exclusive` is missing.
+    `new` key at the same time, because each writer only looks first.
     """
-
-    capabilities = Capabilities(exclusive=False)
 
     def __init__(self, files: fs.FileSystem, root: str, name: str) -> None:
         self.name = name.rstrip("/")
@@ -86,9 +84,6 @@ class ArrowStore:
             with self._in_words("deleted", key):
                 if self._is_file(path):
                     self._files.delete_file(path)
-
-    def append(self, key: str, data: bytes) -> None:
-        raise InternalError(f"{self.name} cannot append {len(data)} bytes to {key}: it has no capability `append`")
 
     def close(self) -> None:
         """Does nothing: no connection is held open."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, NamedTuple
 
-from seep.storage.store import BlobStore, Capabilities
+from seep.storage.store import BlobStore
 from seep.storage.streams import stream_of
 
 
@@ -49,10 +49,6 @@ class CachedStore:
         return self._inner.name
 
     @property
-    def capabilities(self) -> Capabilities:
-        return self._inner.capabilities
-
-    @property
     def nbytes(self) -> int:
         """Cached bytes; never more than the budget."""
         return self._nbytes
@@ -83,10 +79,6 @@ class CachedStore:
         gone = list(keys)
         with self._changing(gone):
             self._inner.delete(gone)
-
-    def append(self, key: str, data: bytes) -> None:
-        with self._changing([key]):
-            self._inner.append(key, data)
 
     def close(self) -> None:
         with self._lock:

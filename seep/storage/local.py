@@ -17,7 +17,7 @@ import numpy as np
 
 from primitives.errors import EnvironmentFault
 from seep.storage.keys import checked_key, checked_range, directory_of
-from seep.storage.store import AlreadyThere, Capabilities, NotThere
+from seep.storage.store import AlreadyThere, NotThere
 from seep.storage.streams import views
 
 #: The folder of unfinished files. No key leads there, as no part of a key begins with a dot.
@@ -49,8 +49,6 @@ class LocalStore:
     A value is written to a temporary file, flushed to the disk, and only then given its name, so it survives a crash of
     the machine once `put` has returned.
     """
-
-    capabilities = Capabilities(append=True)
 
     def __init__(self, root: Path | str) -> None:
         self._root = Path(root).absolute()
@@ -98,11 +96,6 @@ class LocalStore:
             with self._in_words("deleted", parent):
                 self._sync(parent)
                 self._remove_empty(parent)
-
-    def append(self, key: str, data: bytes) -> None:
-        target = self._path(key)
-        with self._in_words("written", target):
-            self._publish(target, target, lambda path, _: _append(path, data))
 
     def close(self) -> None:
         """Does nothing: no file is held open."""
@@ -195,13 +188,6 @@ def _write(path: Path, parts: Iterable[bytes | memoryview]) -> int:
         stream.flush()
         os.fsync(stream.fileno())
     return size
-
-
-def _append(path: Path, data: bytes) -> None:
-    with open(path, "ab") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
 
 
 def _name_as_new(source: Path, target: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from seep.storage.keys import checked_key, checked_range
-from seep.storage.store import AlreadyThere, Capabilities, NotThere
+from seep.storage.store import AlreadyThere, NotThere
 from seep.storage.streams import stream_of
 
 
@@ -20,8 +20,6 @@ class MemoryStore:
     >>> bytes(store.get("orders/1", start=2)), list(store.list("ord"))
     (b'value', ['orders/1'])
     """
-
-    capabilities = Capabilities(append=True)
 
     def __init__(self, label: str = "") -> None:
         self.name = f"memory://{label}"
@@ -57,11 +55,6 @@ class MemoryStore:
         for key in keys:
             with self._lock:
                 self._values.pop(checked_key(key), None)
-
-    def append(self, key: str, data: bytes) -> None:
-        checked_key(key)
-        with self._lock:
-            self._values[key] = self._values.get(key, b"") + data
 
     def close(self) -> None:
         """Does nothing: the values stay for later stores of the same name."""

@@ -17,7 +17,7 @@ from primitives.errors import EnvironmentFault, InternalError, SeepError, UserEr
 from seep.storage.keys import checked_key, checked_range
 from seep.storage.s3_errors import in_words
 from seep.storage.settings import Encryption, S3Settings
-from seep.storage.store import AlreadyThere, Capabilities, NotThere
+from seep.storage.store import AlreadyThere, NotThere
 from seep.storage.streams import pieces, stream_of
 from vmpool.aws.errors import code_of
 
@@ -59,10 +59,6 @@ class S3Store:
         #: Whether the server is known to refuse overwriting; Amazon's is.
         self._refuses = self._settings.endpoint_url is None
         self._probing = threading.Lock()
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return Capabilities(exclusive=self._settings.conditional)
 
     def put(self, key: str, parts: Iterable[bytes | memoryview], *, new: bool = False) -> int:
         checked_key(key)
@@ -109,9 +105,6 @@ class S3Store:
                 if error["Code"] not in _ABSENT:
                     said = f"{self.name}/{error['Key'].removeprefix(self._prefix)} cannot be deleted"
                     raise EnvironmentFault(f"{said} ({error['Code']}: {error.get('Message', '')})")
-
-    def append(self, key: str, data: bytes) -> None:
-        raise InternalError(f"{self.name} cannot append {len(data)} bytes to {key}: it has no capability `append`")
 
     def close(self) -> None:
         self._client.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
 from primitives.errors import EnvironmentFault
@@ -17,15 +16,6 @@ class AlreadyThere(EnvironmentFault):
     """A key that was to be new already has a value: another writer was faster."""
 
 
-@dataclass(frozen=True, slots=True)
-class Capabilities:
-    """The capabilities of a back end beyond the minimum."""
-
-    ranged: bool = True  #: `get` of a range reads only (about) that much
-    exclusive: bool = True  #: `put` with `new=True` is decided by the back end, so concurrent writers are fenced
-    append: bool = False  #: `append` works
-
-
 class BlobStore(Protocol):
     """A back end. Keys are paths such as `orders/00000012/counter/0-frame`; readers see a whole value or none."""
 
@@ -33,9 +23,6 @@ class BlobStore(Protocol):
     def name(self) -> str:
         """The store's location, for messages, such as `file:///data/checkpoints`."""
         ...
-
-    @property
-    def capabilities(self) -> Capabilities: ...
 
     def put(self, key: str, parts: Iterable[bytes | memoryview], *, new: bool = False) -> int:
         """Stores a value, given in parts, atomically; returns its size.
@@ -62,10 +49,6 @@ class BlobStore(Protocol):
 
     def delete(self, keys: Iterable[str]) -> None:
         """Removes values; keys without a value are ignored."""
-        ...
-
-    def append(self, key: str, data: bytes) -> None:
-        """Appends to a value, or creates it; only with the capability `append`."""
         ...
 
     def close(self) -> None: ...

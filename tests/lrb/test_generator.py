@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from lrb.data.checking import FEET_PER_SEGMENT
 from lrb.generator import Recording, TrafficSettings, traffic
 from lrb.schema import INPUT
-from lrb.validation.reference import FEET_PER_SEGMENT, Answers, Tuple, answers, continues
+from lrb.validation.reference import Answers, Tuple, answers, continues
 from primitives.errors import UserError
 
 #: A quarter of an hour in which more happens than on an ordinary day.

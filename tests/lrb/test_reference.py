@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lrb.data.checking import FEET_PER_SEGMENT
 from lrb.validation.reference import (
-    FEET_PER_SEGMENT,
     Alert,
     Answers,
     Balance,

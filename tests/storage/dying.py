@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO, TypeVar
 
 from primitives.errors import EnvironmentFault
-from seep.storage.store import BlobStore, Capabilities
+from seep.storage.store import BlobStore
 
 T = TypeVar("T")
 
@@ -21,10 +21,6 @@ class DyingStore:
     def __init__(self, inner: BlobStore, calls: int, *, done: bool) -> None:
         self.inner, self.left, self._done = inner, calls, done
         self.name = inner.name
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self.inner.capabilities
 
     def put(self, key: str, parts: Iterable[bytes | memoryview], *, new: bool = False) -> int:
         return self._call(lambda: self.inner.put(key, parts, new=new))
@@ -44,9 +40,6 @@ class DyingStore:
     def delete(self, keys: Iterable[str]) -> None:
         for key in keys:
             self._call(lambda key=key: self.inner.delete([key]))
-
-    def append(self, key: str, data: bytes) -> None:
-        self._call(lambda: self.inner.append(key, data))
 
     def close(self) -> None:
         self.inner.close()

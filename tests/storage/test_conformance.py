@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from primitives.errors import InternalError, UserError
+from seep.storage.arrow_fs import ArrowStore
 from seep.storage.store import AlreadyThere, BlobStore, NotThere
 from tests.storage.backends import PART, Backend
 
@@ -51,7 +52,7 @@ def parted(value: bytes, cuts: list[int]) -> list[bytes | memoryview]:
 def test_a_store_does_what_a_dictionary_does(make_store: Backend, data: st.DataObject) -> None:
     store, model = make_store(), dict[str, bytes]()
     for _ in range(data.draw(st.integers(1, 12), "steps")):
-        kind = data.draw(st.sampled_from(["put", "put", "new", "get", "range", "list", "delete", "append"]), "kind")
+        kind = data.draw(st.sampled_from(["put", "put", "new", "get", "range", "list", "delete"]), "kind")
         step(kind, store, model, data)
     assert {key: bytes(store.get(key)) for key in store.list()} == model
 
@@ -85,10 +86,6 @@ def step(kind: str, store: BlobStore, model: dict[str, bytes], data: st.DataObje
             store.delete(gone)
             for each in gone:
                 model.pop(each, None)
-        case "append" if store.capabilities.append:
-            more = data.draw(st.binary(max_size=5), "more")
-            store.append(key, more)
-            model[key] = model.get(key, b"") + more
 
 
 def broken_after(*parts: bytes) -> Iterator[bytes]:
@@ -174,20 +171,9 @@ def test_a_range_before_the_beginning_is_refused(make_store: Backend) -> None:
             store.get("a", start, length)
 
 
-def test_a_back_end_that_cannot_append_says_so(make_store: Backend) -> None:
-    store = make_store()
-    if store.capabilities.append:
-        store.append("log", b"one ")
-        store.append("log", b"two")
-        assert bytes(store.get("log")) == b"one two"
-    else:
-        with pytest.raises(InternalError, match="capability `append`"):
-            store.append("log", b"one")
-
-
 def test_of_many_writers_of_something_new_exactly_one_wins(make_store: Backend) -> None:
     store = make_store()
-    if not store.capabilities.exclusive:
+    if isinstance(store, ArrowStore):
         pytest.skip(f"{store.name} does not decide between writers")
     start = threading.Barrier(6)
 

@@ -139,7 +139,7 @@ def test_the_contents_of_a_store_have_every_key_once(keys: list[StoredKey]) -> N
 MAKES_PATHS = {
     f"seep/storage/{name}.py" for name in ("layout", "keys", "local", "memory", "arrow_fs", "s3", "location")
 }
-METHODS = {"put", "get", "open", "size", "list", "delete", "append"}
+METHODS = {"put", "get", "open", "size", "list", "delete"}
 
 
 def users_of_stores() -> Iterator[tuple[str, ast.Module]]:

@@ -9,6 +9,7 @@ import pytest
 
 from formats.settings import WrongSettings, checked
 from primitives.errors import EnvironmentFault, UserError
+from seep.storage.arrow_fs import ArrowStore
 from seep.storage.cached import CachedStore
 from seep.storage.location import open_store, store_of
 from seep.storage.s3 import S3Store
@@ -88,7 +89,7 @@ def test_a_bucket_of_google_is_opened_without_asking_it(monkeypatch: pytest.Monk
     monkeypatch.setenv("CLOUDSDK_CONFIG", "/nowhere")
     store = open_store("gs://anonymous@bucket/some/prefix/")
     assert store.name == "gs://anonymous@bucket/some/prefix"
-    assert not store.capabilities.exclusive
+    assert isinstance(store, ArrowStore)
 
 
 def test_settings_without_a_location_name_no_store() -> None:

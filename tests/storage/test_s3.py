@@ -144,7 +144,6 @@ def test_with_a_server_that_does_not_know_conditions_a_writer_looks_first(s3: st
     make_bucket(s3)
     store = S3Store(BUCKET, "unconditional", s3_settings(s3, conditional=False))
     forget_the_condition(store)
-    assert not store.capabilities.exclusive
     store.put("runs/1", [b"value"], new=True)
     with pytest.raises(AlreadyThere):
         store.put("runs/1", [b"another"], new=True)

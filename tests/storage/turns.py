@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import BinaryIO
 
-from seep.storage.store import BlobStore, Capabilities
+from seep.storage.store import BlobStore
 
 #: Chooses one of so many.
 Choose = Callable[[int], int]
@@ -72,10 +72,6 @@ class TurnStore:
         self._inner, self._turns = inner, turns
         self.name = inner.name
 
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._inner.capabilities
-
     def put(self, key: str, parts: Iterable[bytes | memoryview], *, new: bool = False) -> int:
         self._turns.wait()
         return self._inner.put(key, parts, new=new)
@@ -103,10 +99,6 @@ class TurnStore:
         for key in keys:
             self._turns.wait()
             self._inner.delete([key])
-
-    def append(self, key: str, data: bytes) -> None:
-        self._turns.wait()
-        self._inner.append(key, data)
 
     def close(self) -> None:
         self._inner.close()

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any, TypeVar
+from functools import partial, wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
-from primitives.graph import InstanceId
 from primitives.slots import SlotSet
-from primitives.topology import Assignment
 from seep.driver import queries
 from seep.protocol.cuts import Cut
 from seep.protocol.effects import Effect
 from seep.protocol.manager.manager import Manager
 from seep.protocol.manager.plans import Accepted, Refused
-from seep.protocol.manager.replication import BackupCopy
 from seep.threads.event_loop import EventLoop, Work, name_of
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 #: Seconds within which the event loop answers; it never blocks, so it is late only without CPU time.
 ANSWERED = 30.0
+
+
+def _asked(question: Callable[Concatenate[Manager, P], T]) -> Callable[Concatenate[ManagerAccess, P], T]:
+    """The method that asks a question about the manager on the event loop."""
+
+    @wraps(question)
+    def ask(access: ManagerAccess, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return access.on_loop(partial(question, access.manager, *args, **kwargs))
+
+    return ask
 
 
 class ManagerAccess:
@@ -49,10 +57,6 @@ class ManagerAccess:
         """Runs the work on the event loop at this interval."""
         self._loop.every(seconds, work)
 
-    def ask(self, question: Callable[[Manager], T], timeout: float = ANSWERED) -> T:
-        """Asks a question about the manager on the event loop; returns the answer."""
-        return self._loop.ask(partial(question, self.manager), timeout)
-
     def _change(self, change: Callable[[Manager], tuple[T, list[Effect]]]) -> T:
         """Makes a change of the manager, and carries out its effects; returns the answer."""
         return self._loop.ask(partial(self._changed, change), ANSWERED, name_of(change))
@@ -69,58 +73,21 @@ class ManagerAccess:
     def _perform_those_of(self, effects_of: Callable[[], list[Effect]]) -> None:
         self.perform(effects_of())
 
-    # -- queries ------------------------------------------------------------------------------------------------------
+    # -- queries, each documented where it is defined ------------------------------------------------------------------
 
-    def live_nodes(self) -> frozenset[str]:
-        return self.ask(queries.live_nodes)
-
-    def staying_nodes(self) -> list[str]:
-        """Live nodes that are not about to leave, oldest first."""
-        return self.ask(queries.staying_nodes)
-
-    def placement(self) -> dict[InstanceId, str]:
-        """Returns the node of each instance."""
-        return self.ask(queries.placement)
-
-    def latest_assignment(self, operator: str) -> Assignment:
-        """Returns the owners of slots after all announced plans have taken effect."""
-        return self.ask(partial(queries.latest_assignment, operator=operator))
-
-    def backup_of(self, owner: InstanceId) -> BackupCopy | None:
-        """Returns the backup that an instance would be restored from, if there is one."""
-        return self.ask(partial(queries.backup_of, owner=owner))
-
-    def safe_epoch(self, operator: str) -> int:
-        """Returns the epoch up to which all instances of the operator are safe."""
-        return self.ask(partial(queries.safe_epoch, operator=operator))
-
-    def is_ending(self) -> bool:
-        """Whether the input is to end, or has."""
-        return self.ask(queries.is_ending)
-
-    def final_epoch(self) -> int | None:
-        """Returns the last epoch of the query; None while it is not known."""
-        return self.ask(queries.final_epoch)
-
-    def cut_waits_for(self) -> str | None:
-        """Describes what the current cut waits for; None if there is no cut."""
-        return self.ask(queries.cut_waits_for)
-
-    def cut_outlook(self) -> queries.CutOutlook:
-        """Returns the base of the next cut, and the slots that it must contain."""
-        return self.ask(queries.cut_outlook)
-
-    def home_of(self, source: str, slot: int) -> str | None:
-        """Returns the node of the instance that owns a slot by the latest plan."""
-        return self.ask(partial(queries.home_of, source=source, slot=slot))
-
-    def oldest_needed(self, source: str) -> dict[int, Any]:
-        """Returns, for each slot, the first position from which an instance may have to read again."""
-        return self.ask(partial(queries.oldest_needed, source=source))
-
-    def positions_behind(self, source: InstanceId, sink: InstanceId) -> Mapping[int, Any]:
-        """Returns the positions of a source after the last epoch that the sink has committed."""
-        return self.ask(partial(queries.positions_behind, source=source, sink=sink))
+    live_nodes = _asked(queries.live_nodes)
+    staying_nodes = _asked(queries.staying_nodes)
+    placement = _asked(queries.placement)
+    latest_assignment = _asked(queries.latest_assignment)
+    backup_of = _asked(queries.backup_of)
+    safe_epoch = _asked(queries.safe_epoch)
+    is_ending = _asked(queries.is_ending)
+    final_epoch = _asked(queries.final_epoch)
+    cut_waits_for = _asked(queries.cut_waits_for)
+    cut_outlook = _asked(queries.cut_outlook)
+    home_of = _asked(queries.home_of)
+    oldest_needed = _asked(queries.oldest_needed)
+    positions_behind = _asked(queries.positions_behind)
 
     # -- requests -----------------------------------------------------------------------------------------------------
 

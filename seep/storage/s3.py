@@ -19,7 +19,7 @@ from seep.storage.s3_errors import in_words
 from seep.storage.settings import Encryption, S3Settings
 from seep.storage.store import AlreadyThere, NotThere
 from seep.storage.streams import pieces, stream_of
-from vmpool.aws.errors import code_of
+from vmpool.aws.errors import code_of, failures
 
 _ABSENT = ("NoSuchKey", "404")
 #: Answers to `If-None-Match: *`: the key has an object; another write of the key is in progress.
@@ -93,7 +93,7 @@ class S3Store:
         try:
             for page in pages:
                 yield from (each["Key"].removeprefix(self._prefix) for each in page.get("Contents", ()))
-        except _failures() as reason:
+        except failures() as reason:
             raise in_words(reason, "listed", f"{self.name}/{prefix}") from reason
 
     def delete(self, keys: Iterable[str]) -> None:
@@ -206,7 +206,7 @@ class S3Store:
                 return b""  # the range begins beyond the end
             try:
                 return bytes(self._there(key, answer)["Body"].read())
-            except _failures() as reason:
+            except failures() as reason:
                 if not left:
                     raise in_words(reason, "read", f"{self.name}/{key}") from reason
         raise InternalError("the last try returns or raises")
@@ -221,7 +221,7 @@ class S3Store:
         named = {} if action == "delete_objects" else {"Key": self._prefix + key}
         try:
             return getattr(self._client, action)(Bucket=self._bucket, **named, **asked)
-        except _failures() as reason:
+        except failures() as reason:
             if code_of(reason) in refusals:
                 return None
             raise in_words(reason, done, f"{self.name}/{key}") from reason
@@ -235,7 +235,7 @@ def _connected(settings: S3Settings, about: str) -> Any:
     try:
         session = boto3.Session(profile_name=settings.profile, region_name=settings.region)
         return session.client("s3", endpoint_url=settings.endpoint_url, config=config.Config(**_manners(settings)))
-    except _failures() as reason:
+    except failures() as reason:
         raise in_words(reason, "reached", about) from reason
 
 
@@ -261,8 +261,3 @@ def _encryption(settings: S3Settings) -> dict[str, str]:
         case Encryption.KMS:
             key = {"SSEKMSKeyId": settings.kms_key} if settings.kms_key else {}
             return {"ServerSideEncryption": "aws:kms", **key}
-
-
-def _failures() -> tuple[type[Exception], ...]:
-    errors = import_module("botocore.exceptions")
-    return errors.ClientError, errors.BotoCoreError

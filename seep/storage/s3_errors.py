@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from primitives.errors import EnvironmentFault, SeepError, UserError
-from vmpool.aws.errors import code_of
+from vmpool.aws.errors import code_of, message_of, unforeseen
 
 _LOG_IN = "log in again or renew the credentials (AWS_* variables, storage.s3.profile, or the role of this machine)"
 _ALLOW = (
@@ -63,16 +63,6 @@ storage.s3.region and storage.s3.endpoint_url
     """
     code = code_of(reason)
     mistake = _MISTAKEN.get(code)
-    advice = mistake or _ADVICE.get(code) or _otherwise(reason)
-    said = f"{about} cannot be {done} ({code}: {_message(reason)}); {advice}"
+    advice = mistake or _ADVICE.get(code) or unforeseen(reason, _UNREACHABLE)
+    said = f"{about} cannot be {done} ({code}: {message_of(reason)}); {advice}"
     return UserError(said) if mistake else EnvironmentFault(said)
-
-
-def _otherwise(reason: Exception) -> str:
-    """Returns the message for any other error: an answer, or no answer at all."""
-    return "see the service's documentation of this code" if hasattr(reason, "response") else _UNREACHABLE
-
-
-def _message(reason: Exception) -> str:
-    answer = getattr(reason, "response", None) or {}
-    return " ".join(str(answer.get("Error", {}).get("Message") or reason).split()).rstrip(".")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -123,7 +124,7 @@ def test_a_query_to_a_loop_that_is_held_up_ends_and_says_by_what(process: Manage
     assert begun.wait(60.0)
     try:
         with pytest.raises(EnvironmentFault, match=r"'live nodes' within 0.05 s; it has been at 'hold up' for"):
-            process.ask(queries.live_nodes, 0.05)
+            process.on_loop(partial(queries.live_nodes, process.manager), 0.05)
     finally:
         free.set()
 

@@ -7,6 +7,7 @@ import signal
 import socket
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,8 @@ def test_a_source_without_a_rate_does_not_bury_a_slow_query_and_the_window_holds
 
     with start(host, query, epoch=0.05) as run:
         looks: list[tuple[int, int]] = []
-        awaited(run, lambda: looks.append(run.manager_process.ask(look)) or run.status().committed > 100)
+        question = partial(look, run.manager_process.manager)
+        awaited(run, lambda: looks.append(run.manager_process.on_loop(question)) or run.status().committed > 100)
         assert max(epochs for epochs, _ in looks) <= 16
         assert max(rows for _, rows in looks) <= 4 * 50_000
         run.finish()

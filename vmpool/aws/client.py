@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from primitives.errors import EnvironmentFault, install_command
-from vmpool.aws.errors import AwsFault, code_of, in_words
+from vmpool.aws.errors import AwsFault, code_of, failures, in_words
 from vmpool.aws.settings import AwsAccess
 
 
@@ -42,7 +42,7 @@ class Aws:
         while True:
             try:
                 return getattr(client, action)(**parameters)
-            except _failures() as reason:
+            except failures() as reason:
                 if code_of(reason) in absent:
                     return None
                 if not (retry and retry in str(reason)) or time.monotonic() > deadline:
@@ -54,7 +54,7 @@ class Aws:
         pages = self._client(service, about).get_paginator(action).paginate(**parameters)
         try:
             return [item for page in pages for item in page[key]]
-        except _failures() as reason:
+        except failures() as reason:
             raise in_words(reason, f"{service} {_camel(action)}", about) from reason
 
     def wait(self, waiter: str, about: str, **parameters: Any) -> None:
@@ -86,7 +86,7 @@ class Aws:
                 endpoint_url=self._access.endpoint_url,
                 config=config.Config(retries=retries, connect_timeout=5, read_timeout=30),
             )
-        except _failures() as reason:
+        except failures() as reason:
             raise in_words(reason, f"connecting to {service}", about) from reason
 
 
@@ -96,11 +96,6 @@ def _library() -> tuple[Any, Any]:
         return import_module("boto3"), import_module("botocore.config")
     except ImportError as reason:
         raise EnvironmentFault(f"EC2 needs boto3, which is not installed: {install_command('cloud')}") from reason
-
-
-def _failures() -> tuple[type[Exception], ...]:
-    errors = import_module("botocore.exceptions")
-    return errors.ClientError, errors.BotoCoreError
 
 
 def _camel(action: str) -> str:

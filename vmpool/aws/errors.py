@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from primitives.errors import UserError
 from vmpool.provider import ProviderError
 
@@ -96,16 +98,23 @@ region and endpoint_url
     code = code_of(reason)
     mistake = _MISTAKEN.get(code) or _MISCONFIGURED.get(code)
     standing = _DENIED.get(code) or _NO_CREDENTIALS.get(code)
-    advice = mistake or standing or _SHORT.get(code) or _otherwise(reason)
-    said = f"{about}: {call} failed ({code}: {_message(reason)}); {advice}"
+    advice = mistake or standing or _SHORT.get(code) or unforeseen(reason, _UNREACHABLE)
+    said = f"{about}: {call} failed ({code}: {message_of(reason)}); {advice}"
     return AwsMistake(said) if mistake else AwsFault(said, again=standing is None)
 
 
-def _otherwise(reason: Exception) -> str:
-    """Returns the message for any other error: an answer, or no answer at all."""
-    return "see the service's documentation of this code" if hasattr(reason, "response") else _UNREACHABLE
-
-
-def _message(reason: Exception) -> str:
+def message_of(reason: Exception) -> str:
+    """What the service says, or the library, in one line."""
     answer = getattr(reason, "response", None) or {}
     return " ".join(str(answer.get("Error", {}).get("Message") or reason).split()).rstrip(".")
+
+
+def unforeseen(reason: Exception, unreachable: str) -> str:
+    """What to do for codes that nobody has foreseen: after an answer, or after none at all."""
+    return "see the service's documentation of this code" if hasattr(reason, "response") else unreachable
+
+
+def failures() -> tuple[type[Exception], ...]:
+    """The errors of the library; imported when they are needed, as it is an extra."""
+    errors = import_module("botocore.exceptions")
+    return errors.ClientError, errors.BotoCoreError

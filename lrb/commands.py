@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 
-import pyarrow as pa
 import pyarrow.compute as pc
 import typer
 from rich.console import Console
-from rich.progress import Progress
 
 from lrb.data.history import write_history
 from lrb.data.reading import DeadLetters
@@ -20,6 +18,7 @@ from lrb.generator import TrafficSettings, gathered, traffic
 from lrb.schema import INPUT
 from lrb.validation.validator import OutputComparison, validate
 from seep.cli import failures
+from seep.cli.view import with_bar
 from seep.reports import figures
 
 #: Wrong lines of each kind that are shown.
@@ -30,8 +29,9 @@ _ROWS = 1 << 17
 def generate_traffic(settings: TrafficSettings, out: Path, history: Path | None, *, quiet: bool) -> None:
     """Writes traffic, and a history of earlier tolls of its vehicles if one is wanted."""
     begin, tuples, vehicles = perf_counter(), 0, 0
+    total = settings.xways * settings.tuples_per_second().sum()
     with written(out, INPUT) as write:
-        for batch in gathered(_shown(traffic(settings), settings, quiet=quiet), _ROWS):
+        for batch in gathered(with_bar(traffic(settings), "traffic", total, quiet=quiet), _ROWS):
             write(batch)
             tuples += len(batch)
             vehicles = max(vehicles, pc.max(batch["vid"]).as_py() or 0)
@@ -41,16 +41,6 @@ def generate_traffic(settings: TrafficSettings, out: Path, history: Path | None,
     typer.echo(f"{out}: {tuples:,} tuples of {vehicles:,} vehicles, in {figures.time(perf_counter() - begin)}")
     if history is not None:
         typer.echo(f"{history}: {rows:,} tolls")
-
-
-def _shown(batches: Iterable[pa.RecordBatch], settings: TrafficSettings, *, quiet: bool) -> Iterator[pa.RecordBatch]:
-    """Returns the batches, and shows a progress bar of the tuples made so far."""
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
-        task = progress.add_task("traffic", total=settings.xways * settings.tuples_per_second().sum())
-        for batch in batches:
-            yield batch
-            progress.advance(task, len(batch))
 
 
 def validate_outputs(input: Path, out: Path, history: Path | None, *, lateness: int, live: bool) -> None:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from time import perf_counter
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
+from formats.whole_file import whole_file
 from nexmark.generator import EventSettings
 from nexmark.log import log
 from nexmark.queries import QUERIES
 from nexmark.rhino import write_records
 from nexmark.schema import LOG
-from primitives.errors import EnvironmentFault, UserError
+from primitives.errors import UserError
+from seep.cli.view import with_bar
 from seep.reports import figures
 
 
@@ -25,16 +23,10 @@ def generate_log(settings: EventSettings, count: int, out: Path, *, quiet: bool)
     """Writes a log; the file appears, complete, when all events are written."""
     if out.suffix != ".parquet":
         raise UserError(f"{out} is to be a log, which is Parquet; let its name end with .parquet")
-    begin, part = perf_counter(), out.with_name(out.name + ".part")
-    try:
-        with pq.ParquetWriter(part, LOG) as writer:
-            for batch in _shown(log(settings, count), count, quiet=quiet):
-                writer.write_batch(batch)
-        part.replace(out)
-    except OSError as reason:
-        raise EnvironmentFault(f"{out} cannot be written: {reason}") from reason
-    finally:
-        part.unlink(missing_ok=True)
+    begin = perf_counter()
+    with whole_file(out) as partial, pq.ParquetWriter(partial, LOG) as writer:
+        for batch in with_bar(log(settings, count), "events", count, quiet=quiet):
+            writer.write_batch(batch)
     _tell(out, count, begin, quiet=quiet)
 
 
@@ -48,16 +40,6 @@ def generate_records(settings: EventSettings, count: int, out: Path, *, quiet: b
 def _tell(out: Path, count: int, begin: float, *, quiet: bool) -> None:
     if not quiet:
         typer.echo(f"{out}: {figures.of(count, 'event')}, in {figures.time(perf_counter() - begin)}")
-
-
-def _shown(batches: Iterable[pa.RecordBatch], count: int, *, quiet: bool) -> Iterator[pa.RecordBatch]:
-    """Returns the batches, and shows a progress bar of the events made so far."""
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
-        task = progress.add_task("events", total=count)
-        for batch in batches:
-            yield batch
-            progress.advance(task, len(batch))
 
 
 def sizes_of(text: str) -> dict[str, int]:

@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.console import Console
 
+from formats.whole_file import whole_file
 from nexmark.generator import EventSettings as Model
 from nexmark.queries import QUERIES, Nexmark
 from nexmark.source import EventSource, GeneratedEvents, LoggedEvents, WantedColumns
-from primitives.errors import EnvironmentFault, UserError
+from primitives.errors import UserError
 from seep import sinks, testing
 from seep.cli.flags import Flags
 from seep.cli.session import session
@@ -151,12 +152,6 @@ def in_order(rows: pa.Table) -> pa.Table:
 
 def write_result(rows: pa.Table, path: Path) -> None:
     """Writes rows to a file, which appears when it is complete."""
-    part = path.with_name(path.name + ".part")
-    try:
+    with whole_file(path) as partial:
         path.absolute().parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(in_order(rows), part)
-        part.replace(path)
-    except OSError as reason:
-        raise EnvironmentFault(f"{path} cannot be written: {reason}") from reason
-    finally:
-        part.unlink(missing_ok=True)
+        pq.write_table(in_order(rows), partial)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from formats.whole_file import whole_file
 from nexmark.generator import EventGenerator, EventKind, EventSettings
 from nexmark.generator.model import Ints
 from primitives.errors import EnvironmentFault
@@ -80,12 +81,11 @@ def write_records(settings: EventSettings, count: int, folder: Path) -> None:
 
 
 def _write(events: EventGenerator, kind: EventKind, numbers: Ints, path: Path) -> None:
-    layout, part = LAYOUTS[kind], path.with_name(path.name + ".part")
-    with part.open("wb") as file:
+    layout = LAYOUTS[kind]
+    with whole_file(path) as partial, partial.open("wb") as file:
         for first in range(0, len(numbers), layout.of_block):
             chosen = numbers[first : first + layout.of_block]
             file.write(block(layout, records(events, kind, chosen), len(numbers) - first - len(chosen)))
-    part.replace(path)
 
 
 def block(layout: RecordLayout, rows: NDArray[np.void], to_come: int) -> bytes:

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from primitives.errors import EnvironmentFault, UserError
+from formats.whole_file import whole_file
+from primitives.errors import UserError
 
 _PLAIN = pa_csv.WriteOptions(include_header=False, quoting_style="none")
 
@@ -20,15 +21,8 @@ def written(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch]
     """Gives a function that writes batches; the file appears, complete, at the end of the context."""
     if path.suffix not in (".csv", ".dat", ".parquet"):
         raise UserError(f"{path} is to be CSV or Parquet; let its name end with .csv, .dat or .parquet")
-    part = path.with_name(path.name + ".part")
-    try:
-        with _writer(part, schema, parquet=path.suffix == ".parquet") as writer:
-            yield writer.write_batch
-        part.replace(path)
-    except OSError as reason:
-        raise EnvironmentFault(f"{path} cannot be written: {reason}") from reason
-    finally:
-        part.unlink(missing_ok=True)
+    with whole_file(path) as partial, _writer(partial, schema, parquet=path.suffix == ".parquet") as writer:
+        yield writer.write_batch
 
 
 def _writer(path: Path, schema: pa.Schema, *, parquet: bool) -> pq.ParquetWriter | pa_csv.CSVWriter:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Self
 
+import pyarrow as pa
 from rich.console import Console, Group
 from rich.live import Live
+from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
@@ -176,3 +178,13 @@ def instance_table(status: Status) -> Table:
         row = (each.name, each.node, each.phase, *counts, f"{each.utilisation:.0%}", figures.size(each.outbox_bytes))
         table.add_row(*map(Text, row))
     return table
+
+
+def with_bar(batches: Iterable[pa.RecordBatch], label: str, total: float, *, quiet: bool) -> Iterator[pa.RecordBatch]:
+    """Yields the batches, and shows on a terminal how many of so many rows there have been."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
+        task = progress.add_task(label, total=total)
+        for batch in batches:
+            yield batch
+            progress.advance(task, len(batch))

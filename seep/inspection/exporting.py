@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeAlias
@@ -12,7 +11,8 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from primitives.errors import EnvironmentFault, UserError
+from formats.whole_file import whole_file
+from primitives.errors import UserError
 from primitives.slots import SlotSet
 from seep.inspection.container import GROUP_BYTES, StoredContainer
 from seep.inspection.readable import as_text, readable, readable_schema
@@ -55,7 +55,7 @@ def export(
     given = plain_schema(readable_schema(container.schema))
     schema = pa.schema([_field(each, chosen) for each in given])
     count = 0
-    with _atomic_file(path) as partial, _WRITERS[chosen](partial, schema) as writer:
+    with whole_file(path) as partial, _WRITERS[chosen](partial, schema) as writer:
         for chunk in container.pieces(slots, group_bytes):
             writer.write_batch(_converted(readable(chunk.rows), schema))
             count += len(chunk.rows)
@@ -79,16 +79,3 @@ def _converted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         column if column.type == field.type else as_text(column) for column, field in zip(columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(fitting, schema=schema)
-
-
-@contextmanager
-def _atomic_file(path: Path) -> Iterator[Path]:
-    """Yields a temporary name next to the file; renames the complete file at the end."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        yield partial
-        partial.rename(path)
-    except OSError as reason:
-        raise EnvironmentFault(f"{path} cannot be written: {reason.strerror or reason}") from reason
-    finally:
-        partial.unlink(missing_ok=True)

@@ -15,7 +15,7 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent)
 from benchmarks.script import parser_of, tell
 from benchmarks.table import Target
 from lrb.generator import Recording, TrafficSettings
-from lrb.trials.chain import OPERATORS, LocalChain
+from lrb.trials.fast_forward import OPERATORS, LocalChain
 
 TARGETS = {
     f"{name}_ns_per_tuple": Target(f"{name}, for each tuple of the input", "ns", 1.0, 150.0) for name in OPERATORS

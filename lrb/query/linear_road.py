@@ -9,17 +9,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lrb.query.answers import answers
 from lrb.query.balance_account import BalanceAccount
 from lrb.query.beginning import InitialState
-from lrb.query.columns import ANSWERS
-from lrb.query.forwarder import forwarder
+from lrb.query.columns import ALERT, ANSWERS, DUE, TOLL, TUPLES
 from lrb.query.toll_assessment import TollAssessment
 from lrb.query.toll_calculator import TollCalculator
-from lrb.query.toll_collector import collected
+from lrb.schema import UNUSED, TupleKind
+from primitives.state.columnar.fixed import to_numbers
+from seep.operators.routed import Routed
 from seep.query.query import Query
 from seep.rows.rate import Rate
 from seep.sinks.definition import SinkDefinition
 from seep.sources.definition import SourceDefinition
+
+_TYPE = pc.field("type")
 
 
 def linear_road(
@@ -36,8 +44,38 @@ def linear_road(
     query = Query("linear-road")
     tuples = query.source("feeder", feeder, rate=rate).apply("forwarder", forwarder())
     crossings = tuples.key_by("road").apply("toll_calculator", TollCalculator(beginning))
-    answers = tuples.key_by("vid").apply("toll_assessment", TollAssessment(history, beginning), crossings.key_by("vid"))
+    found = tuples.key_by("vid").apply("toll_assessment", TollAssessment(history, beginning), crossings.key_by("vid"))
     told = crossings.flat_map("toll_collector", collected, ANSWERS)
-    balances = answers.event_time("time").key_by("vid").apply("balance_account", BalanceAccount(beginning))
+    balances = found.event_time("time").key_by("vid").apply("balance_account", BalanceAccount(beginning))
     told.union(balances).sink("sink", sink)
     return query
+
+
+def forwarder() -> Routed:
+    """Sends reports to the toll calculator by road, and queries to toll assessment by vehicle.
+
+    Travel time queries go nowhere, as in all public implementations.
+    """
+    queries = _TYPE.isin([int(TupleKind.BALANCE), int(TupleKind.EXPENDITURE)])
+    return Routed(needed, {"toll_calculator": int(TupleKind.REPORT) == _TYPE, "toll_assessment": queries}, TUPLES)
+
+
+def needed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns that are needed, the road of each report, and when it was due if the source says so."""
+    xway, direction = to_numbers(batch["xway"]), to_numbers(batch["direction"])
+    made = {"road": pa.array(np.where(direction < 0, UNUSED, 2 * xway + direction).astype(np.int32, copy=False))}
+    if DUE not in batch.schema.names:
+        made[DUE] = pa.repeat(pa.scalar(UNUSED, pa.int64()), len(batch))
+    return pa.record_batch([made[name] if name in made else batch[name] for name in TUPLES.names], schema=TUPLES)
+
+
+def collected(crossings: pa.RecordBatch) -> pa.Table:
+    """A notification for each vehicle that enters a segment and stays on the road; an alert for those that need one."""
+    told = crossings.filter(pc.not_equal(crossings["toll"], UNUSED))
+    warned = told.filter(pc.not_equal(told["accident"], UNUSED))
+    return pa.Table.from_batches(
+        [
+            answers(TOLL, told, lav=told["lav"], toll=told["toll"]),
+            answers(ALERT, warned, segment=warned["accident"]),
+        ]
+    )

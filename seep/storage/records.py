@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -10,12 +12,13 @@ from typing import Any
 
 from primitives.errors import Damaged, EnvironmentFault
 from seep.storage import layout
-from seep.storage.envelope import unwrap, wrap
 from seep.storage.layout import CheckpointKeys, ClaimKey, Contents, ManifestKey, PinKey, RemovalKey, RunKey, StoredKey
 from seep.storage.store import AlreadyThere, BlobStore, NotThere
 
 #: Attempts to read a run's record while later runs keep replacing it.
 _TRIES = 20
+#: With which each of the catalogue's own files begins: what it is, its checksum, and how long its content is.
+_LINE = re.compile(rb"seep-([a-z]+) 1 ([0-9a-f]{64}) (\d{1,15})\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,3 +200,33 @@ class Records:
 
 def _wrapped(kind: str, content: dict[str, Any]) -> bytes:
     return wrap(kind, json.dumps(content).encode())
+
+
+def wrap(kind: str, content: bytes) -> bytes:
+    """The content of a file of the catalogue, after its first line.
+
+    >>> wrap("seal", b"why").splitlines()[1]
+    b'why'
+    """
+    return b"seep-%s 1 %s %d\n%s" % (kind.encode(), _checksum(kind, content), len(content), content)
+
+
+def unwrap(data: bytes | memoryview, name: str) -> tuple[str, bytes]:
+    """Kind and content; Damaged if one bit of it is not as it was.
+
+    >>> unwrap(wrap("seal", b"why"), "orders/000000000012.manifest")
+    ('seal', b'why')
+    """
+    found = _LINE.match(data)
+    if not found:
+        raise Damaged(f"{name} is damaged: it does not begin as a file of seep does")
+    kind, content = found[1].decode(), bytes(data[found.end() :])
+    if len(content) != int(found[3]):
+        raise Damaged(f"{name} is damaged: after its first line come {len(content)} bytes, and not {int(found[3])}")
+    if _checksum(kind, content) != found[2]:
+        raise Damaged(f"{name} is damaged: its checksum is not that of its content")
+    return kind, content
+
+
+def _checksum(kind: str, content: bytes) -> bytes:
+    return hashlib.sha256(kind.encode() + b"\n" + content).hexdigest().encode()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from seep.cli.results import _ROWS, show_collected
+from seep.cli.commands import _ROWS, show_collected
 
 
 def shown(table: pa.Table) -> list[str]:

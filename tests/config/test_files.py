@@ -14,8 +14,7 @@ from policies.scaling.settings import Bounds, Mechanism, ScalingSettings
 from primitives.errors import UserError
 from seep.config.files import in_full, read_policy, read_settings
 from seep.config.kinds import ConfigKind
-from seep.config.policy import PolicyFile
-from seep.config.run import Certificate, RunSection
+from seep.config.policy import Certificate, PolicyFile, RunSection
 from seep.rows.rate import Profile
 from vmpool.settings import PoolSettings, Sizing, VMSettings
 

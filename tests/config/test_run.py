@@ -9,8 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from primitives.errors import UserError
-from seep.config.policy import PolicyFile
-from seep.config.run import RunSection
+from seep.config.policy import PolicyFile, RunSection
 from seep.driver.options import RunOptions
 
 OPTIONS = {each.name for each in fields(RunOptions)}

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lrb.query.columns import CROSSINGS, TUPLES
-from lrb.query.forwarder import tuples
+from lrb.query.linear_road import needed
 from lrb.query.roads import Roads
 from lrb.query.rules import CARS, MINUTE, RING, average, lav
 from lrb.query.toll_calculator import TollCalculating, TollCalculator
@@ -28,7 +28,7 @@ STREAM = Input(TUPLES, ("road",), "time")
 
 def reports(given: Iterable[Tuple]) -> pa.RecordBatch:
     whole = table(each for each in given if each.type == 0)
-    return tuples(pa.RecordBatch.from_struct_array(whole.to_struct_array().combine_chunks()))
+    return needed(pa.RecordBatch.from_struct_array(whole.to_struct_array().combine_chunks()))
 
 
 def report(time: int, vid: int, position: int = 0, *, lane: int = 1, speed: int = 30, xway: int = 0) -> Tuple:

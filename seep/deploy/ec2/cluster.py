@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from primitives.errors import UserError
@@ -10,7 +10,6 @@ from seep.deploy.cluster import Tell
 from seep.deploy.ec2.identity import InstanceProfile, Role
 from seep.deploy.ec2.machines import Master, Workers, is_numbered, worker_names
 from seep.deploy.ec2.network import SecurityGroup
-from seep.deploy.ec2.one_by_one import complete, remove
 from seep.deploy.ec2.part import CloudPart, Site
 from seep.deploy.ec2.settings import Ec2Settings
 from seep.deploy.ec2.templates import LaunchTemplate, find_master
@@ -109,3 +108,31 @@ def _verb(part: CloudPart) -> str:
     if part.find():
         return "keep"
     return "complete" if part.left() else "create"
+
+
+def complete(parts: Sequence[CloudPart], tell: Tell) -> int:
+    """Makes or completes parts that are missing or outdated; returns their number.
+
+    One by one, because each needs those before it: so `up` can be repeated and undone.
+    """
+    missing = [each for each in parts if _is_missing(each, tell)]
+    for at, each in enumerate(missing, 1):
+        tell(f"[{at}/{len(missing)}] create {each.label}")
+        tell(f"    is {each.create()}")
+    return len(missing)
+
+
+def remove(parts: Sequence[CloudPart], tell: Tell) -> int:
+    """Removes parts of which anything exists, the last one first; returns their number."""
+    there = [each for each in reversed(parts) if each.left()]
+    for at, each in enumerate(there, 1):
+        tell(f"[{at}/{len(there)}] delete {each.label}")
+        each.delete()
+    return len(there)
+
+
+def _is_missing(part: CloudPart, tell: Tell) -> bool:
+    found = part.find()
+    if found:
+        tell(f"keep {part.label} ({found})")
+    return found is None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 
 from primitives.errors import UserError
@@ -11,10 +12,12 @@ from seep.deploy.cluster import Tell
 from seep.deploy.gcp import bodies
 from seep.deploy.gcp.owned import Owned
 from seep.deploy.gcp.settings import GcpSettings
-from seep.deploy.gcp.together import put_right, remove
 from seep.deploy.startup import master_url
 from vmpool.gcp.api import FIREWALL, INSTANCE, TEMPLATE, Compute, ResourceKind
 from vmpool.gcp.names import CLUSTER, ROLE, named
+
+#: How many resources are made or removed at a time, as each call takes a minute.
+_AT_A_TIME = 8
 
 
 def open_cluster(settings: GcpSettings, tell: Tell = lambda _: None) -> GcpCluster:
@@ -140,3 +143,36 @@ class GcpCluster:
         """Returns the price of a role's machine; spot capacity has its own price, `TYPE:spot`."""
         spot = ":spot" if self._settings.machines.spot and role == "worker" else ""
         return self._settings.hourly.get(self._settings.machine_type(role) + spot)
+
+
+def put_right(wanted: Iterable[Owned], tell: Tell) -> int:
+    """Makes, starts or replaces resources as needed; returns their number. They must not depend on each other."""
+    needs = [(each, each.need()) for each in wanted]
+    for each in _with("keep", needs):
+        tell(f"keep {each.label}")
+    _together("delete", Owned.delete, _with("replace", needs), tell)
+    _together("start", Owned.start, _with("start", needs), tell)
+    _together("create", Owned.create, [*_with("replace", needs), *_with("create", needs)], tell)
+    return len(needs) - len(_with("keep", needs))
+
+
+def remove(resources: Iterable[Owned], tell: Tell) -> int:
+    """Removes existing resources; returns their number."""
+    there = [each for each in resources if each.find()]
+    _together("delete", Owned.delete, there, tell)
+    return len(there)
+
+
+def _with(need: str, needs: list[tuple[Owned, str]]) -> list[Owned]:
+    return [each for each, found in needs if found == need]
+
+
+def _together(verb: str, act: Callable[[Owned], object], resources: list[Owned], tell: Tell) -> None:
+    """Begins one after another; those that have begun are finished, even if one of them fails."""
+    with ThreadPoolExecutor(_AT_A_TIME, "seep gcloud") as threads:
+        begun = []
+        for each in resources:
+            tell(f"{verb} {each.label}")
+            begun.append(threads.submit(act, each))
+        for done in begun:
+            done.result()

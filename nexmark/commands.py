@@ -8,7 +8,7 @@ from time import perf_counter
 import pyarrow.parquet as pq
 import typer
 
-from formats.whole_file import whole_file
+from formats.files import whole_file
 from nexmark.generator import EventSettings
 from nexmark.log import log
 from nexmark.queries import QUERIES

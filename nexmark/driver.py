@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.console import Console
 
-from formats.whole_file import whole_file
+from formats.files import whole_file
 from nexmark.generator import EventSettings as Model
 from nexmark.queries import QUERIES, Nexmark
 from nexmark.source import EventSource, GeneratedEvents, LoggedEvents, WantedColumns

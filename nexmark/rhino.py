@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from formats.whole_file import whole_file
+from formats.files import whole_file
 from nexmark.generator import EventGenerator, EventKind, EventSettings
 from nexmark.generator.model import Ints
 from primitives.errors import EnvironmentFault

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from formats.whole_file import whole_file
+from formats.files import whole_file
 from primitives.errors import UserError
 
 _PLAIN = pa_csv.WriteOptions(include_header=False, quoting_style="none")

@@ -34,7 +34,6 @@ from seep.channels.security import Security
 from seep.driver.detector import SILENT, Detector
 from seep.driver.listener import Listeners, RunListener
 from seep.driver.manager_access import ManagerAccess
-from seep.driver.manager_settings import manager_settings
 from seep.driver.node_register import NodeRecord, NodeRegister
 from seep.driver.options import RunOptions
 from seep.durable.backups import StorageHolder
@@ -102,7 +101,7 @@ class ManagerProcess(ManagerAccess, PeersReceiver):
         #: the times of the next epoch, and of the next check for lost nodes
         self._next_tick = self._next_watch = time.monotonic()
         self._detector = Detector(options.patience)
-        self.manager = Manager(program.graph, program.parallelism, manager_settings(program, options), self._beginning)
+        self.manager = Manager(program.graph, program.parallelism, options.manager_settings(program), self._beginning)
         #: the last messages and answers of the driver's machines, by name
         self.rings = {MANAGER: self.manager.ring}
         self._loop = EventLoop("seep manager", self._on_time, self._on_failure)

@@ -5,15 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from policies.backup import BackupSection
+from policies.backup import BackupSection, BackupStrategy
 from policies.balance.settings import BalanceSettings
 from policies.migration.settings import MigrationSettings
 from policies.scaling.settings import ScalingSettings
 from primitives.errors import UserError
+from primitives.graph import Kind
 from seep.channels.bulk import CREDIT, LEAST_CREDIT
 from seep.operators.room import DEFAULT_MEMORY
+from seep.protocol.manager.state import ManagerSettings
+from seep.query.program import Program
 from seep.storage.settings import StorageSettings
 from vmpool.settings import PoolSettings, VMSettings
+
+#: Seconds between two rounds of trims: each round is a letter to every node, too many for every short epoch.
+_TRIM = 0.1
+#: Epochs that may be open besides those of the file that a sink is writing, even if the window is smaller.
+_BESIDE_ROLL = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +87,16 @@ class RunOptions:
         if self.spare is None:
             return self.pool
         return self.pool.model_copy(update={"size": self.spare, "reserve": min(self.spare, self.pool.reserve)})
+
+    def manager_settings(self, program: Program) -> ManagerSettings:
+        """The settings of the manager of a program's run."""
+        roll = max((definition.roll for definition, _ in program.sinks.values()), default=1)
+        strategies = {o: self.backup.of(o).strategy for o in program.graph.of_kind(Kind.STATEFUL)}
+        return ManagerSettings(
+            last_cut=self.storage.location is not None,
+            window=max(self.window, roll + _BESIDE_ROLL),
+            trim_every=max(1, round(_TRIM / self.epoch)),
+            recovery_parallelism=self.recovery_parallelism,
+            unkept=frozenset(o for o, strategy in strategies.items() if strategy is BackupStrategy.NONE),
+            patience={o: round(self.backup.of(o).timeout / self.epoch) for o in program.graph.operators},
+        )

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from formats.whole_file import whole_file
+from formats.files import whole_file
 from primitives.errors import UserError
 from primitives.slots import SlotSet
 from seep.inspection.container import GROUP_BYTES, StoredContainer

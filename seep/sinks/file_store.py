@@ -23,11 +23,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from formats.files import publish, sync_directory, write
 from primitives.errors import EnvironmentFault, InternalError, UserError
 from seep.protocol.messages import MAX_WATERMARK
 from seep.protocol.view import Incarnation
 from seep.sinks.definition import SinkFenced, SinkStore
-from seep.sinks.durable import publish, sync_directory, write
 from seep.sinks.fencing import enter, incarnations, remove
 from seep.sinks.formats import FileFormat
 from seep.sinks.layout import OutputLayout, PartFile

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from seep.sinks.durable import publish, write
+from formats.files import publish, write
 from seep.sinks.layout import OutputLayout, PartFile
 
 #: The mark *taken* of a reader that reads everything at the end: sinks need not wait for it.

@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from formats.files import sync_directory
 from primitives.errors import EnvironmentFault
 from seep.storage.keys import checked_key, checked_range, directory_of
 from seep.storage.store import AlreadyThere, NotThere
@@ -108,7 +109,7 @@ class LocalStore:
         directory = self._root / _PARTIAL
         if not self._root.exists():
             self._root.mkdir(parents=True, exist_ok=True)
-            _sync_directory(self._root.parent)
+            sync_directory(self._root.parent)
         directory.mkdir(exist_ok=True)
         if not self._swept:
             self._swept = True
@@ -131,7 +132,7 @@ class LocalStore:
         """Flushes the entries of a directory and of those above it."""
         for each in (directory, *directory.parents):
             with suppress(FileNotFoundError):  # the directory was removed because it was empty
-                _sync_directory(each)
+                sync_directory(each)
             if each == self._root:
                 return
 
@@ -204,14 +205,6 @@ def _read(file: int, start: int, length: int) -> memoryview:
     while at < length and (count := os.preadv(file, [found[at:]], start + at)):
         at += count
     return found[:at]
-
-
-def _sync_directory(path: Path) -> None:
-    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def _sweep(directory: Path) -> None:

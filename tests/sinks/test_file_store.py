@@ -17,12 +17,13 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from formats import files
 from primitives.errors import EnvironmentFault, InternalError, UserError
 from primitives.graph import InstanceId
 from seep import sinks
 from seep.protocol.messages import MAX_WATERMARK
 from seep.protocol.view import Incarnation
-from seep.sinks import durable, fencing, file_store
+from seep.sinks import fencing, file_store
 from seep.sinks.definition import SinkDefinition, SinkFenced, SinkStore
 from seep.sinks.layout import OutputLayout
 
@@ -489,7 +490,7 @@ def test_a_full_disk_is_a_fault_of_the_surroundings(tmp_path: Path, monkeypatch:
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(durable.os, "fsync", full)
+    monkeypatch.setattr(files.os, "fsync", full)
     with pytest.raises(EnvironmentFault, match="No space left"):
         store.commit(life(0), 1, rows(1), 0)
     assert OutputLayout(tmp_path).parts() == []

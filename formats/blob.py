@@ -106,12 +106,8 @@ class _Record(NamedTuple):
     def encoded(self) -> list[Piece]:
         """Returns the record in Avro's encoding, in parts."""
         runs = [bound for run in self.replaced.runs() for bound in run]
-        array = [len(runs), *runs, 0] if runs else [0]
-        return [_longs([self.first, self.last, *array]), *_encoded(self.rows), *_encoded(self.deleted)]
-
-
-def _longs(numbers: Sequence[int]) -> bytes:
-    return b"".join(map(encode_long, numbers))
+        head = [self.first, self.last, *([len(runs), *runs, 0] if runs else [0])]
+        return [b"".join(map(encode_long, head)), *_encoded(self.rows), *_encoded(self.deleted)]
 
 
 def _encoded(batch: pa.RecordBatch) -> Iterator[Piece]:

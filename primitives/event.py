@@ -8,7 +8,7 @@ fields.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from types import MappingProxyType
@@ -202,9 +202,5 @@ def plain(value: Any) -> Any:
         case Mapping():
             return {str(plain(name)): plain(each) for name, each in value.items()}
         case tuple() | list() | Set():
-            return list(_plain_items(value))
+            return [plain(each) for each in value]
     return value
-
-
-def _plain_items(values: Any) -> Iterator[Any]:
-    return (plain(value) for value in values)

@@ -75,7 +75,7 @@ class Daemon:
         Raises EnvironmentFault if the daemon ends before, or is not wanted any more.
         """
         deadline = time.monotonic() + timeout
-        while not (found := self.up.search(said := self._said())):
+        while not (found := self.up.search(said := self._log.read_text(encoding="utf-8", errors="replace"))):
             if not self.is_alive() or not is_wanted():
                 raise self._fault("ended before it was there", said)
             if time.monotonic() > deadline:
@@ -103,9 +103,6 @@ class Daemon:
     @property
     def _log(self) -> Path:
         return self.directory / "daemon.log"
-
-    def _said(self) -> str:
-        return self._log.read_text(encoding="utf-8", errors="replace")
 
     def _fault(self, what: str, said: str) -> EnvironmentFault:
         """Returns an error with the daemon's last output, without stack traces."""

@@ -37,16 +37,13 @@ class Ahead:
             self._keep(rows.filter(pa.array(times > until)))
             rows = rows.filter(pa.array(times <= until))
         if len(self.state) and len(popped := self.state.pop(until, slots)):
-            rows = concat([rows, _rows_of(popped["value"], self._stream.schema)], self._stream.schema)
+            kept = pa.record_batch(popped["value"].flatten(), schema=self._stream.schema)
+            rows = concat([rows, kept], self._stream.schema)
         return by_time(rows, self._time)
 
     def _keep(self, rows: pa.RecordBatch) -> None:
         whole = pa.StructArray.from_arrays(rows.columns, fields=list(rows.schema))
         self.state.schedule_batch(rows[self._time], key_columns(self._stream, rows), whole)
-
-
-def _rows_of(whole: pa.StructArray, schema: pa.Schema) -> pa.RecordBatch:
-    return pa.record_batch(whole.flatten(), schema=schema)
 
 
 def by_time(rows: pa.RecordBatch, time: str) -> pa.RecordBatch:

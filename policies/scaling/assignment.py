@@ -126,7 +126,7 @@ def _levelled_out(assignment: Assignment, more: int, fresh: int) -> Assignment:
     larger = max(0, larger - len(sizes))  # a remainder stays where it is, one slot each
     wanted = [share + 1] * larger + [share] * (more - larger)
     kept = _levelled(sizes, size - sum(wanted))
-    given = _union(slots - _first(slots, kept[index]) for index, slots in assignment.parts.items())
+    given = _union(slots - SlotSet(slots.array[: kept[index]]) for index, slots in assignment.parts.items())
     return assignment.moved(dict(enumerate(_shared_out(given, wanted), fresh)))
 
 
@@ -164,10 +164,6 @@ def _levelled(sizes: Mapping[int, int], total: int) -> dict[int, int]:
 
 def _cut(slots: SlotSet, parts: int, weights: Weights | None) -> list[SlotSet]:
     return split_evenly(slots, parts) if weights is None else split_by_weight(slots, weights[slots.array], parts)
-
-
-def _first(slots: SlotSet, count: int) -> SlotSet:
-    return SlotSet(slots.array[:count])
 
 
 def _shared_out(slots: SlotSet, counts: Iterable[int]) -> list[SlotSet]:

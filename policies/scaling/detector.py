@@ -72,12 +72,8 @@ def _memory(series: Series, recent: tuple[Observation, ...], settings: DetectorS
 
 
 def _holds_most(report: InstanceReport, observation: Observation) -> bool:
-    neighbours = (each for each in observation.instances.values() if each.node == report.node)
-    return report.instance == max(neighbours, key=lambda each: (_held(each), each.instance)).instance
-
-
-def _held(report: InstanceReport) -> int:
-    return report.state_bytes + report.outbox_bytes
+    neighbours = [each for each in observation.instances.values() if each.node == report.node]
+    return report.instance == max((each.state_bytes + each.outbox_bytes, each.instance) for each in neighbours)[1]
 
 
 def _outside(series: Series, history: History, settings: DetectorSettings) -> Bottleneck | None:

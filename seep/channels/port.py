@@ -360,14 +360,10 @@ def _call(content: Any) -> tuple[str, str, Any]:
 
 
 def _frames(parts: list[pa.Buffer]) -> list[LetterFrame]:
-    frames = _content(parts)
+    frames = decode(parts[0]) if len(parts) == 1 else unpack(parts)
     if not isinstance(frames, list) or not all(isinstance(frame, LetterFrame) for frame in frames):
         raise WireError("a stream of letters carries frames and nothing else")
     return frames
-
-
-def _content(parts: list[pa.Buffer]) -> Any:
-    return decode(parts[0]) if len(parts) == 1 else unpack(parts)
 
 
 def answer_of(results: list[pa.Buffer]) -> Any:

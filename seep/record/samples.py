@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seep.record.status import InstanceStatus, Status
+from seep.record.status import Status
 
 #: The figures of each instance, in this order.
 _FIGURES = ("utilisation", "rows_in", "state_bytes", "outbox_bytes")
@@ -42,6 +42,7 @@ def _whole(figures: list[Any]) -> dict[str, int]:
 def sample_of(status: Status, before: Sample | None = None) -> Sample:
     """Makes the sample of a status."""
     hosted = tuple((each.name, each.node) for each in status.instances)
+    figures = [[getattr(each, name) for name in _FIGURES] for each in status.instances]
     return Sample(
         at=status.at,
         rows=status.rows_read,
@@ -57,9 +58,5 @@ def sample_of(status: Status, before: Sample | None = None) -> Sample:
             "imbalance": dict(status.imbalance),
         },
         hosted=before.hosted if before is not None and before.hosted == hosted else hosted,
-        figures=np.array([_figures(each) for each in status.instances]).reshape(-1, len(_FIGURES)),
+        figures=np.array(figures).reshape(-1, len(_FIGURES)),
     )
-
-
-def _figures(status: InstanceStatus) -> tuple[float, ...]:
-    return tuple(getattr(status, name) for name in _FIGURES)

@@ -79,7 +79,8 @@ class PartitionedLogic:
         now = self._clock()
         is_over = self._setting.until is not None and now >= self._setting.until
         before = {slot: self._position(slot) for slot in slots}
-        live = {} if is_over else {slot: _with_start(p, now) for slot, p in before.items() if not p.ended}
+        going = {} if is_over else {slot: position for slot, position in before.items() if not position.ended}
+        live = {slot: position._replace(start=position.start or now, at=now) for slot, position in going.items()}
         average = self._averaged(before | live)
         share = sum(slot < self._rows.partitions for slot in slots) / self._rows.partitions
         if self._rows.by_time:
@@ -248,10 +249,6 @@ class PartitionedLogic:
             is_over or all(position.ended for position in positions.values()),
             min((float(self._due(first, 1)[0]) for first in firsts), default=0.0),
         )
-
-
-def _with_start(position: Position, now: float) -> Position:
-    return position._replace(start=position.start or now, at=now)
 
 
 def _pace(setting: SourceSetting, rows: RowDescription) -> ReadPace:

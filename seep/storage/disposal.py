@@ -55,7 +55,7 @@ class Disposal(Generic[M]):
         wanted = [] if held and or_none else sorted(set(ids).difference(held))
         announced = self._announce(wanted)
         late = self._held(wanted, last)
-        self._take_back([announced[id] for id in (wanted if late and or_none else late)])
+        self._records.store.delete([announced[id] for id in (wanted if late and or_none else late)])
         held |= late
         if held and or_none:
             id, reason = min(held.items())
@@ -69,9 +69,6 @@ class Disposal(Generic[M]):
         """Announces removals under a new name each time, so that taking one back does not take back another's."""
         token = uuid.uuid4().hex
         return {id: self._records.announce_removal(id, token) for id in ids}
-
-    def _take_back(self, announcements: Iterable[str]) -> None:
-        self._records.store.delete(announcements)
 
     def _held(self, ids: Collection[int], last: bool) -> dict[int, str]:
         """Returns which of these must be kept, and why.

@@ -5,12 +5,11 @@ from __future__ import annotations
 import importlib
 from typing import Any, Protocol
 
-from formats.settings import imported
+from formats.settings import Section, imported
 from primitives.errors import UserError, install_command
 from vmpool.delayed import Delayed
 from vmpool.provider import Provider
 from vmpool.settings import PoolSettings
-from vmpool.spark import SparkSlots
 
 
 class Factory(Protocol):
@@ -19,9 +18,14 @@ class Factory(Protocol):
     def __call__(self, settings: dict[str, Any], *, run: str, master: str, nodes_per_vm: int) -> Provider: ...
 
 
-#: Modules with a `from_settings`, imported only when needed: they need packages of the extra `cloud`.
-_MODULES = {"standalone": "vmpool.standalone", "ec2": "vmpool.aws.provider", "gce": "vmpool.gcp.provider"}
-_NAMES = ("spark", *_MODULES)
+#: By name, the module with its `from_settings`, and the module and name of the model of `pool.settings`. They are
+#: imported only when they are asked for: some need packages of the extra `cloud`.
+PROVIDERS = {
+    "spark": ("vmpool.spark", "formats.settings", "Section"),
+    "standalone": ("vmpool.standalone", "vmpool.standalone", "StandaloneSettings"),
+    "ec2": ("vmpool.aws.provider", "vmpool.aws.provider", "Ec2PoolSettings"),
+    "gce": ("vmpool.gcp.provider", "vmpool.gcp.settings", "GceSettings"),
+}
 _OPTIONAL = ("boto3", "botocore", "google")
 _METHODS = ("start", "stop", "lost", "close")
 
@@ -34,31 +38,30 @@ def make_provider(settings: PoolSettings, *, master: str, run: str) -> Provider:
     >>> type(make_provider(PoolSettings(), master="local[8]", run="demo")).__name__
     'SparkSlots'
     """
-    factory = _factory(settings.provider)
+    factory = _of_user(settings.provider) if ":" in settings.provider else _built_in(settings.provider)
     provider = factory(settings.settings, run=run, master=master, nodes_per_vm=settings.nodes_per_vm)
     _check_complete(provider, settings.provider)
     return Delayed(provider, settings.provisioning_delay) if settings.provisioning_delay else provider
 
 
-def _factory(name: str) -> Factory:
-    if name == "spark":
-        return _spark_slots
-    if name in _MODULES:
-        return _built_in(name)
-    if ":" in name:
-        return _of_user(name)
-    raise UserError(f"pool.provider is {name!r}; choose {', '.join(_NAMES)}, or a class of your own as module:Class")
+def settings_model(name: str) -> type[Section]:
+    """The model of the settings of a built-in provider."""
+    _, module, model = _checked(name)
+    found: type[Section] = getattr(importlib.import_module(module), model)
+    return found
 
 
-def _spark_slots(settings: dict[str, Any], **_: Any) -> Provider:
-    if settings:
-        raise UserError(f"pool.settings: {', '.join(settings)} is unknown; provider spark takes none")
-    return SparkSlots()
+def _checked(name: str) -> tuple[str, str, str]:
+    if name not in PROVIDERS:
+        known = ", ".join(PROVIDERS)
+        raise UserError(f"pool.provider is {name!r}; choose {known}, or a class of your own as module:Class")
+    return PROVIDERS[name]
 
 
 def _built_in(name: str) -> Factory:
+    module, _, _ = _checked(name)
     try:
-        factory: Factory = importlib.import_module(_MODULES[name]).from_settings
+        factory: Factory = importlib.import_module(module).from_settings
     except ModuleNotFoundError as missing:
         if missing.name is None or missing.name.partition(".")[0] not in _OPTIONAL:
             raise

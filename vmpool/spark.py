@@ -7,8 +7,17 @@ requests an executor when its tasks wait for one, and releases it when it is idl
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
+from primitives.errors import UserError
 from vmpool.provider import Machine
+
+
+def from_settings(settings: dict[str, Any], **_: Any) -> SparkSlots:
+    """The provider `spark` of a pool; UserError if there are settings."""
+    if settings:
+        raise UserError(f"pool.settings: {', '.join(settings)} is unknown; provider spark takes none")
+    return SparkSlots()
 
 
 class SparkSlots:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from primitives.errors import UserError
 from seep.config.files import content_of
 from seep.config.kinds import ConfigKind, kind_of
 from seep.config.policy import PolicyFile
+from vmpool.registry import settings_model
 from vmpool.settings import PoolSettings
 
 
@@ -28,19 +28,6 @@ class FileVerdict:
     kind: ConfigKind
     settings: int  #: the number of settings in it
     problems: tuple[str, ...] = ()  #: each begins with the path of its field
-
-
-class NoSettings(Section):
-    """The settings of a provider that has none."""
-
-
-#: Provider -> module and name of its model of `pool.settings`; imported only when a file names it.
-PROVIDERS = {
-    "spark": (__name__, "NoSettings"),
-    "standalone": ("vmpool.standalone", "StandaloneSettings"),
-    "ec2": ("vmpool.aws.provider", "Ec2PoolSettings"),
-    "gce": ("vmpool.gcp.settings", "GceSettings"),
-}
 
 
 def verdict(path: Path) -> FileVerdict:
@@ -76,20 +63,11 @@ def _provider_problems(pool: PoolSettings) -> Iterator[str]:
         if ":" in pool.provider:
             imported(pool.provider, "pool.provider")
         else:
-            checked(_settings_of_provider(pool.provider), pool.settings, pool.provider)
+            checked(settings_model(pool.provider), pool.settings, pool.provider)
     except WrongSettings as wrong:
         yield from (f"pool.settings.{problem}" for problem in wrong.problems)
     except UserError as reason:
         yield str(reason)
-
-
-def _settings_of_provider(name: str) -> type[Section]:
-    if name not in PROVIDERS:
-        known = ", ".join(PROVIDERS)
-        raise UserError(f"pool.provider is {name!r}; choose {known}, or a class of your own as module:Class")
-    module, model = PROVIDERS[name]
-    found: type[Section] = getattr(import_module(module), model)
-    return found
 
 
 def _count(content: Any) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from primitives.errors import UserError
-from seep.config.check import PROVIDERS, FileVerdict, verdict
+from seep.config.check import FileVerdict, verdict
 from seep.config.kinds import ConfigKind, kind_of
 from vmpool.registry import make_provider
 from vmpool.settings import PoolSettings
@@ -155,10 +155,11 @@ def test_a_provider_that_is_not_there_or_refuses_is_a_problem(file: Path, pool: 
     assert found.startswith(problem)
 
 
-def test_the_providers_that_are_known_are_those_of_the_pool() -> None:
+def test_the_providers_that_are_known_are_those_of_the_pool(file: Path) -> None:
     with pytest.raises(UserError) as refused:
         make_provider(PoolSettings(provider="azure"), master="local[4]", run="check")
-    assert f"choose {', '.join(PROVIDERS)}, or" in str(refused.value)
+    file.write_text("pool: {provider: azure}")
+    assert verdict(file).problems == (str(refused.value),)
 
 
 def test_a_cluster_file_is_told_by_its_section(file: Path) -> None:

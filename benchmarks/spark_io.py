@@ -39,7 +39,7 @@ from benchmarks.spark_push import Speed, pushed
 from seep.channels.process import children
 from seep.running.run import Run
 from seep.sources.definition import SourceDefinition
-from seep.spark.inlet.mapped import map_in_arrow
+from seep.spark.inlet.arrow_batches import map_in_arrow
 
 COLUMNS = ("id as a", "id % 1000 as b", "cast(id as int) as c", "id * 7 as d", "id + 1 as e")
 ROWS, PARTITIONS = 24_000_000, 48

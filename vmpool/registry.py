@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import threading
+from collections.abc import Collection
 from typing import Any, Protocol
 
 from formats.settings import Section, imported
 from primitives.errors import UserError, install_command
-from vmpool.delayed import Delayed
-from vmpool.provider import Provider
+from vmpool.provider import Machine, Provider, ProviderError
 from vmpool.settings import PoolSettings
 
 
@@ -91,3 +92,29 @@ def _check_complete(provider: Provider, name: str) -> None:
     missing = [method for method in _METHODS if not callable(getattr(provider, method, None))]
     if missing:
         raise UserError(f"pool.provider is {name!r}: it has no method {', '.join(missing)} (docs/pool.md)")
+
+
+class Delayed:
+    """A provider whose VMs take so many seconds longer, to show on one machine what a pool gains in a cloud.
+
+    `close` breaks the waiting off.
+    """
+
+    def __init__(self, provider: Provider, seconds: float) -> None:
+        self._provider, self._seconds = provider, seconds
+        self._closed = threading.Event()
+
+    def start(self, name: str) -> Machine:
+        if self._closed.wait(self._seconds):
+            raise ProviderError(f"{name} is not needed any more: the run is over", again=False)
+        return self._provider.start(name)
+
+    def stop(self, machine: Machine) -> None:
+        self._provider.stop(machine)
+
+    def lost(self, machines: Collection[Machine]) -> set[str]:
+        return self._provider.lost(machines)
+
+    def close(self) -> None:
+        self._closed.set()
+        self._provider.close()

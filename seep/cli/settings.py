@@ -14,8 +14,7 @@ from primitives.errors import UserError
 from seep.cli.flags import Flags
 from seep.config.files import read_policy
 from seep.config.launching import launch_settings, sections_of
-from seep.config.policy import PolicyFile
-from seep.config.units import rows_per_second
+from seep.config.policy import PolicyFile, rows_per_second
 from seep.driver.options import RunOptions
 from seep.rows.rate import Profile, Rate
 from seep.running.chaos import Strike, parse_chaos

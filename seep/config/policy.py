@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,10 +14,29 @@ from policies.backup import BackupSection
 from policies.balance.settings import BalanceSettings
 from policies.migration.settings import MigrationSettings
 from policies.scaling.settings import ScalingSettings
-from seep.config.units import rows_per_second
 from seep.rows.rate import Profile
 from seep.storage.settings import StorageSettings
 from vmpool.settings import PoolSettings, VMSettings
+
+_ROWS = re.compile(r"(\d[\d_,]*(?:\.\d+)?)\s*([kM]?)")
+_THOUSANDS = {"": 1, "k": 1_000, "M": 1_000_000}
+
+
+def rows_per_second(text: str) -> float | None:
+    """Reads a rate; None for `max`, which means no limit.
+
+    >>> rows_per_second("20k"), rows_per_second("1_500"), rows_per_second("2.5M"), rows_per_second("max")
+    (20000.0, 1500.0, 2500000.0, None)
+    """
+    if text == "max":
+        return None
+    read = _ROWS.fullmatch(text.strip())
+    rate = float(re.sub("[_,]", "", read[1])) * _THOUSANDS[read[2]] if read else 0.0
+    if rate <= 0:
+        raise ValueError(
+            f"{text!r} is not a rate; write rows per second, such as 500, 20k or 1.5M, or max for no limit"
+        )
+    return rate
 
 
 class Certificate(Section):

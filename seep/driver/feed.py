@@ -18,12 +18,11 @@ from seep.driver.piece_keeper import COPIES, PieceKeeper
 from seep.protocol.view import STORAGE
 from seep.rows.position import MIN_WATERMARK
 from seep.spark.bootstrap import arrow_task
+from seep.spark.inlet.arrow_batches import map_in_arrow, unweigh, unweighed
 from seep.spark.inlet.ledger import BatchVerdict, FeedLedger
-from seep.spark.inlet.mapped import map_in_arrow
 from seep.spark.inlet.pieces import Key, PushedPiece
 from seep.spark.inlet.push import RECEIPT_COLUMNS, PushSettings, push
 from seep.spark.inlet.source import SparkSource, StreamingOptions
-from seep.spark.inlet.unweighed import unweigh, unweighed
 from seep.spark.reason import for_spark, reason_of_exception
 from seep.spark.shipping import is_local, loose_modules, packed, ship, travel_by_value
 

@@ -25,9 +25,8 @@ from seep.driver.piece_keeper import COPIES
 from seep.inspection.listing import checkpoints
 from seep.rows.spark_types import arrow_schema
 from seep.running.run import Run
-from seep.spark.inlet.mapped import map_in_arrow
+from seep.spark.inlet.arrow_batches import map_in_arrow, unweighed
 from seep.spark.inlet.pieces import PushedBatch
-from seep.spark.inlet.unweighed import unweighed
 from seep.spark.session import Host
 from seep.storage.layout import PieceKey, PushedBatchKey, key_of
 from seep.storage.location import open_store

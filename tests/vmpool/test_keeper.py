@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from tests.waiting import eventually
-from vmpool.delayed import Delayed
 from vmpool.events import PoolEvent
 from vmpool.keeper import PoolKeeper
 from vmpool.pool import Pool
 from vmpool.provider import Machine, Provider, ProviderError
+from vmpool.registry import Delayed
 from vmpool.settings import PoolSettings
 from vmpool.vm import VmState
 

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from primitives.errors import UserError
-from vmpool.delayed import Delayed
 from vmpool.provider import Provider
-from vmpool.registry import make_provider
+from vmpool.registry import Delayed, make_provider
 from vmpool.settings import PoolSettings
 from vmpool.spark import SparkSlots
 from vmpool.standalone import StandaloneProvider

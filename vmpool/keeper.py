@@ -118,11 +118,6 @@ class PoolKeeper:
         with self._lock:
             return self._pool.vm_of(node)
 
-    def nodes_of(self, vm: str) -> tuple[str, ...]:
-        """Returns the nodes of a VM."""
-        with self._lock:
-            return self._pool.nodes_of(vm)
-
     def vm_seconds(self) -> dict[str, float]:
         """Returns the cost of each VM so far."""
         with self._lock:

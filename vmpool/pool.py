@@ -182,11 +182,6 @@ class Pool:
         vm = self._vms.vm_with(node)
         return vm.name if vm else None
 
-    def nodes_of(self, name: str) -> tuple[str, ...]:
-        """Returns the nodes of a VM."""
-        vm = self._vms.get(name)
-        return tuple(vm.nodes) if vm else ()
-
     def machines(self) -> list[Machine]:
         """Returns the VMs that should be up."""
         return [vm.machine for vm in self._vms if vm.machine and vm.departure is None]

@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+import pyarrow as pa
+
 from primitives.errors import InternalError
 from primitives.slots import SlotSet
+from primitives.state.chunk import Chunk
 from primitives.state.owned_keys import OwnedKeys
 
 Log = TypeVar("Log")
@@ -89,6 +92,7 @@ class Tracked(ABC, Generic[Log]):
 
     name: str
     slot_bits: int
+    version: int
     _changes: Changes[Log]
 
     #: the new keys that may be written while user code processes rows; None: any
@@ -123,6 +127,21 @@ class Tracked(ABC, Generic[Log]):
     def __len__(self) -> int:
         """Number of rows."""
         raise NotImplementedError
+
+    def _chunk_of(
+        self, keys: tuple[str, ...], replaced: SlotSet, rows: pa.RecordBatch, deleted: pa.RecordBatch
+    ) -> Chunk:
+        """The chunk of some rows, and of identities that were deleted."""
+        return Chunk(
+            name=self.name,
+            version=self.version,
+            slot_bits=self.slot_bits,
+            replaced=replaced,
+            keys=keys,
+            identity=tuple(deleted.schema.names),
+            rows=rows,
+            deleted=deleted,
+        )
 
     def drop_in_parts(self, slots: SlotSet, parts: int) -> Iterator[None]:
         """See `State.drop_in_parts`."""

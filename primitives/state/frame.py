@@ -533,16 +533,8 @@ class Frame(Tracked[_Log]):
         return pa.record_batch(self._table.to_arrow(columns, rows), schema=self._declared.all)
 
     def _chunk(self, replaced: SlotSet, rows: Selection, deleted: Sequence[pa.Array]) -> Chunk:
-        return Chunk(
-            name=self.name,
-            version=self.version,
-            slot_bits=self.slot_bits,
-            replaced=replaced,
-            keys=self._slot_keys,
-            identity=tuple(self._declared.keys.names),
-            rows=self._batch(rows),
-            deleted=pa.record_batch(deleted, schema=self._declared.keys),
-        )
+        gone = pa.record_batch(deleted, schema=self._declared.keys)
+        return self._chunk_of(self._slot_keys, replaced, self._batch(rows), gone)
 
     def _no_keys(self) -> list[pa.Array]:
         return [pa.array([], kind) for kind in self._declared.keys.types]

@@ -32,7 +32,6 @@ class RemovedRows:
 class NumberedRows(Tracked[list[RemovedRows]]):
     """Logs removed rows by identity, and makes chunks of the rows written and removed since a mark."""
 
-    version: int
     _keys: KeyColumns
     _identity: pa.Schema  #: the columns by which a row is removed
     _schema: pa.Schema  #: all columns
@@ -76,16 +75,7 @@ class NumberedRows(Tracked[list[RemovedRows]]):
         """Returns the chunk for `snapshot`; `written` returns its rows, given the slots that it replaces."""
         replaced = slots if since is None else self._changes.replaced_since(since)
         removed = [] if since is None else self._removed(slots - replaced, since)
-        return Chunk(
-            name=self.name,
-            version=self.version,
-            slot_bits=self.slot_bits,
-            replaced=replaced,
-            keys=self._keys.names,
-            identity=tuple(self._identity.names),
-            rows=written(replaced),
-            deleted=concatenated(removed, self._identity),
-        )
+        return self._chunk_of(self._keys.names, replaced, written(replaced), concatenated(removed, self._identity))
 
     def _clear_for(self, chunk: Chunk) -> None:
         """Removes all rows that a chunk replaces, deletes or writes again."""

@@ -269,16 +269,8 @@ class Values(Tracked[_Touched], MutableMapping[Any, Any]):
         return [cell for cell in cells if cell is not None], deleted
 
     def _chunk(self, replaced: SlotSet, cells: list[Cell], deleted: list[Key]) -> Chunk:
-        return Chunk(
-            name=self.name,
-            version=self.version,
-            slot_bits=self.slot_bits,
-            replaced=replaced,
-            keys=self._keys.names,
-            identity=self._keys.names,
-            rows=self._rows(cells),
-            deleted=pa.record_batch(self._keys.to_columns(deleted), schema=self._identity),
-        )
+        gone = pa.record_batch(self._keys.to_columns(deleted), schema=self._identity)
+        return self._chunk_of(self._keys.names, replaced, self._rows(cells), gone)
 
     def _rows(self, cells: list[Cell]) -> pa.RecordBatch:
         keys = self._keys.to_columns([cell.key for cell in cells])

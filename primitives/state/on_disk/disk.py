@@ -439,16 +439,7 @@ class Disk(Tracked[list[Path]]):
     # --- batches ------------------------------------------------------------------------------------------------------
 
     def _chunk(self, replaced: SlotSet, rows: pa.RecordBatch, deleted: pa.RecordBatch) -> Chunk:
-        return Chunk(
-            name=self.name,
-            version=self.version,
-            slot_bits=self.slot_bits,
-            replaced=replaced,
-            keys=self._slot_keys,
-            identity=tuple(self._declared.keys.names),
-            rows=rows,
-            deleted=deleted,
-        )
+        return self._chunk_of(self._slot_keys, replaced, rows, deleted)
 
     def _keys_from(self, keys: Keys) -> pa.RecordBatch:
         return pa.record_batch(self._declared.keys_from(keys), schema=self._declared.keys)

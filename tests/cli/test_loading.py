@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from primitives.errors import UserError
-from seep.cli.loading import load_query
+from seep.cli.commands import load_query
 
 MODULE = """
 import seep

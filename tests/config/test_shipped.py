@@ -13,8 +13,8 @@ from lrb.schema import INPUT
 from policies.balance.registry import make_balancer
 from policies.balance.settings import BalanceSettings
 from policies.scaling.settings import ScalingSettings
+from seep.cli.commands import load_query
 from seep.cli.flags import Flags
-from seep.cli.loading import load_query
 from seep.cli.settings import settings_of
 from seep.config.check import FileVerdict, verdict
 from seep.config.clusters import Ec2File

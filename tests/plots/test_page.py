@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from seep.cli.app import app
-from seep.reports.axis import axis
-from seep.reports.chart import Chart, Mark
+from seep.reports.chart import Chart, Mark, axis
 from seep.reports.page import page
 
 

@@ -6,6 +6,7 @@ from importlib.metadata import version
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from primitives.errors import DISTRIBUTION
 from seep.cli import config, deploy, extensions, report_commands, state
@@ -81,8 +82,6 @@ def wordcount(
 def runs() -> None:
     """List your runs on this machine."""
     with told_in_one_line(verbose=False):
-        from rich.console import Console
-
         from seep.cli.control import show_runs
 
         show_runs(Console())
@@ -95,8 +94,6 @@ _RUN = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or its que
 def savepoint(run: _RUN) -> None:
     """Take a savepoint of the whole query of a run, kept until it is disposed of."""
     with told_in_one_line(verbose=False):
-        from rich.console import Console
-
         from seep.cli.control import take_savepoint
 
         take_savepoint(run, Console())
@@ -118,8 +115,6 @@ def migrate(
 ) -> None:
     """Have a run move an operator's slots, in steps, until it has so many instances."""
     with told_in_one_line(verbose=False):
-        from rich.console import Console
-
         from seep.cli.control import migrate
 
         migrate(run, operator, to, Console(), wait=wait, strategy=strategy, batch=batch, gap=gap, at=at)
@@ -146,8 +141,6 @@ def story(
 ) -> None:
     """Tell what was decided, moved and lost in a run, with causes and results."""
     with told_in_one_line(verbose=False):
-        from rich.console import Console
-
         from seep.cli.story import tell
 
         tell(of, Console(), instance=instance, decision=decision, epoch=epoch, messages=messages)
@@ -160,8 +153,6 @@ def stop(
 ) -> None:
     """Stop a run at once; its input does not end, so another run can continue."""
     with told_in_one_line(verbose=False):
-        from rich.console import Console
-
         from seep.cli.control import stop_run
 
         stop_run(run, savepoint, Console())

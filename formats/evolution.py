@@ -18,6 +18,7 @@ from formats.renaming import renamed
 from primitives.errors import SeepError, UserError
 from primitives.slots import SlotSet
 from primitives.state.chunk import Chunk, merge_chunks
+from primitives.state.keys import CONVERSION_ERRORS
 
 #: An operator's conversion of state: gets the stored version and a full chunk of it, returns the chunk for today's
 #: code.
@@ -254,7 +255,7 @@ def _converted(
 def _filled(kind: pa.DataType, default: Any, rows: int) -> pa.Array:
     try:
         return pa.repeat(pa.scalar(default, kind), rows)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as reason:
+    except CONVERSION_ERRORS as reason:
         raise UserError(f"{default!r} cannot be the default of a column of type {kind}: {reason}") from reason
 
 

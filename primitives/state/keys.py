@@ -28,6 +28,7 @@ _KEY_TYPES = {
 
 _BITS = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
 
+#: What Arrow raises for values that do not fit a column.
 CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 #: Python values of these exact types are always normal; so are ints in the range of an integer type.

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from primitives.errors import SeepError, UserError
 from primitives.graph import Kind
-from primitives.state.keys import Key, KeyColumns
+from primitives.state.keys import CONVERSION_ERRORS, Key, KeyColumns
 from primitives.state.values import Values
 from seep.operators.base import BatchLogic
 from seep.operators.definition import Definition, Input, OperatorSetting
@@ -26,9 +26,6 @@ Fold = Callable[[Any, dict[str, Any]], tuple[Any, Row | Iterable[Row] | None]]
 Emit = Literal["changes", "end"]
 
 _STATE = "state"
-
-#: The errors that Arrow raises if a row does not fit the declared columns.
-_MISFITS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
 class StateMachine(Definition):
@@ -191,13 +188,13 @@ class _Machine(BatchLogic):
         """Returns the output as a batch; None if a row does not fit and is to become a dead letter."""
         try:
             return self._batch(self.put_out(steps))
-        except _MISFITS:
+        except CONVERSION_ERRORS:
             if self._goes_on:
                 return None
             for (_, row), made in zip(rows, steps.made, strict=True):
                 try:
                     self._batch(made)
-                except _MISFITS as error:
+                except CONVERSION_ERRORS as error:
                     self.guard.fail(epoch, error, row)
             raise
 

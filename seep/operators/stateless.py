@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from primitives.errors import UserError
 from primitives.graph import Kind
+from primitives.state.keys import CONVERSION_ERRORS
 from seep.operators.base import BatchLogic
 from seep.operators.definition import Definition, Input, OperatorSetting
 from seep.operators.expressions import evaluate, no_column, type_of
@@ -21,8 +22,6 @@ from seep.rows.batches import as_batch, conform, empty
 
 Columns: TypeAlias = "pa.RecordBatch | pa.Table | Mapping[str, Any]"
 Row: TypeAlias = Mapping[str, Any]
-
-_ROW_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
 class Vectorised(Definition):
@@ -212,7 +211,7 @@ class _RowByRow(BatchLogic):
                 self.guard.fail(piece.epoch, error, row)
         try:
             return self._batch(list(chain.from_iterable(made))) if made else None
-        except _ROW_ERRORS:
+        except CONVERSION_ERRORS:
             return self._without_misfits(piece.epoch, rows, made)
 
     def _call(self, row: dict[str, Any]) -> list[Row]:
@@ -233,6 +232,6 @@ class _RowByRow(BatchLogic):
             try:
                 self._batch(results)
                 fitting += results
-            except _ROW_ERRORS as error:
+            except CONVERSION_ERRORS as error:
                 self.guard.fail(epoch, error, row)
         return self._batch(fitting) if fitting else None

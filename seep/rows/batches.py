@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from primitives.errors import UserError
-
-_CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
+from primitives.state.keys import CONVERSION_ERRORS
 
 _BITS = {pa.float32(): np.int32, pa.float64(): np.int64}
 
@@ -36,7 +35,7 @@ def as_batch(operator: str, given: Any, schema: pa.Schema | None = None) -> pa.R
     try:
         columns = [_as_array(column, _type_of(name, schema)) for name, column in given.items()]
         return pa.RecordBatch.from_arrays(columns, names=list(given))
-    except _CONVERSION_ERRORS as reason:
+    except CONVERSION_ERRORS as reason:
         raise UserError(f"operator '{operator}': its function returned columns that make no rows: {reason}") from reason
 
 

@@ -14,8 +14,7 @@ from primitives.hashing import hash_keys
 from primitives.state.columnar.fixed import is_span, storage_type
 from primitives.state.columnar.folds import FOLDS
 from primitives.state.columnar.table import MAX_COLUMNS
-
-_CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
+from primitives.state.keys import CONVERSION_ERRORS
 
 
 class DeclaredColumns:
@@ -132,7 +131,7 @@ class DeclaredColumns:
     def _array(self, label: str, kind: pa.DataType, given: Any, rows: int | None) -> pa.Array:
         try:
             array = _to_arrow(kind, given, rows)
-        except _CONVERSION_ERRORS as reason:
+        except CONVERSION_ERRORS as reason:
             raise UserError(f"{label} is of type {kind}, and what is given is not: {reason}") from reason
         if rows is not None and len(array) != rows:
             raise UserError(f"{label} is given with {len(array)} rows, the others with {rows}; give as many")

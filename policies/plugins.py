@@ -13,7 +13,7 @@ Made = TypeVar("Made")
 
 
 class BuiltIn(NamedTuple):
-    """A built-in plug-in: the model of its own settings, if it has any, and what makes it of them and its section."""
+    """A built-in plug-in: the model of its own settings, if any, and its factory, which takes them and the section."""
 
     settings: type[Section] | None
     make: Callable[[Any, Any], Any]
@@ -29,7 +29,7 @@ class PluginRegistry(Generic[Made]):
     built_in: Mapping[str, BuiltIn]
 
     def made(self, name: str, settings: Mapping[str, Any], given: Section) -> Made:
-        """The plug-in of that name, with its own settings checked; UserError with the path of what is wrong."""
+        """Makes the plug-in of that name with checked settings; raises UserError with the path of a wrong field."""
         made: Made
         if name in self.built_in:
             made = self.built_in[name].make(self._own(name, settings), given)

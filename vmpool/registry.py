@@ -20,7 +20,7 @@ class Factory(Protocol):
 
 
 #: By name, the module with its `from_settings`, and the module and name of the model of `pool.settings`. They are
-#: imported only when they are asked for: some need packages of the extra `cloud`.
+#: imported only when needed: some need packages of the extra `cloud`.
 PROVIDERS = {
     "spark": ("vmpool.spark", "formats.settings", "Section"),
     "standalone": ("vmpool.standalone", "vmpool.standalone", "StandaloneSettings"),
@@ -95,9 +95,9 @@ def _check_complete(provider: Provider, name: str) -> None:
 
 
 class Delayed:
-    """A provider whose VMs take so many seconds longer, to show on one machine what a pool gains in a cloud.
+    """Starts every VM of `provider` some seconds later, to show on one machine the effect of a pool in a cloud.
 
-    `close` breaks the waiting off.
+    `close` interrupts the waiting.
     """
 
     def __init__(self, provider: Provider, seconds: float) -> None:

@@ -52,16 +52,16 @@ def linear_road(
 
 
 def forwarder() -> Routed:
-    """Sends reports to the toll calculator by road, and queries to toll assessment by vehicle.
+    """Returns the operator that sends reports to the toll calculator, and queries to toll assessment.
 
-    Travel time queries go nowhere, as in all public implementations.
+    Travel time queries are dropped, as in all public implementations.
     """
     queries = _TYPE.isin([int(TupleKind.BALANCE), int(TupleKind.EXPENDITURE)])
     return Routed(needed, {"toll_calculator": int(TupleKind.REPORT) == _TYPE, "toll_assessment": queries}, TUPLES)
 
 
 def needed(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The columns that are needed, the road of each report, and when it was due if the source says so."""
+    """Returns the needed columns: with the road of each report, and the due time if the source has it."""
     xway, direction = to_numbers(batch["xway"]), to_numbers(batch["direction"])
     made = {"road": pa.array(np.where(direction < 0, UNUSED, 2 * xway + direction).astype(np.int32, copy=False))}
     if DUE not in batch.schema.names:
@@ -70,7 +70,7 @@ def needed(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def collected(crossings: pa.RecordBatch) -> pa.Table:
-    """A notification for each vehicle that enters a segment and stays on the road; an alert for those that need one."""
+    """Returns a notification for each vehicle that enters a segment and stays, and an alert where one is due."""
     told = crossings.filter(pc.not_equal(crossings["toll"], UNUSED))
     warned = told.filter(pc.not_equal(told["accident"], UNUSED))
     return pa.Table.from_batches(

@@ -26,7 +26,7 @@ from seep.rows.batches import empty
 
 OPERATORS = ("forwarder", "toll_calculator", "toll_assessment", "toll_collector", "balance_account")
 _ALL = SlotSet.full(8)
-#: Containers of rows by vehicle.
+#: Containers with rows by vehicle.
 _KNOWN = ("vehicles", "accounts", "totals")
 #: Tuples in an epoch: many, because each epoch has a fixed cost.
 _ROWS = 1 << 16
@@ -34,7 +34,7 @@ _TRAFFIC = "traffic.arrow"
 
 
 class LocalChain:
-    """The operators between the source and the sink; it knows what CPU time each of them has used."""
+    """The operators between source and sink; measures the CPU time of each."""
 
     def __init__(self) -> None:
         feeder = sources.memory(empty(INPUT), time="time")
@@ -48,7 +48,7 @@ class LocalChain:
         self._epoch = 0
 
     def process(self, tuples: pa.RecordBatch, watermark: int) -> Mapping[Edge, pa.RecordBatch]:
-        """Works on tuples as an epoch; returns what flowed on each edge."""
+        """Processes tuples as one epoch; returns the rows on each edge."""
         self._epoch += 1
         made: dict[Edge, pa.RecordBatch] = {Edge("feeder", "forwarder"): tuples}
         for name in OPERATORS:
@@ -57,7 +57,7 @@ class LocalChain:
         return made
 
     def beginning(self) -> dict[str, pa.RecordBatch]:
-        """The operators' state now, for `InitialState.write`."""
+        """Returns the operators' current state, for `InitialState.write`."""
         chunks = [chunk for logic in self._logics.values() for chunk in logic.state.snapshot(_ALL)]
         rows = {chunk.name: chunk.rows for chunk in chunks if chunk.name in _KNOWN}
         calculating = self._logics["toll_calculator"]

@@ -17,7 +17,7 @@ from seep.storage.store import AlreadyThere, BlobStore, NotThere
 
 #: Attempts to read a run's record while later runs keep replacing it.
 _TRIES = 20
-#: With which each of the catalogue's own files begins: what it is, its checksum, and how long its content is.
+#: The first line of the catalogue's own files: kind, checksum and length of the content.
 _LINE = re.compile(rb"seep-([a-z]+) 1 ([0-9a-f]{64}) (\d{1,15})\n")
 
 
@@ -203,7 +203,7 @@ def _wrapped(kind: str, content: dict[str, Any]) -> bytes:
 
 
 def wrap(kind: str, content: bytes) -> bytes:
-    """The content of a file of the catalogue, after its first line.
+    """Returns a file of the catalogue: a first line with kind, checksum and length, then the content.
 
     >>> wrap("seal", b"why").splitlines()[1]
     b'why'
@@ -212,7 +212,7 @@ def wrap(kind: str, content: bytes) -> bytes:
 
 
 def unwrap(data: bytes | memoryview, name: str) -> tuple[str, bytes]:
-    """Kind and content; Damaged if one bit of it is not as it was.
+    """Returns kind and content; raises Damaged if a single bit has changed.
 
     >>> unwrap(wrap("seal", b"why"), "orders/000000000012.manifest")
     ('seal', b'why')

@@ -104,17 +104,17 @@ region and endpoint_url
 
 
 def message_of(reason: Exception) -> str:
-    """What the service says, or the library, in one line."""
+    """Returns the message of the service, or of the library, in one line."""
     answer = getattr(reason, "response", None) or {}
     return " ".join(str(answer.get("Error", {}).get("Message") or reason).split()).rstrip(".")
 
 
 def unforeseen(reason: Exception, unreachable: str) -> str:
-    """What to do for codes that nobody has foreseen: after an answer, or after none at all."""
+    """Returns the advice for any other error: an answer, or no answer at all."""
     return "see the service's documentation of this code" if hasattr(reason, "response") else unreachable
 
 
 def failures() -> tuple[type[Exception], ...]:
-    """The errors of the library; imported when they are needed, as it is an extra."""
+    """Returns the library's errors; they are imported when needed, because the library is an extra."""
     errors = import_module("botocore.exceptions")
     return errors.ClientError, errors.BotoCoreError

@@ -20,9 +20,9 @@ Content = TypeVar("Content")
 
 #: Messages of the same urgency whose segments take turns; later ones wait until one of these is sent.
 TOGETHER = 4
-#: One of so many segments belongs to a less urgent message, so that these make progress beside urgent ones.
+#: One of `SHARED` segments belongs to a less urgent message, so that these make progress beside urgent ones.
 SHARED = 16
-#: Less urgent messages may use one of so many parts of the credit, so that little is ahead of an urgent one.
+#: Less urgent messages may use one of `PART` parts of the credit, so that little is ahead of an urgent one.
 PART = 8
 
 
@@ -33,7 +33,7 @@ class BulkKind(StrEnum):
     HANDOVER = "handover"  #: to a new owner, from the old one
     WARM_UP = "warm-up"  #: to a new owner, from a holder, ahead of a handover
     BACKUP = "backup"  #: to a holder, from the owner or from the holder before it in the chain
-    LOOK = "look"  #: to the manager, for somebody who wants to see it
+    LOOK = "look"  #: to the manager, for a user who inspects it
 
 
 #: Kinds for which the receiver waits.
@@ -41,14 +41,14 @@ URGENT = frozenset({BulkKind.RESTORE, BulkKind.HANDOVER})
 
 
 class BulkFlow(NamedTuple):
-    """Messages of one flow arrive in the order of sending; those of different flows may overtake each other."""
+    """The messages that keep their order of sending; messages of different flows may overtake each other."""
 
     kind: BulkKind
     subject: object
 
 
 def flow_of(message: object) -> BulkFlow | None:
-    """The flow of a message that carries state; None for letters."""
+    """Returns the flow of a message that carries state; None for letters."""
     match message:
         case StoreBackup(checkpoint):
             return BulkFlow(BulkKind.BACKUP, checkpoint.owner)
@@ -56,13 +56,13 @@ def flow_of(message: object) -> BulkFlow | None:
             return BulkFlow(BulkKind.RESTORE if warm_up is None else BulkKind.WARM_UP, asker)
         case StateMoved(sender, receiver):
             return BulkFlow(BulkKind.HANDOVER, (sender, receiver))
-        case Persisted(owner, part=CutPart(reference=tuple())):  # not in storage, but somebody wants to see it
+        case Persisted(owner, part=CutPart(reference=tuple())):  # state that a user inspects; not in storage
             return BulkFlow(BulkKind.LOOK, owner)
     return None
 
 
 def state_bytes(message: object) -> int:
-    """About how many bytes of state a message carries."""
+    """Returns the approximate number of bytes of state in a message."""
     match message:
         case StoreBackup(checkpoint) | Retrieved(checkpoint=Checkpoint() as checkpoint):
             return checkpoint.nbytes
@@ -72,7 +72,7 @@ def state_bytes(message: object) -> int:
 
 
 class BulkSegment(NamedTuple):
-    """Which bytes of which message a segment carries."""
+    """The position of a segment in its message."""
 
     number: int  #: of the message; counts those that one process has begun to send to another
     start: int
@@ -85,14 +85,14 @@ class BulkSegment(NamedTuple):
 
 
 class BulkAcknowledged(NamedTuple):
-    """The receiver has so many bytes of a message; if that is all, it has processed the message."""
+    """The receiver has the bytes of a message up to `position`; if these are all, it has processed the message."""
 
     number: int
     position: int
 
 
 class BulkStanding(NamedTuple):
-    """What a receiver has: all messages up to the number `highest`, but of those with a position only so many bytes."""
+    """What a receiver has: all messages up to `highest`; those in `positions` only up to the given byte."""
 
     highest: int
     positions: Mapping[int, int]
@@ -106,8 +106,8 @@ class BulkMessage(Generic[Content]):
     def __init__(self, flow: BulkFlow, content: Content, nbytes: int) -> None:
         self.flow = flow
         self.content = content
-        self.nbytes = nbytes  #: about so many, until its size is known
-        self.number = 0  #: given when it is begun
+        self.nbytes = nbytes  #: an estimate, until its size is known
+        self.number = 0  #: assigned when its first segment is sent
         self.size: int | None = None
         self.sent = self.acknowledged = 0
 
@@ -117,21 +117,21 @@ class BulkMessage(Generic[Content]):
 
     @property
     def left(self) -> int:
-        """Bytes that have not arrived."""
+        """The number of bytes that have not arrived."""
         return self.nbytes if self.size is None else self.size - self.acknowledged
 
 
 class _Line(Generic[Content]):
-    """Messages of one urgency that are not sent completely."""
+    """The messages of one urgency that are not sent completely."""
 
     def __init__(self) -> None:
-        #: those whose segments take turns; all of different flows
+        #: the messages whose segments take turns; all of different flows
         self.active: deque[BulkMessage[Content]] = deque()
         self.waiting: deque[BulkMessage[Content]] = deque()
 
     def choose(self) -> BulkMessage[Content] | None:
-        """The message whose turn it is."""
-        while self.active and self.active[0].is_sent:  # a late acknowledgement told that it need not be sent again
+        """Returns the message whose turn it is."""
+        while self.active and self.active[0].is_sent:  # a late acknowledgement showed that it need not be sent again
             self.active.popleft()
         self._fill()
         return self.active[0] if self.active else None
@@ -153,14 +153,14 @@ class _Line(Generic[Content]):
         self.waiting.extendleft(reversed(passed))
 
     def begin_again(self, begun: list[BulkMessage[Content]]) -> None:
-        """After a break: puts the messages that were begun first, in the order of their numbers."""
+        """Puts the messages that were begun first, in the order of their numbers, after the connection broke."""
         never = [transfer for transfer in (*self.active, *self.waiting) if not transfer.number]
         self.active.clear()
         self.waiting = deque([*begun, *never])
 
 
 class BulkOutbox(Generic[Content]):
-    """The sender's end of a lane: messages that wait, and those that are not acknowledged.
+    """The sender's end of a lane: messages that wait, and messages that are not acknowledged.
 
     >>> outbox = BulkOutbox[str](credit=4, segment=2)
     >>> outbox.add(BulkFlow(BulkKind.RESTORE, "counter[0]"), "state", 5)
@@ -174,25 +174,25 @@ class BulkOutbox(Generic[Content]):
     """
 
     def __init__(self, credit: int, segment: int) -> None:
-        """A segment has `segment` bytes at most; not more than `credit`, which is no less, are under way."""
+        """Limits a segment to `segment` bytes, and unacknowledged bytes to `credit`, which must not be less."""
         self._credit, self._segment = credit, segment
         self._urgent, self._other = _Line[Content](), _Line[Content]()
-        #: by number: exactly those that were begun, and have not arrived whole
+        #: by number: exactly the messages that were begun, and have not arrived whole
         self._begun: dict[int, BulkMessage[Content]] = {}
         self._last = 0
         self._turns = 0
 
     def add(self, flow: BulkFlow, content: Content, nbytes: int) -> None:
-        """Takes a message of about `nbytes` bytes; its order in its flow is that of these calls."""
+        """Adds a message of about `nbytes` bytes; the messages of a flow are sent in the order of these calls."""
         self._line(flow).waiting.append(BulkMessage(flow, content, nbytes))
 
     def choose(self) -> BulkMessage[Content] | None:
-        """The message whose segment is next; None if there is nothing to send, or no credit left."""
+        """Returns the message whose segment is next; None if there is nothing to send, or no credit left."""
         lines = (self._urgent, self._other) if self._turns % SHARED < SHARED - 1 else (self._other, self._urgent)
         return next((found for line in lines if self._has_room(line) and (found := line.choose())), None)
 
     def _has_room(self, line: _Line[Content]) -> bool:
-        """Whether the credit suffices for one more segment; less urgent messages have a part of it only."""
+        """Returns whether the credit suffices for one more segment; less urgent messages may use a part of it only."""
         others = sum(each.sent - each.acknowledged for each in self._begun.values() if each.flow.kind not in URGENT)
         if line is self._other and others > max(self._credit // PART, self._segment) - self._segment:
             return False
@@ -207,7 +207,7 @@ class BulkOutbox(Generic[Content]):
         self._line(transfer.flow).active.remove(transfer)
 
     def next(self, transfer: BulkMessage[Content]) -> BulkSegment:
-        """The next segment of the message that was chosen; it counts as sent."""
+        """Returns the next segment of the message that was chosen, and counts it as sent."""
         assert transfer.size is not None, "a message is opened before its first segment"
         if not transfer.number:
             self._last += 1
@@ -221,7 +221,7 @@ class BulkOutbox(Generic[Content]):
         return segment
 
     def acknowledge(self, number: int, position: int) -> None:
-        """Notes that the receiver has so many bytes of a message."""
+        """Records that the receiver has the bytes of a message up to `position`."""
         transfer = self._begun.get(number)
         if transfer is None or position <= transfer.acknowledged:
             return
@@ -231,7 +231,7 @@ class BulkOutbox(Generic[Content]):
             del self._begun[number]
 
     def resume(self, standing: BulkStanding) -> None:
-        """On a new connection: goes on where the receiver is."""
+        """Continues on a new connection from what the receiver has."""
         for number, transfer in list(self._begun.items()):
             if number <= standing.highest and number not in standing.positions:
                 del self._begun[number]
@@ -247,11 +247,11 @@ class BulkOutbox(Generic[Content]):
 
     @property
     def unacknowledged(self) -> int:
-        """Bytes that were sent, and may not have arrived."""
+        """The number of bytes that were sent and may not have arrived."""
         return sum(transfer.sent - transfer.acknowledged for transfer in self._begun.values())
 
     def under_way(self) -> Iterator[BulkMessage[Content]]:
-        """The messages that may not have arrived."""
+        """Yields the messages that may not have arrived."""
         yield from self._begun.values()
         for line in (self._urgent, self._other):
             yield from (transfer for transfer in (*line.active, *line.waiting) if not transfer.number)
@@ -265,11 +265,11 @@ class BulkInbox:
 
     def __init__(self) -> None:
         self._highest = 0
-        #: of the messages up to the highest, exactly those that are not complete
+        #: number -> bytes received: exactly the messages up to the highest that are not complete
         self._positions: dict[int, int] = {}
 
     def receive(self, segment: BulkSegment) -> bool:
-        """Accepts a segment that continues its message; others are repeated, or come after a gap. Returns whether."""
+        """Returns whether a segment continues its message, and is accepted; others are repeated or follow a gap."""
         number = segment.number
         if number > self._highest:
             self._positions |= dict.fromkeys(range(self._highest + 1, number + 1), 0)
@@ -282,13 +282,13 @@ class BulkInbox:
         return True
 
     def position(self, segment: BulkSegment) -> int:
-        """How many bytes of the segment's message are here, after `receive`."""
+        """Returns how many bytes of the segment's message have arrived, after `receive`."""
         return self._positions.get(segment.number, segment.size)
 
     def restart(self, number: int) -> None:
-        """Discards what has arrived of a message, because it is damaged."""
+        """Discards the bytes of a damaged message."""
         self._positions[number] = 0
 
     def standing(self) -> BulkStanding:
-        """What to tell the sender when it connects again."""
+        """Returns what to tell the sender when it connects again."""
         return BulkStanding(self._highest, dict(self._positions))

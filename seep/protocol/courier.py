@@ -1,6 +1,6 @@
-"""The courier: letters between two processes, once and in order, over links that come and go.
+"""The courier: delivers letters between two processes once and in order, over links that break and reconnect.
 
-What is not acknowledged waits in an outbox like everything else that may have to be sent again.
+Letters that are not acknowledged wait in an outbox, like all other messages that may have to be sent again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Courier:
         self._owed = 0
 
     def post(self, version: int, body: Any) -> LetterFrame:
-        """The frame that carries a letter; it is kept until the peer has it."""
+        """Returns the frame that carries a letter, and keeps it until the peer has received it."""
         self._sent += 1
         frame = LetterFrame(self._sent, self._arrived, version, body)
         self._owed = 0
@@ -42,7 +42,7 @@ class Courier:
         return frame
 
     def receive(self, frame: LetterFrame) -> bool:
-        """Whether the frame brings the next letter; others are repetitions, or come after a gap that will be filled."""
+        """Returns whether the frame brings the next letter; others are repeated, or follow a gap that is filled."""
         self._outbox.trim(frame.acknowledged)
         if frame.number != self._arrived + 1:
             return False
@@ -51,12 +51,12 @@ class Courier:
         return True
 
     def acknowledgement(self, at_least: int = QUIET) -> LetterFrame | None:
-        """An acknowledgement, if the peer waits for one of so many letters."""
+        """Returns an acknowledgement, if at least `at_least` letters are not acknowledged."""
         if self._owed < at_least:
             return None
         self._owed = 0
         return LetterFrame(0, self._arrived, 0, None)
 
     def again(self) -> list[LetterFrame]:
-        """The frames that may not have arrived, to be sent again now that the link is back."""
+        """Returns the frames that may not have arrived, to be sent again after the link has reconnected."""
         return [frame for _, frame in self._outbox.entries()]

@@ -1,9 +1,9 @@
-"""Cuts: the state of the whole query after one epoch, taken to a storage outside of it, and a start from there.
+"""Cuts: copies of the whole query's state after one epoch, in a storage outside of the query, and starts from them.
 
-A cut is announced in a view, a little ahead; as with a move, its epoch is not opened before every live node knows it.
-So each stateful instance writes its state right after that epoch, and goes on. The cut is complete when all have
-written and the sinks have committed the epoch; with the positions that the sources had then, a new run can begin there,
-at any parallelism. What fails in between makes it be abandoned, and the next one is tried.
+A view announces a cut a few epochs ahead. As with a move, its epoch is not opened before every live node knows it, so
+each stateful instance writes its state right after that epoch, and continues. The cut is complete when all instances
+have written and the sinks have committed the epoch. With the positions of the sources at that epoch, a new run can
+begin there, with any parallelism. After a failure in between, the cut is abandoned, and the next one is tried.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from primitives.slots import SlotSet
 
 
 class Cut(NamedTuple):
-    """Which epoch to cut after."""
+    """A request to copy the state of all instances after an epoch."""
 
     id: int
     epoch: int
-    base: int | None  #: the epoch of the last complete cut, for those that still know what changed since
-    only: str | None = None  #: of this operator alone, for somebody who wants to see it; nothing is begun from it
+    base: int | None  #: the epoch of the last complete cut, for instances that still know what has changed since
+    only: str | None = None  #: the one operator to copy, for a user who inspects it; no run begins from such a cut
 
 
 class CutPart(NamedTuple):
-    """What one instance has written."""
+    """The part of a cut that one instance has written."""
 
     slots: SlotSet
-    base: int | None  #: it is what changed since the cut of this epoch; None: it is all
-    reference: Any  #: to the storage; plain data
+    base: int | None  #: the epoch since which the part tells the changes; None if it has all state
+    reference: Any  #: the place in the storage; plain data
 
 
 @dataclass(slots=True)
@@ -38,14 +38,14 @@ class CutUnderWay:
     """A cut, as the manager knows it until it is complete or abandoned."""
 
     cut: Cut
-    version: int  #: of the view that announces it
-    sealed: bool = False  #: every live node knows it
+    version: int  #: the version of the view that announces it
+    sealed: bool = False  #: whether every live node knows it
     positions: dict[str, dict[int, Any]] = field(default_factory=dict)  #: source operator -> partition -> position
     parts: dict[InstanceId, CutPart] = field(default_factory=dict)
 
 
 class Persist(NamedTuple):
-    """An instance's effect: write this to the storage, and answer the manager with `Persisted`."""
+    """An instance's effect: the shell writes this to the storage, and answers the manager with `Persisted`."""
 
     owner: Any  #: Incarnation
     cut: Cut
@@ -55,20 +55,20 @@ class Persist(NamedTuple):
 
 
 class Recall(NamedTuple):
-    """An instance's effect: read what the cut it begins from has of these slots, and answer with `Recalled`."""
+    """An instance's effect: the shell reads these slots from the cut of the beginning, and answers with `Recalled`."""
 
     owner: Any  #: Incarnation
     slots: SlotSet
 
 
 class Recalled(NamedTuple):
-    """The answer to the instance: chunks to restore in order."""
+    """The answer to an instance: chunks to restore in this order."""
 
     chunks: tuple[Any, ...]
 
 
 class CutComplete(NamedTuple):
-    """The manager's effect: this is a whole that a run can begin from."""
+    """The manager's effect: the cut is complete, and a run can begin from it."""
 
     cut: Cut
     positions: Mapping[str, Mapping[int, Any]]
@@ -76,7 +76,7 @@ class CutComplete(NamedTuple):
 
 
 class CutAbandoned(NamedTuple):
-    """The manager's effect: it will never be complete."""
+    """The manager's effect: the cut will never be complete."""
 
     cut: Cut
     why: str
@@ -84,13 +84,13 @@ class CutAbandoned(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """Where a run begins that does not begin from nothing."""
+    """The epoch and positions from which a run continues."""
 
     epoch: int
     positions: Mapping[str, Mapping[int, Any]]
-    generation: int = 1  #: counts the lives of a query: incarnations of a later one fence those of all earlier ones
+    generation: int = 1  #: the number of the run in its line: its incarnations fence those of all earlier runs
 
     @property
     def first_incarnation(self) -> int:
-        """An incarnation number above all that instances had in earlier lives of the query."""
+        """The first incarnation number, higher than all that instances had in earlier runs of the query."""
         return self.generation << 20

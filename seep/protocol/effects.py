@@ -1,4 +1,4 @@
-"""What a machine asks its shell to do."""
+"""Effects: the requests of a machine to its shell."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from seep.protocol.view import Incarnation
 
 
 class Post(NamedTuple):
-    """Hand a letter to the courier."""
+    """A request to hand a letter to the courier."""
 
     to: str  #: a node's name, or MANAGER
     body: Any
 
 
 class Wake(NamedTuple):
-    """The stream from a sender to a receiver has something to pull."""
+    """The stream from a sender to a receiver has a message to pull."""
 
     sender: Incarnation
     receiver: Incarnation
-    node: str  #: where the receiver lives
+    node: str  #: the node of the receiver
 
 
 class OpenSink(NamedTuple):
-    """Open the external store for a sink, fence its earlier incarnations, and tell the last committed epoch."""
+    """A request to open a sink's external store, fence earlier incarnations, and return the last committed epoch."""
 
     sink: Incarnation
 
 
 class Commit(NamedTuple):
-    """Write one epoch to the external store, all or nothing, and tell whether it was accepted."""
+    """A request to write one epoch to the external store, all or nothing, and to tell whether it was accepted."""
 
     sink: Incarnation
     epoch: int
     inputs: Mapping[int, tuple[Any, ...]]  #: batches by input port
     watermark: int
-    created: float = 0.0  #: when the oldest row behind it came to be; 0 if unknown
-    flush: bool = False  #: it is the epoch of a cut: what was taken so far is to be durable by itself
+    created: float = 0.0  #: when its oldest row was created; 0 if unknown
+    flush: bool = False  #: whether it is the epoch of a cut, so the sink must make all epochs so far durable
 
 
 class LogOffsets(NamedTuple):
-    """Write to the durable source log (where there is one); what follows in the same list of effects relies on it."""
+    """A request to write to the durable source log, if there is one, before later effects of the same list."""
 
     source: InstanceId
     epoch: int

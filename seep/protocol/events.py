@@ -1,4 +1,4 @@
-"""Events that the protocol's machines tell: what has become of nodes, instances, moves and splits."""
+"""The events of the protocol's machines: changes of nodes, instances, moves and splits."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from primitives.graph import InstanceId
 
 @event("node lost")
 class NodeLost(NodeEvent):
-    """A node was given up, dead or not; the shell adds why."""
+    """The manager has given up a node, whether its process has ended or not; the shell adds the reason."""
 
 
 @event("node leaving")
 class NodeLeaving(NodeEvent):
-    """A node will go: nothing new is put there."""
+    """A node will leave; no new instance or backup is put there."""
 
 
 @event("rebound")
 class Rebound(InstanceEvent):
     """A lost instance starts on another node."""
 
-    to: str  #: that node
-    lost: str = ""  #: the node that it was on
+    to: str  #: the new node
+    lost: str = ""  #: the lost node
 
     @property
     def detail(self) -> str:
@@ -32,7 +32,7 @@ class Rebound(InstanceEvent):
 
 @event_base
 class InstanceAtEpoch(InstanceEvent):
-    """An event about an instance whose state is that after an epoch."""
+    """An event about an instance whose state is the one after an epoch."""
 
     epoch: int
 
@@ -43,22 +43,22 @@ class InstanceAtEpoch(InstanceEvent):
 
 @event("restored")
 class StateRestored(InstanceAtEpoch):
-    """A lost instance has its state again, as it was after an epoch."""
+    """A lost instance has its state again, the one after an epoch."""
 
 
 @event("stood ready")
 class StoodReady(InstanceAtEpoch):
-    """A lost instance had its state on the new node already, as a replica."""
+    """The new node of a lost instance already had its state, as a replica."""
 
 
 @event("retired")
 class Retired(InstanceEvent):
-    """An instance owns nothing any more, and ends."""
+    """An instance has no slots any more, and ends."""
 
 
 @event("replica late")
 class ReplicaLate(InstanceEvent):
-    """Holders of an instance's backups stay behind, and are left out."""
+    """Holders of an instance's backups are too far behind, and are excluded."""
 
     nodes: tuple[str, ...]
 
@@ -69,13 +69,13 @@ class ReplicaLate(InstanceEvent):
 
 @event("move announced")
 class MoveAnnounced(OperatorEvent):
-    """Slots go from owner to owner from an epoch on."""
+    """Slots change their owners from an epoch on."""
 
     plan: int
     first: int  #: the first epoch that the new owners process
-    slots: int  #: that change hands
+    slots: int  #: the number of slots that change owners
     view: int  #: version of the view that names the new owners
-    instances: tuple[InstanceId, ...] = ()  #: those that win or lose slots
+    instances: tuple[InstanceId, ...] = ()  #: the instances that gain or lose slots
 
     @property
     def detail(self) -> str:
@@ -99,7 +99,7 @@ class MoveEffective(OperatorEvent):
     """The first epoch of the new owners is opened at the sources."""
 
     plan: int
-    first: int  #: that epoch
+    first: int  #: the first epoch of the new owners
 
     @property
     def detail(self) -> str:
@@ -108,11 +108,11 @@ class MoveEffective(OperatorEvent):
 
 @event("state taken in")
 class StateTakenIn(InstanceEvent):
-    """A new owner has the state of slots that an old one handed over."""
+    """A new owner has the state that the old owner handed over."""
 
     origin: InstanceId
     first: int  #: the first epoch of the new owner
-    bytes: int  #: handed over; what was fetched ahead is not among it
+    bytes: int  #: the bytes handed over; state that was fetched ahead is not counted
 
     @property
     def detail(self) -> str:
@@ -136,10 +136,10 @@ class MoveComplete(OperatorEvent):
 
 @event("split begun")
 class SplitBegun(InstanceEvent):
-    """The backup of an instance is divided among it and new ones."""
+    """The backup of an instance is divided among the instance and new ones."""
 
     plan: int
-    shares: int  #: instances that it is divided among
+    shares: int  #: the number of instances that share it
 
     @property
     def detail(self) -> str:
@@ -148,7 +148,7 @@ class SplitBegun(InstanceEvent):
 
 @event("split effective")
 class SplitEffective(InstanceEvent):
-    """The parts of a split backup are restored, and have taken over."""
+    """The parts of a split backup are restored, and their instances have become the owners."""
 
     plan: int
     first: int  #: the first epoch that the new owners process
@@ -160,7 +160,7 @@ class SplitEffective(InstanceEvent):
 
 @event("split aborted")
 class SplitAborted(InstanceEvent):
-    """A split did not work out; nothing has changed."""
+    """A split has failed; nothing has changed."""
 
     plan: int
 

@@ -1,4 +1,4 @@
-"""The holder's half of backups: a node keeps checkpoints for instances on other nodes, and cuts them for splits."""
+"""The holder's half of backups: a node keeps checkpoints for instances on other nodes, and divides them for splits."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ HolderLetter = (
 
 
 class Holder:
-    """One per node, and one for backups in storage. What it stores counts only once the manager has recorded it."""
+    """The backups that a node, or the storage, keeps. A backup counts only once the manager has recorded it."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Holder:
         return [] if following is None else [Post(following, message)]
 
     def on_stand_by(self, message: StandBy) -> list[Effect]:
-        """Brings the state that stands ready up to the owner's present backup."""
+        """Applies the owner's current backup to the state that stands ready."""
         if chain := self.store.chain(message.owner):
             logic = self._standing.follow(message.owner, chain)
             if logic is not None:
@@ -130,12 +130,12 @@ class Holder:
         return []
 
     def on_needs(self, sender: str, message: NeedsBackup) -> list[Effect]:
-        """Sends the whole backup to the next holder of the chain, which lacks what a delta builds on."""
+        """Sends the whole backup to the next holder of the chain, which lacks the base of a delta."""
         whole = retrieve_backup(self.store, message.owner)
         return [] if whole is None else [Post(sender, StoreBackup(whole, message.chain))]
 
     def on_retrieve(self, sender: str, message: Retrieve) -> list[Effect]:
-        """Answers with the whole backup, a part of a split, or (to warm up a handover) some slots of it."""
+        """Answers with the whole backup, a part of a split, or, to warm up a handover, some of its slots."""
         if message.warm_up is None and message.part is None:
             return [Post(sender, self._handed_over(sender, message))]
         slots = None if message.warm_up is None else message.warm_up.slots
@@ -143,7 +143,7 @@ class Holder:
         return [Post(sender, Retrieved(message.asker, message.owner, found, message.warm_up))]
 
     def _handed_over(self, sender: str, message: Retrieve) -> Retrieved:
-        """The whole backup, to the owner's successor; on this very node, with the state that stands ready."""
+        """Returns the whole backup for the owner's successor; on this node, with the state that stands ready."""
         owner = message.owner
         self.store.fence(owner, message.asker.number)
         chain = self.store.chain(owner) if sender == self.name else ()
@@ -171,7 +171,7 @@ class Holder:
         return [Post(MANAGER, Partitioned(message.plan, whole.epoch))]
 
     def on_adopt(self, message: AdoptParts) -> list[Effect]:
-        """The split is effective: from now on each part is its instance's backup."""
+        """Makes each part of an effective split the backup of its instance."""
         parts = self.parts.pop(message.plan)
         for owner, number in message.owners:
             self.store.fence(owner, number)
@@ -184,7 +184,7 @@ class Holder:
         return []
 
     def broken_rules(self) -> Iterator[str]:
-        """The rules that the holder breaks; between two calls there must be none."""
+        """Returns the rules that the holder breaks; between two calls there must be none."""
         for owner in self.store.owners:
             chain = self.store.chain(owner)
             if chain[0].base is not None or any(later.base != earlier.epoch for earlier, later in pairwise(chain)):

@@ -1,4 +1,4 @@
-"""A ring of the messages that a machine took last and the effects that it answered, for failure reports."""
+"""A ring of the last messages that a machine took and the effects that it returned, for failure reports."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from seep.protocol.effects import Commit, Effect, Post
 from seep.protocol.messages import Data, Retrieved, StateMoved, StoreBackup, ViewChanged
 from seep.protocol.view import Incarnation, View
 
-#: Messages and answers that are kept.
+#: The number of messages and answers in a ring.
 _SIZE = 200
-#: Characters of one in words, and bytes of one machine's in a report.
+#: The most characters of one entry as text, and bytes of one machine's entries in a report.
 _WIDTH, _DUMPED = 300, 16 << 10
 
-#: What stands for messages that hold rows, state or a view, which the ring must not keep.
+#: The short forms of messages that hold rows, state or a view, which the ring must not keep.
 _BRIEF: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     Data: lambda m: ("Data", m.sender, m.receiver, m.epoch, m.watermark),
     StateMoved: lambda m: ("StateMoved", m.sender, m.receiver, m.epoch, m.base, len(m.chunks)),
@@ -33,15 +33,15 @@ _BRIEF: dict[type, Callable[[Any], tuple[Any, ...]]] = {
 
 
 class MessageRing:
-    """The newest messages that a machine took, and its answers, in order; made into words when somebody asks.
+    """The last messages that a machine took, and its answers, in order; they are converted to text on request.
 
-    Written by the thread of its machine; others may read it, and then see about the newest.
+    The thread of its machine writes to it; other threads may read it, and then miss at most the newest entries.
     """
 
     __slots__ = ("_items",)
 
     def __init__(self, size: int = _SIZE) -> None:
-        #: whether it was taken, from whom or for whom if that is known, and what
+        #: whether the entry was taken; its sender or receiver, if known; the message or its short form
         self._items: deque[tuple[bool, str, Any]] = deque(maxlen=size)
 
     def took(self, sender: str, message: object) -> None:
@@ -57,7 +57,7 @@ class MessageRing:
                 self._items.append((False, "", effect if brief is None else brief(effect)))
 
     def said(self, what: object) -> None:
-        """Notes an answer that is no effect of the protocol."""
+        """Records an answer that is not an effect of the protocol."""
         self._items.append((False, "", what))
 
     def _note_post(self, effect: Post) -> None:
@@ -65,7 +65,7 @@ class MessageRing:
         self._items.append((False, effect.to, effect.body if brief is None else brief(effect.body)))
 
     def texts(self) -> list[str]:
-        """Line by line, oldest first: `← manager: Tick(…)` was taken, `→ n2: Trim(…)` was answered."""
+        """Returns the entries as lines, oldest first: `← manager: Tick(…)` was taken, `→ n2: Trim(…)` was answered."""
         return [_text(*item) for item in list(self._items)]
 
 
@@ -75,7 +75,7 @@ def _text(was_taken: bool, who: str, what: object) -> str:
 
 
 def _words(what: object) -> str:
-    """What was taken or answered, with instances and incarnations as they are written."""
+    """Returns an entry as text, with instances and incarnations in their usual notation."""
     if isinstance(what, Incarnation | InstanceId | Event | str):
         return str(what)
     if type(what) is tuple and what and isinstance(what[0], str) and what[0] in _NAMES:
@@ -90,7 +90,7 @@ _NAMES = frozenset(kind.__name__ for kind in _BRIEF)
 
 
 def dumped(rings: Mapping[str, MessageRing]) -> dict[str, tuple[str, ...]]:
-    """The newest lines of each machine's ring, as many as have room in a report."""
+    """Returns the newest lines of each machine's ring, up to the limit of a report."""
     return {name: _newest(ring.texts()) for name, ring in rings.items()}
 
 

@@ -1,4 +1,4 @@
-"""A node as a state machine: hosts instances, keeps backups for others, and hands each message to whom it is for."""
+"""A node as a state machine: hosts instances, keeps backups for others, and passes each message to its receiver."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ Batch = TypeVar("Batch")
 
 
 class Operators(Protocol[Batch]):
-    """Makes the logic of operators: once for every instance that starts."""
+    """A factory of operators' logic: called once for every instance that starts."""
 
     def logic(self, operator: str) -> Logic[Batch]: ...
 
     def source(self, operator: str) -> SourceLogic[Batch]: ...
 
     def standing(self, operator: str) -> Logic[Batch] | None:
-        """One whose state is kept ready for an instance elsewhere; None if it cannot be."""
+        """Returns an operator whose state can be kept ready for an instance elsewhere; None if that is not possible."""
         ...
 
 
-#: Makes an empty outbox, with a place to spill to if there is one.
+#: A factory of empty outboxes, with a place to spill to if there is one.
 Outboxes = Callable[[Incarnation], Outbox[Emission[Batch]]]
 
 
 class Hosted(Protocol):
-    """How a node calls an instance: directly, or through a mailbox in front of it."""
+    """The node's interface to an instance: calls it directly, or through a mailbox in front of it."""
 
     def start(self, origin: Any, trimmed: int = 0) -> list[Effect]: ...
 
@@ -65,7 +65,7 @@ class Hosted(Protocol):
 
 
 class HostsBackups(Protocol):
-    """How a node calls its holder: directly, or through a mailbox in front of it."""
+    """The node's interface to its holder: calls it directly, or through a mailbox in front of it."""
 
     def on_view(self, view: View) -> None: ...
 
@@ -73,9 +73,9 @@ class HostsBackups(Protocol):
 
 
 class Hosting(Protocol[Batch]):
-    """How a node runs what it hosts. A shell may put each on a thread of its own, behind a mailbox.
+    """How a node runs its instances and its holder. A shell may put each on a thread of its own, behind a mailbox.
 
-    The order stays right: whatever the node's answer causes comes into the mailbox later.
+    The order stays right: the consequences of the node's answer reach the mailbox later.
     """
 
     def instance(self, instance: Instance[Batch]) -> Hosted: ...
@@ -84,7 +84,7 @@ class Hosting(Protocol[Batch]):
 
 
 class DirectHosting:
-    """The hosting of a node on one thread: instances and holder work in the call that brings a message."""
+    """Hosting on one thread: instances and the holder work in the call that brings a message."""
 
     def instance(self, instance: Instance[Batch]) -> Instance[Batch]:
         return instance
@@ -98,7 +98,7 @@ def _in_memory(_: Incarnation) -> Outbox[Any]:
 
 
 class Node(Generic[Batch]):
-    """One process of the query; named once, never again after it was given up."""
+    """One process of the query. Its name is never used again after the node was given up."""
 
     def __init__(
         self,
@@ -117,24 +117,24 @@ class Node(Generic[Batch]):
         self._hosting: Hosting[Batch] = hosting or DirectHosting()
         self._operators = operators
         self._batches = batches
-        #: when checkpoints are due, of all operators alike or by operator
+        #: settings of checkpoints, for all operators alike or by operator
         self._settings = settings or CheckpointSettings()
         self._handed = HandedStates()
         self.holder = Holder(name, self._standing, self._handed)
         self._backups = self._hosting.holder(self.holder)
         self._outboxes = outboxes or _in_memory
-        self._validated = -1  #: the last view at which `validate` has looked at everything
+        self._validated = -1  #: the last view at which `validate` has checked everything
         #: letters from peers that have seen a later view than this node
         self._deferred: list[tuple[str, int, Any]] = []
         self.ring = MessageRing()
 
     @property
     def version(self) -> int:
-        """The version of the view that this node's letters are written under."""
+        """The version of the view under which this node writes its letters."""
         return self.view.version if self.view else 0
 
     def receive(self, sender: str, version: int, body: Any) -> list[Effect]:
-        """Takes a letter; one that was written under a later view waits until that view is here."""
+        """Takes a letter; one that was written under a later view waits until that view arrives."""
         if sender != MANAGER and version > self.version:
             self._deferred.append((sender, version, body))
             return []
@@ -159,7 +159,7 @@ class Node(Generic[Batch]):
         return self.deliver(message.addressee, message)
 
     def deliver(self, to: Incarnation, message: object) -> list[Effect]:
-        """Hands a message to an instance; drops it if the instance is not here, as it has ended or never began."""
+        """Passes a message to an instance; drops it if the instance has ended or has not begun here."""
         hosted = self._hosted.get(to)
         if hosted is None:
             self._handed.take(to)
@@ -167,11 +167,11 @@ class Node(Generic[Batch]):
         return hosted.handle(message)
 
     def reconnect(self, peer: str) -> list[Effect]:
-        """The link to another node was lost and is back."""
+        """Handles that the link to another node was lost and has reconnected."""
         return [effect for hosted in self._hosted.values() for effect in hosted.reconnect(peer)]
 
     def pull(self, sender: Incarnation, receiver: Incarnation) -> Data | None:
-        """The next message of a stream that starts here."""
+        """Returns the next message of a stream that starts here."""
         hosted = self._hosted.get(sender)
         return hosted.pull(receiver) if hosted else None
 
@@ -216,10 +216,10 @@ class Node(Generic[Batch]):
             self._stop(identity)
         return []
 
-    # -- that all is as it must be ------------------------------------------------------------------------------------
+    # -- invariants ---------------------------------------------------------------------------------------------------
 
     def validate(self) -> None:
-        """Raises InternalError with what does not hold that must hold between any two calls; for one thread only."""
+        """Raises InternalError with each rule that does not hold between two calls; for one thread only."""
         broken = [*self._broken_rules(), *(text for each in self.instances.values() for text in each.broken_rules())]
         if self._validated != self.version:
             self._validated = self.version

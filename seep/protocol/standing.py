@@ -1,4 +1,4 @@
-"""Standing: state of instances elsewhere, made from their backups ahead, for successors that begin on this node."""
+"""Stand-by state: state of instances on other nodes, restored from their backups ahead for successors on this node."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from primitives.slots import SlotSet
 from seep.protocol.logic import Logic
 from seep.protocol.view import Incarnation
 
-#: Makes the logic of an operator whose state is to stand ready; None if it is not to, or cannot.
+#: A factory of logic whose state is to be kept ready; returns None if an operator's state must not or cannot be.
 MakesStanding = Callable[[str], Logic[Any] | None]
 
 
 class HandedStates:
-    """States that the holder of a node has handed to instances of the same node, until these take them.
+    """States that the holder of a node gives to new instances of the same node, until these take them.
 
-    The holder gives and an instance takes, each perhaps on its own thread: every method is one operation of a dict.
+    The holder and the instances may run on different threads: every method is one operation of a dict.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class HandedStates:
         self._given[asker] = logic
 
     def take(self, asker: Incarnation) -> Logic[Any] | None:
-        """Returns what was given to an instance, and forgets it."""
+        """Returns and removes the state that was given to an instance."""
         return self._given.pop(asker, None)
 
     def __len__(self) -> int:
@@ -38,32 +38,32 @@ class HandedStates:
 
 @dataclass(slots=True)
 class _Ready:
-    """An operator whose state is what its owner's backups say, up to one of them."""
+    """An operator with the state of its owner's backups up to one of them."""
 
     logic: Logic[Any]
-    order: tuple[int, int] | None = None  #: of the newest checkpoint that it has; None before the first
-    slots: SlotSet = field(default_factory=SlotSet.empty)  #: what it may have something of
+    order: tuple[int, int] | None = None  #: the order of the newest checkpoint that it has; None before the first
+    slots: SlotSet = field(default_factory=SlotSet.empty)  #: the slots of which it may have state
 
 
 class Standing:
     """For each owner an operator like its own, to which every checkpoint is applied after it has been stored.
 
-    The backups are what counts: what stands can be made from them again at any time, and is, whenever they do not
-    build on what it has.
+    The backups remain the reference: the ready state can be made from them again at any time, and is, whenever they do
+    not build on it.
     """
 
     def __init__(self, make: MakesStanding | None) -> None:
         self._make = make
         self._ready: dict[InstanceId, _Ready] = {}
-        #: operators that cannot stand
+        #: operators whose state cannot be kept ready
         self._unfit: set[str] = set()
 
     def serves(self, owner: InstanceId) -> bool:
-        """Whether an owner's state is to stand ready here."""
+        """Returns whether an owner's state is to be kept ready here."""
         return self._ready_for(owner) is not None
 
     def follow(self, owner: InstanceId, chain: Sequence[Checkpoint]) -> Logic[Any] | None:
-        """Applies the checkpoints of the owner's backup that it lacks; returns the operator that has the state then."""
+        """Applies the missing checkpoints of the owner's backup; returns the operator that then has the state."""
         ready = self._ready_for(owner)
         if ready is None:
             return None
@@ -75,7 +75,7 @@ class Standing:
         return ready.logic
 
     def take(self, owner: InstanceId, chain: Sequence[Checkpoint]) -> Logic[Any] | None:
-        """Gives away the operator with the state of the owner's backup, to the owner's successor on this node."""
+        """Removes and returns the operator with the state of the owner's backup, for its successor on this node."""
         if owner not in self._ready:
             return None
         logic = self.follow(owner, chain)
@@ -84,7 +84,7 @@ class Standing:
         return logic
 
     def forget(self, owner: InstanceId) -> None:
-        """Drops the state of an owner whose backups are not kept here any more, or were replaced."""
+        """Drops the state of an owner whose backups were replaced, or are no longer kept here."""
         self._ready.pop(owner, None)
 
     def _ready_for(self, owner: InstanceId) -> _Ready | None:
@@ -98,6 +98,6 @@ class Standing:
 
 
 def _missing(chain: Sequence[Checkpoint], order: tuple[int, int] | None) -> Sequence[Checkpoint]:
-    """The checkpoints of a chain after the one with that order; all of them if it has none."""
+    """Returns the checkpoints of a chain after the one with that order; all of them if `order` is None."""
     orders = [checkpoint.order for checkpoint in chain]
     return chain[orders.index(order) + 1 :] if order in orders else chain

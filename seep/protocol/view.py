@@ -1,4 +1,4 @@
-"""The view: what the manager has decided so far, as one totally ordered sequence of values."""
+"""The view: the manager's decisions so far, as one totally ordered sequence of values."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from primitives.topology import Topology
 from seep.protocol.cuts import Cut
 
 MANAGER = "manager"
-#: Stands among the holders of a backup for the storage outside of the query; it is no node and never lost.
+#: The name of the storage among the holders of a backup; it is not a node and is never lost.
 STORAGE = "storage"
 
 
 class Incarnation(NamedTuple):
-    """One life of an instance, written `counter[2]#1`. A later one fences all earlier ones."""
+    """One incarnation of an instance, written `counter[2]#1`. A later one fences all earlier ones."""
 
     instance: InstanceId
     number: int
@@ -26,7 +26,7 @@ class Incarnation(NamedTuple):
 
 
 class Seat(NamedTuple):
-    """Where an instance lives now."""
+    """The current node and incarnation of an instance."""
 
     node: str
     incarnation: int
@@ -44,10 +44,10 @@ class View:
     topology: Topology
     placement: Mapping[InstanceId, Seat]
     nodes: frozenset[str]
-    vms: Mapping[str, str] = field(default_factory=dict)  #: the VM of a node, where that is known
-    cut: Cut | None = None  #: the last one that was announced
-    leaving: frozenset[str] = frozenset()  #: live nodes that will go: nothing new is to be kept there
-    #: who is to keep the backups of an instance, as a chain; of those that are not named, each chooses by itself
+    vms: Mapping[str, str] = field(default_factory=dict)  #: the VM of each node, where it is known
+    cut: Cut | None = None  #: the cut that was announced last
+    leaving: frozenset[str] = frozenset()  #: live nodes that will leave: no new backup is kept there
+    #: instance -> the chain of nodes that is to keep its backups; an instance that is not named chooses by itself
     groups: Mapping[InstanceId, tuple[str, ...]] = field(default_factory=dict)
 
     def incarnation(self, instance: InstanceId) -> Incarnation:
@@ -58,6 +58,6 @@ class View:
         return seat is not None and seat.incarnation == incarnation.number
 
     def is_fenced(self, incarnation: Incarnation) -> bool:
-        """Whether a later life of the instance is known."""
+        """Returns whether a later incarnation of the instance is known."""
         seat = self.placement.get(incarnation.instance)
         return seat is not None and seat.incarnation > incarnation.number

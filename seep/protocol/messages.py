@@ -1,8 +1,8 @@
-"""Everything that machines say to each other.
+"""The messages between machines.
 
-*Stream* messages carry rows between instances; they may be lost with a link, since the outbox behind them is sent
-again on request. All others arrive once as long as both processes live: *letters* in order, by the courier; those that
-carry state on the bulk lane beside the letters (`bulk.py` says which, and which of them keep their order).
+*Stream* messages carry rows between instances. They may be lost with a link, because the sender's outbox sends them
+again on request. All others arrive once, as long as both processes live: *letters* in order, by the courier; messages
+that carry state on the bulk lane beside the letters (`bulk.py` says which these are, and which keep their order).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from seep.protocol.cuts import CutPart
 from seep.protocol.view import Incarnation, View
 
 MAX_WATERMARK = 2**63 - 1
-#: A source's position per slot; what it means is the source's own affair.
+#: A source's position per slot; only the source knows its meaning.
 Positions = Mapping[int, Any]
 
 
@@ -26,7 +26,7 @@ Positions = Mapping[int, Any]
 
 
 class Data(NamedTuple):
-    """All that a sender has for a receiver in one epoch: the epoch's one and final message between the two."""
+    """The rows of one epoch from a sender to a receiver: the epoch's only and final message between the two."""
 
     sender: Incarnation
     receiver: Incarnation
@@ -44,7 +44,7 @@ class Data(NamedTuple):
 
 
 class StateMoved(NamedTuple):
-    """The state of slots that change hands, as it was before `epoch`; with a `base`, only what changed since then."""
+    """The state of slots that change owners, as it was before `epoch`; with a `base`, only the changes since then."""
 
     sender: Incarnation
     receiver: Incarnation
@@ -61,7 +61,7 @@ class StateMoved(NamedTuple):
 
 
 class Attach(NamedTuple):
-    """A receiver asks a sender for everything from an epoch on; replay, recovery and reconnection are all this."""
+    """A receiver's request to a sender for all epochs from one on, for replay, recovery and reconnection alike."""
 
     sender: Incarnation
     receiver: Incarnation
@@ -76,14 +76,14 @@ class Attach(NamedTuple):
 
 
 class StoreBackup(NamedTuple):
-    """A checkpoint to be kept, and passed on to whoever is next in the chain; without one, the receiver is alone."""
+    """A checkpoint for a holder to keep and to pass on to the next holder of the chain, if there is one."""
 
     checkpoint: Checkpoint
     chain: tuple[str, ...] = ()
 
 
 class NeedsBackup(NamedTuple):
-    """To the one before in the chain: what you have passed on builds on what is not here; send all that you have."""
+    """To the holder before this one in the chain: the base of a delta is missing here; send the whole backup."""
 
     owner: InstanceId
     chain: tuple[str, ...]
@@ -93,7 +93,7 @@ class BackupRefused(NamedTuple):
     owner: Incarnation
     epoch: int
     why: StoreOutcome
-    has: int | None = None  #: the epoch of what the holder has
+    has: int | None = None  #: the epoch of the holder's backup
 
     @property
     def addressee(self) -> Incarnation:
@@ -101,12 +101,12 @@ class BackupRefused(NamedTuple):
 
 
 class Retrieve(NamedTuple):
-    """Asks a holder for the backup of `owner` (or, while a split is prepared, for one part of it)."""
+    """A request to a holder for the backup of `owner` or, while a split is prepared, for one part of it."""
 
     asker: Incarnation
     owner: InstanceId
-    part: int | None = None  #: the plan whose part is meant
-    warm_up: WarmUp | None = None  #: the asker does not replace the owner, it only wants some slots ahead of a handover
+    part: int | None = None  #: the plan of the split whose part is requested
+    warm_up: WarmUp | None = None  #: set if the asker does not replace the owner, but will get some of its slots
 
 
 class Retrieved(NamedTuple):
@@ -114,7 +114,7 @@ class Retrieved(NamedTuple):
     owner: InstanceId
     checkpoint: Checkpoint | None
     warm_up: WarmUp | None
-    #: the checkpoint's state is not among its chunks: it stands ready on this very node, as `HandedStates` has it
+    #: whether the state is not in the checkpoint's chunks, but stands ready on this node, in `HandedStates`
     stands: bool = False
 
     @property
@@ -123,7 +123,7 @@ class Retrieved(NamedTuple):
 
 
 class StandBy(NamedTuple):
-    """A holder to itself: the state of a backup is to stand ready, once there is nothing more urgent to do."""
+    """A letter of a holder to itself: prepares the state of a backup when no more urgent work is left."""
 
     owner: InstanceId
 
@@ -132,22 +132,22 @@ class StandBy(NamedTuple):
 
 
 class FromNothing(NamedTuple):
-    """Begin empty after an epoch: a new instance, or a stateless one that is healed by replay alone."""
+    """A beginning without state after an epoch: of a new instance, or of a stateless one that replay alone restores."""
 
     epoch: int
 
 
 class FromBackup(NamedTuple):
-    """Begin with what a holder keeps. With a `part`, wait for the view that makes the split effective."""
+    """A beginning from the backup at a holder. With a `part`, the instance waits for the view of the split."""
 
     holder: str
     part: int | None = None
-    others: tuple[str, ...] = ()  #: who else has the backup of `epoch`
+    others: tuple[str, ...] = ()  #: other holders that have the backup of `epoch`
     epoch: int = 0
 
 
 class FromLog(NamedTuple):
-    """Begin as a source: at the positions after `epoch`, reading the recorded epochs again as they were read."""
+    """A source's beginning: at the positions after `epoch`, reading the recorded epochs again exactly as recorded."""
 
     epoch: int
     positions: Positions
@@ -157,13 +157,13 @@ class FromLog(NamedTuple):
 
 
 class FromCommits(NamedTuple):
-    """Begin as a sink: after the last epoch that its store has committed, at least after `epoch`."""
+    """A sink's beginning: after the last epoch that its store has committed, at least after `epoch`."""
 
     epoch: int
 
 
 class FromCut(NamedTuple):
-    """Begin with what the cut that this run began from has in storage."""
+    """A beginning from the state in storage of the cut from which this run continues."""
 
     epoch: int
 
@@ -179,7 +179,7 @@ class StopInstance(NamedTuple):
 
 
 class ViewChanged(NamedTuple):
-    """A later view, and what the node starts under it: both at once, so that no peer knows an instance too early."""
+    """A later view with the instances that the node starts under it, so that no peer knows them too early."""
 
     view: View
     starts: tuple[StartInstance, ...] = ()
@@ -191,7 +191,7 @@ class Tick(NamedTuple):
     source: Incarnation
     epoch: int
     final: bool
-    committed: int = 0  #: all sinks have committed this epoch: so far the query has come
+    committed: int = 0  #: the last epoch that all sinks have committed
 
     @property
     def addressee(self) -> Incarnation:
@@ -199,7 +199,7 @@ class Tick(NamedTuple):
 
 
 class Logged(NamedTuple):
-    """The source log has an epoch's offsets: its data may leave the source."""
+    """The source log has recorded an epoch's positions: the epoch's rows may leave the source."""
 
     source: Incarnation
     epoch: int
@@ -210,9 +210,9 @@ class Logged(NamedTuple):
 
 
 class Trim(NamedTuple):
-    """No receiver of the instance can need anything up to `epoch` again, nor the output of so many epochs more.
+    """No receiver needs anything of the instance up to `epoch` again, nor the output of `ahead` more epochs.
 
-    These differ while the new owners of slots that have left it may need their state.
+    The two differ while the new owners of slots that have left the instance may need their state.
     """
 
     instance: Incarnation
@@ -233,7 +233,7 @@ class TakeCheckpoint(NamedTuple):
 
 
 class WarmUp(NamedTuple):
-    """Fetch the last backup of slots that will arrive from `origin` by handover, so that only changes must be sent."""
+    """A request to fetch the last backup of slots that `origin` will hand over, so that it sends only later changes."""
 
     target: Incarnation
     origin: InstanceId
@@ -270,7 +270,7 @@ class PartitionBackup(NamedTuple):
 
 
 class AdoptParts(NamedTuple):
-    """The split is effective: its parts are the new owners' first backups, and nobody before them may store."""
+    """The split is effective: its parts are the new owners' first backups, and earlier owners may not store more."""
 
     plan: int
     owners: tuple[Incarnation, ...]
@@ -281,13 +281,13 @@ class DropParts(NamedTuple):
 
 
 class FindBackup(NamedTuple):
-    """Is there a backup that was stored but not recorded? The owner is gone: what it sends from now on is refused."""
+    """A request for a backup that was stored but not recorded. The owner is lost: its later messages are refused."""
 
     owner: Incarnation
 
 
 class NodeFenced(NamedTuple):
-    """To a node that was given up: stop everything, others have taken over."""
+    """To a node that was given up: it must stop everything, because others have replaced it."""
 
 
 # -- letters: node to manager -----------------------------------------------------------------------------------------
@@ -322,11 +322,11 @@ class BackupStored(NamedTuple):
     owner: Incarnation
     epoch: int
     order: tuple[int, int]
-    chain: tuple[str, ...] = ()  #: the sender alone, if it is empty
+    chain: tuple[str, ...] = ()  #: the holders of the chain; empty if the sender is the only one
 
 
 class BackupFound(NamedTuple):
-    """The answer to FindBackup."""
+    """The answer to `FindBackup`."""
 
     owner: Incarnation
     epoch: int | None
@@ -349,7 +349,7 @@ class PersistFailed(NamedTuple):
 
 class Partitioned(NamedTuple):
     plan: int
-    epoch: int | None  #: of the backup that was cut; None if there was none
+    epoch: int | None  #: the epoch of the backup that was divided; None if there was none
 
 
 class Committed(NamedTuple):
@@ -357,7 +357,7 @@ class Committed(NamedTuple):
     epoch: int
 
 
-#: What is for one instance of a node; `addressee` says for which.
+#: The messages to one instance of a node; `addressee` says which.
 InstanceMessage = (
     Data
     | StateMoved

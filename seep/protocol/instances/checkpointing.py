@@ -1,4 +1,4 @@
-"""When a stateful instance takes a checkpoint, against which base, and who keeps it."""
+"""The checkpoints of a stateful instance: when it takes one, on which base, and which holders keep it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from seep.protocol.view import STORAGE, View
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSettings:
-    """What makes a checkpoint due, any one of the reasons suffices; and how it is kept."""
+    """The conditions under which a checkpoint is due, any one of which suffices; and how holders keep it."""
 
     every: int = 100  #: epochs
     changed: int | None = None  #: entries of state changed since the last one
-    credits: int = 1  #: checkpoints that may be on their way to their holders at once
-    apart: int = 0  #: epochs after a checkpoint in which plans that wait for one have to wait for more to come
-    stands: bool = False  #: whether holders keep the state itself ready too, for a successor on their own node
+    credits: int = 1  #: checkpoints that may be on their way to their holders at the same time
+    apart: int = 0  #: epochs that must pass after a checkpoint before plans that wait for one can cause the next
+    stands: bool = False  #: whether holders also keep the restored state ready, for a successor on their own node
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,10 @@ class Copy:
 class Checkpointing:
     """The owner's side of backups: at most `credits` checkpoints are under way, each a delta of the one before.
 
-    They go to the head of a chain of holders, which passes them on. One that does not have what a delta builds on asks
-    the one before it in the chain; only for the head, the owner has to send everything. So if the owner began from what
-    its own node keeps, that heads the chain until others have it: the state need not be copied out of the owner.
+    The owner sends them to the head of a chain of holders, which passes them on. A holder without the base of a delta
+    asks the holder before it in the chain; only for the head, the owner has to send everything. So if the owner was
+    restored from a backup on its own node, that node heads the chain until others have the backup: the owner need not
+    copy its state.
     """
 
     def __init__(
@@ -44,21 +45,21 @@ class Checkpointing:
         self._settings = settings
         #: the last epoch that a checkpoint was taken at
         self._last = epoch
-        #: the newest backup that the manager has recorded, at those of its holders that still live
+        #: the newest backup that the manager has recorded, at its holders that still live
         self.counted = counted
-        #: sent, not recorded yet; oldest first
+        #: backups that were sent and are not recorded yet; oldest first
         self.under_way: list[Copy] = []
-        #: what the head of the chain will have, once it has all that was sent: (head, epoch)
+        #: (head of the chain, epoch that the head will have when everything sent has arrived)
         self._sent: tuple[str, int] | None = None
         self.wanted = False
-        #: whether a plan is complete only once there is one that has it, or the last one is on the owner's node only
+        #: whether a plan waits for a checkpoint to be complete, or the last backup is only on the owner's node
         self.owed = False
         self._group: tuple[str, ...] = ()
         self.serial = 0
 
     @property
     def holders(self) -> tuple[str, ...]:
-        """The chain of holders that is to keep the next checkpoint."""
+        """The chain of holders for the next checkpoint."""
         return (self._node, *self._group) if self._is_bridged else self._group
 
     @property
@@ -68,7 +69,7 @@ class Checkpointing:
         return bool(self._group) and self._node in has and self._group[0] not in has
 
     def on_view(self, view: View) -> None:
-        """Chooses the holders anew; if an old one is gone, or a new one lacks the backup, one is wanted."""
+        """Chooses the holders again; requests a checkpoint if an old holder is lost or a new one lacks the backup."""
         self._group = self._chosen(view)
         live = view.nodes | {STORAGE}
         if not live.issuperset(holder for copy in self.under_way for holder in copy.holders):
@@ -78,12 +79,12 @@ class Checkpointing:
             left = tuple(holder for holder in self.counted.holders if holder in live)
             self.counted = Copy(left, self.counted.epoch) if left else None
             if self._is_bridged:
-                self.owed = True  # soon enough: first what was lost by the way is to be made good
+                self.owed = True  # not `wanted`, because lost backups must be replaced first
             else:
                 self.wanted |= self.counted is None or set(left) != set(self.holders)
 
     def _chosen(self, view: View) -> tuple[str, ...]:
-        """The group that the manager has set; else one node, chosen by hash among the nodes upstream."""
+        """Returns the group that the manager has set; otherwise one node, chosen by hash among the nodes upstream."""
         others = sorted(view.nodes - view.leaving) or sorted(view.nodes)
         group = view.groups.get(self._owner, ())
         if chain := tuple(node for node in group if node == STORAGE or (node in others and node != self._node)):
@@ -104,13 +105,13 @@ class Checkpointing:
         return self.wanted or is_late or (limit is not None and changed >= limit)
 
     def _is_kept(self, epoch: int) -> bool:
-        """Whether a backup of this very epoch is at all holders, or on its way there."""
+        """Returns whether a backup of this epoch is at all holders, or on its way to them."""
         newest = self.under_way[-1] if self.under_way else self.counted
         return newest is not None and newest.epoch == epoch and set(newest.holders) >= set(self.holders)
 
     @property
     def base(self) -> int | None:
-        """The epoch that the next checkpoint can be a delta of: one that the head of the chain has."""
+        """The epoch of a possible base of the next checkpoint: one that the head of the chain has."""
         if self._sent and self.holders and self._sent[0] == self.holders[0]:
             return self._sent[1]
         return self.counted.epoch if self.counted and self.holders and self.holders[0] in self.counted.holders else None
@@ -123,7 +124,7 @@ class Checkpointing:
         self.serial += 1
 
     def on_counted(self, copy: Copy) -> bool:
-        """The manager has recorded a backup; says whether it is one that is under way."""
+        """Notes that the manager has recorded a backup; returns whether it was under way."""
         for at, sent in enumerate(self.under_way):
             if sent.epoch == copy.epoch and set(copy.holders) <= set(sent.holders):
                 del self.under_way[: at + 1]
@@ -132,7 +133,7 @@ class Checkpointing:
         return False
 
     def on_refused(self, epoch: int, why: StoreOutcome, has: int | None = None) -> None:
-        """The head lacks the base: send what changed since what it `has`, or everything."""
+        """Notes that the head lacks the base: the next checkpoint has the changes since `has`, or everything."""
         if why is StoreOutcome.NEEDS_FULL and any(copy.epoch == epoch for copy in self.under_way):
             self.under_way = []
             self._sent = None if has is None else (self.holders[0], has)

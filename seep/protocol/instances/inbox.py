@@ -1,4 +1,4 @@
-"""The inbox: what has arrived for epochs that are not processed yet."""
+"""The inbox: messages that have arrived for epochs that are not processed yet."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Inbox:
         self._moved: dict[tuple[int, InstanceId], StateMoved] = {}
 
     def accept(self, message: Data) -> bool:
-        """Keeps a message unless it is a duplicate; says whether it is news."""
+        """Keeps a message unless it is a duplicate; returns whether it is new."""
         sender = message.sender.instance
         if self.is_duplicate(message.epoch, sender):
             return False
@@ -45,20 +45,20 @@ class Inbox:
         return all(sender in heard for sender in senders)
 
     def take(self, epoch: int) -> list[Data]:
-        """The messages of an epoch; its senders stay known, so a late duplicate is still one."""
+        """Returns the messages of an epoch; its senders stay known, so a late duplicate is still detected."""
         return self._data.pop(epoch, [])
 
     def take_state(self, epoch: int, origin: InstanceId) -> StateMoved | None:
         return self._moved.pop((epoch, origin), None)
 
     def close(self, epoch: int) -> None:
-        """Forgets an epoch that was processed whole."""
+        """Forgets an epoch that was processed as a whole."""
         self.processed = epoch
         self._data.pop(epoch, None)
         self._heard.pop(epoch, None)
 
     def skip_to(self, epoch: int) -> None:
-        """Forgets all epochs up to one that nobody needs to be processed any more."""
+        """Forgets all epochs up to one that need not be processed any more."""
         for passed in [e for e in self._heard if e <= epoch]:
             self.close(passed)
         for key in [k for k in self._moved if k[0] <= epoch]:
@@ -66,7 +66,7 @@ class Inbox:
         self.processed = epoch
 
     def discard(self, sender: InstanceId) -> None:
-        """Forgets what a sender said for epochs that are not open yet: its next incarnation says it again."""
+        """Forgets a sender's messages for epochs that are not open yet: its next incarnation sends them again."""
         for epoch, messages in self._data.items():
             messages[:] = [m for m in messages if m.sender.instance != sender]
             self._heard[epoch].discard(sender)

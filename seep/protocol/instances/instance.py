@@ -1,7 +1,7 @@
-"""An instance as a state machine: whole epochs in order, each once, from aligned input to outbox.
+"""An instance as a state machine: it processes whole epochs in order, each once, from aligned input to outbox.
 
-This base holds what all kinds of operator share: alignment, epochs, streams to receivers and from senders, views.
-`keyed.py`, `source.py` and `sink.py` add what each kind keeps and how it is healed.
+This base holds the parts that all kinds of operator share: alignment, epochs, streams to receivers and from senders,
+and views. `keyed.py`, `source.py` and `sink.py` add the state of each kind and its recovery.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ Batch = TypeVar("Batch")
 
 class InstancePhase(Enum):
     RESTORING = "restoring"  #: waits for its state
-    STANDBY = "standby"  #: has its state, waits for the view that makes it an owner
+    STANDBY = "standby"  #: has its state, and waits for the view that makes it an owner
     RUNNING = "running"
     HALTED = "halted"  #: fenced or stopped
 
 
 @dataclass(slots=True)
 class Work(Generic[Batch]):
-    """An epoch that is being processed: its rows are in, the state of some slots may still be on its way."""
+    """An epoch that is being processed: its rows have arrived, the state of some slots may still be on its way."""
 
     epoch: int
     inputs: Mapping[int, tuple[Batch, ...]]
@@ -48,19 +48,19 @@ class Work(Generic[Batch]):
     created: float
     waiting: dict[InstanceId, SlotSet]
     in_pieces: bool
-    was_held: bool = False  #: rows of these slots had to wait
+    was_held: bool = False  #: whether rows of these slots had to wait
     outputs: list[Mapping[Edge, Batch]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings(Generic[Batch]):
-    """What an instance gets from its node when it starts."""
+    """The things that a node gives to an instance at its start."""
 
     node: str
     view: View
     batches: Batches[Batch]
-    outbox: Outbox[Emission[Batch]]  #: empty; where it spills to is the node's affair
-    handed: HandedStates = field(default_factory=HandedStates)  #: of the node's own holder
+    outbox: Outbox[Emission[Batch]]  #: empty; the node sets where it spills to
+    handed: HandedStates = field(default_factory=HandedStates)  #: the states that the holder of the same node gives
 
 
 class Instance(ABC, Generic[Batch]):
@@ -74,12 +74,12 @@ class Instance(ABC, Generic[Batch]):
         self.inbox = Inbox()
         self.outbox = given.outbox
         self.work: Work[Batch] | None = None
-        #: rows that had to wait for the state of their slots, so far
+        #: number of rows that had to wait for the state of their slots
         self.held_back = 0
         self._batches = given.batches
-        #: sender -> the incarnation this instance asked for data; nobody else's is accepted
+        #: sender -> its incarnation that was asked for data; data of others is refused
         self._attached: dict[InstanceId, int] = {}
-        #: who asked for data before there was any to give
+        #: requests for data that came before there was any
         self._early: list[Attach] = []
         self._effects: list[Effect] = []
         self.ring = MessageRing()
@@ -93,7 +93,7 @@ class Instance(ABC, Generic[Batch]):
     # -- entry points for the shell --------------------------------------------------------------------------------
 
     def handle(self, message: object) -> list[Effect]:
-        """Takes one message and returns what is to be done; a halted instance does nothing."""
+        """Takes one message and returns its effects; a halted instance does nothing."""
         self.ring.took("", message)
         if self.phase is not InstancePhase.HALTED:
             handler = self._handlers.get(type(message))
@@ -104,10 +104,10 @@ class Instance(ABC, Generic[Batch]):
 
     @abstractmethod
     def start(self, origin: Any, trimmed: int = 0) -> list[Effect]:
-        """Begins from where the manager says that the state is to come from; nobody needs output up to `trimmed`."""
+        """Begins from the state that the manager has named; no receiver needs output up to `trimmed`."""
 
     def reconnect(self, peer: str) -> list[Effect]:
-        """The link to a node was lost and is back: asks its instances again for rows; state is not lost with a link."""
+        """Asks the instances of a node for rows again after its link has reconnected; state is not lost with a link."""
         if self.phase is InstancePhase.RUNNING:
             for sender, first in self._needs().items():
                 if sender.operator != self.me.instance.operator and self.view.placement[sender].node == peer:
@@ -115,7 +115,7 @@ class Instance(ABC, Generic[Batch]):
         return self._drain()
 
     def pull(self, receiver: Incarnation) -> Data | None:
-        """The next message of the stream to a receiver, if there is one; cut for it by the topology of its epoch."""
+        """Returns the next message to a receiver, if there is one, routed by the topology of its epoch."""
         while (entry := self.outbox.pull(receiver)) is not None:
             epoch, emission = entry
             topology = self.view.topology
@@ -132,13 +132,13 @@ class Instance(ABC, Generic[Batch]):
 
     @property
     def processed(self) -> int:
-        """The last epoch that was processed whole."""
+        """The last epoch that was processed as a whole."""
         return self.inbox.processed
 
     # -- epochs -----------------------------------------------------------------------------------------------------
 
     def _advance(self) -> None:
-        """Processes epochs as long as their input and the state of their slots are there."""
+        """Processes epochs as long as their input and the state of their slots have arrived."""
         while self.phase is InstancePhase.RUNNING:
             epoch = self.processed + 1
             self._depart(epoch)
@@ -199,15 +199,15 @@ class Instance(ABC, Generic[Batch]):
 
     def _emit(self, epoch: int, emission: Emission[Batch]) -> None:
         if epoch <= self.outbox.trimmed:
-            return  # replayed for the state's sake; all receivers have this output already
+            return  # replayed only for the state; all receivers have this output already
         self.outbox.append(epoch, emission)
         for receiver in self._receivers():
             self._wake(receiver)
 
-    # -- that all is as it must be ----------------------------------------------------------------------------------
+    # -- invariants -------------------------------------------------------------------------------------------------
 
     def broken_rules(self) -> Iterator[str]:
-        """The rules that the instance breaks; between two calls there must be none."""
+        """Returns the rules that the instance breaks; between two calls there must be none."""
         if self.phase is InstancePhase.RUNNING and self.view.is_fenced(self.me):
             yield f"{self.me} runs, and {self.view.incarnation(self.me.instance)} has taken its place"
         if self.work is not None and self.work.epoch != self.processed + 1:
@@ -219,13 +219,13 @@ class Instance(ABC, Generic[Batch]):
 
     @abstractmethod
     def _compute(self, piece: Piece[Batch]) -> Mapping[Edge, Batch]:
-        """The operator's own work on some slots' rows of an epoch."""
+        """Computes the operator's output for the rows of some slots of an epoch."""
 
     def _depart(self, epoch: int) -> None:
-        """Hands over what leaves before `epoch`; only keyed state ever does."""
+        """Hands over the slots that leave before `epoch`; only keyed state ever does."""
 
     def _absorb_arrivals(self) -> None:
-        """Takes in the state of arriving slots; only keyed state ever arrives."""
+        """Adds the state of arriving slots; only keyed state ever arrives."""
 
     # -- receivers ----------------------------------------------------------------------------------------------------
 
@@ -236,7 +236,7 @@ class Instance(ABC, Generic[Batch]):
             self._serve(attach)
 
     def _serve(self, attach: Attach) -> None:
-        # The request may be older than a trim: the receiver got that far in the meantime, or it would not be trimmed.
+        # The request may be older than a trim: the receiver has advanced since, or the outbox would not be trimmed.
         replay_buffer_state(self.outbox, attach.receiver, max(attach.first, self.outbox.trimmed + 1))
         self._wake(attach.receiver)
 
@@ -258,11 +258,11 @@ class Instance(ABC, Generic[Batch]):
             self._advance()
 
     def _is_attached(self, sender: Incarnation) -> bool:
-        """Whether a message comes from the incarnation that was asked: messages of replaced ones are refused."""
+        """Returns whether a message is from the incarnation that was asked: messages of replaced ones are refused."""
         return self._attached.get(sender.instance) == sender.number
 
     def _needs(self) -> dict[InstanceId, int]:
-        """Every sender this instance knows it will wait for, and from which epoch on."""
+        """Returns all senders for which this instance will wait, and the first epoch of each."""
         topology, me, following = self.view.topology, self.me.instance, self.processed + 1
         operators = (me.operator, *topology.graph.upstream[me.operator])
         turns = {following, *(epoch for o in operators for epoch in topology.boundaries(o, after=following))}
@@ -274,7 +274,7 @@ class Instance(ABC, Generic[Batch]):
         return needs
 
     def _attach_to_senders(self) -> None:
-        """Asks every sender whose current incarnation has not been asked yet."""
+        """Asks each sender whose current incarnation has not been asked yet."""
         for sender, first in self._needs().items():
             number = self.view.placement[sender].incarnation
             if self._attached.get(sender) != number:
@@ -292,7 +292,7 @@ class Instance(ABC, Generic[Batch]):
     # -- views --------------------------------------------------------------------------------------------------------
 
     def _begin(self, epoch: int) -> None:
-        """Everything up to `epoch` is behind this instance; from here on it runs."""
+        """Starts to run after `epoch`; earlier epochs are complete."""
         self.inbox.processed = epoch
         self.phase = InstancePhase.RUNNING
         self._attach_to_senders()
@@ -322,7 +322,7 @@ class Instance(ABC, Generic[Batch]):
 
 
 def _union(messages: Sequence[Data]) -> tuple[dict[int, tuple[Any, ...]], int, float]:
-    """All rows of an epoch by port, the lowest watermark, and the oldest time of creation."""
+    """Returns all rows of an epoch by port, the lowest watermark, and the oldest time of creation."""
     inputs: dict[int, list[Any]] = {}
     for message in messages:
         for port, batch in message.batches.items():

@@ -1,4 +1,4 @@
-"""Instances that keep something per slot, so that slots can leave and arrive: the base of stateful ones and sources."""
+"""Instances with data per slot, whose slots can leave and arrive: the base of stateful instances and sources."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Batch = TypeVar("Batch")
 
 
 class Warm(NamedTuple):
-    """A backup of slots that are to come: what of it is not restored yet, and its epoch."""
+    """A backup of slots that will arrive: its epoch, and its chunks that are not restored yet."""
 
     epoch: int
     chunks: tuple[Any, ...]
 
 
 class KeyedInstance(Instance[Batch]):
-    """Both halves of plan kind 1: hands over slots that leave, waits for and takes in slots that arrive."""
+    """Both halves of plan kind 1: hands over slots that leave, and waits for the state of slots that arrive."""
 
     def __init__(self, me: Incarnation, given: Surroundings[Batch], state: ProcessingState) -> None:
         super().__init__(me, given)
@@ -35,12 +35,12 @@ class KeyedInstance(Instance[Batch]):
         self._warm: dict[tuple[int, InstanceId], Warm] = {}
         #: the last epoch before which slots have left
         self._left = 0
-        #: of the slots that left up to this epoch, the new owners are safe
+        #: the new owners of slots that left up to this epoch are safe
         self._trimmed = 0
         self._handlers[StateMoved] = self._on_state_moved
 
     def _use(self, state: ProcessingState) -> None:
-        """Takes a state as its own, of which nothing has left yet."""
+        """Uses a state as its own, of which nothing has left yet."""
         self.state = state
         self.departures = Departures(self.me, state)
 
@@ -83,7 +83,7 @@ class KeyedInstance(Instance[Batch]):
         self.departures.release(message.epoch)
 
     def _resume_departures(self, restored: SlotSet) -> None:
-        """After a restore: departed slots that may still be asked for are held again, others are forgotten."""
+        """Holds departed slots again after a restore, if new owners may still ask for them; forgets the others."""
         topology, me = self.view.topology, self.me.instance
         for epoch in topology.boundaries(me.operator, after=self._trimmed):
             targets = topology.departures(me, epoch)
@@ -136,7 +136,7 @@ class KeyedInstance(Instance[Batch]):
         super()._on_view(view)
 
     def _slots_kept(self) -> SlotSet:
-        """What a checkpoint covers: slots owned before or after the next boundary, and departed ones still held."""
+        """Returns the slots of a checkpoint: owned before or after the next boundary, or departed and still held."""
         topology, me = self.view.topology, self.me.instance
         return topology.slots(me, self.processed) | topology.slots(me, self.processed + 1) | self.departures.slots
 

@@ -1,4 +1,4 @@
-"""A sink instance: commits whole epochs to an external store, which also tells its successor where to go on."""
+"""A sink instance: commits whole epochs to an external store, which also tells its successor where to continue."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seep.protocol.view import MANAGER, Incarnation
 
 
 class SinkOpened(int):
-    """From the shell: the store is open, earlier incarnations are fenced, and this epoch is the last one committed."""
+    """From the shell: the store is open, earlier incarnations are fenced, and this epoch is the last committed one."""
 
 
 class CommitAccepted(int):
@@ -25,7 +25,7 @@ class CommitRefused(int):
 
 
 class SinkInstance(Instance[Batch]):
-    """Safe up to the last committed epoch."""
+    """An instance of a sink; it is safe up to the last committed epoch."""
 
     def __init__(self, me: Incarnation, given: Surroundings[Batch]) -> None:
         super().__init__(me, given)
@@ -48,7 +48,7 @@ class SinkInstance(Instance[Batch]):
             self._begin(epoch)
 
     def _compute(self, piece: Piece[Batch]) -> Mapping[Edge, Batch]:  # noqa: ARG002
-        return {}  # what a sink does with its rows happens in its store
+        return {}  # a sink's results are in its store
 
     def _deliver(self, work: Work[Batch]) -> None:
         cut = self.view.cut

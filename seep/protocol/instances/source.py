@@ -1,4 +1,4 @@
-"""A source instance: ticks open its epochs, and its data leaves only after the source log knows what was read."""
+"""A source instance: ticks open its epochs, and its rows leave only after the source log has their positions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Batch = TypeVar("Batch")
 
 
 class SourceInstance(KeyedInstance[Batch]):
-    """Its slots are input partitions, its state the position in each; healed by reading the logged epochs again."""
+    """An instance of a source: its slots are partitions, its state is their positions; it recovers by reading again."""
 
     def __init__(self, me: Incarnation, given: Surroundings[Batch], logic: SourceLogic[Batch]) -> None:
         super().__init__(me, given, logic.state)
@@ -29,11 +29,11 @@ class SourceInstance(KeyedInstance[Batch]):
         self._final: int | None = None
         #: epochs that an earlier incarnation read and logged: they are read again as recorded
         self._records: dict[int, Positions] = {}
-        #: what was read in pieces of the epoch that is being processed
+        #: rows that were read in pieces of the epoch that is being processed
         self._readings: list[Reading[Batch]] = []
-        #: the last epoch that the source log is known to have
+        #: the last epoch that the source log has confirmed
         self._logged = 0
-        #: processed epochs that the source log has not confirmed: they may not leave
+        #: processed epochs that the source log has not confirmed, so their rows may not leave
         self._unlogged: deque[tuple[int, Emission[Batch]]] = deque()
         self._handlers |= {Tick: self._on_tick, Logged: self._on_logged}
 
@@ -55,7 +55,7 @@ class SourceInstance(KeyedInstance[Batch]):
         self._advance()
 
     def _on_trim(self, message: Trim) -> None:
-        """A replay need not go through what all receivers have by now: the log tells the positions after it."""
+        """Skips the epochs that all receivers already have: the log has the positions after them."""
         super()._on_trim(message)
         if message.epoch > self.processed and message.epoch in self._records:
             self.state.drop(SlotSet.full(self.view.topology.graph.operators[self.me.instance.operator].slot_bits))
@@ -100,6 +100,6 @@ class SourceInstance(KeyedInstance[Batch]):
             self._depart(epoch)
 
     def _depart(self, epoch: int) -> None:
-        """Positions may leave no sooner than data: another incarnation might read on from elsewhere."""
+        """Hands over positions no sooner than the rows: another incarnation might continue from other positions."""
         if epoch <= self._logged + 1:
             super()._depart(epoch)

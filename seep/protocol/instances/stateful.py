@@ -1,4 +1,4 @@
-"""A stateful instance: processes by key, and backs its state up so that it can be restored elsewhere."""
+"""A stateful instance: processes rows by key, and backs up its state so that another node can restore it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Batch = TypeVar("Batch")
 
 
 class StatefulInstance(KeyedInstance[Batch]):
-    """Safe up to its last recorded backup; restored from it, at another node if need be."""
+    """An instance of an operator with state; it is safe up to its last recorded backup, from which it is restored."""
 
     def __init__(
         self, me: Incarnation, given: Surroundings[Batch], logic: Logic[Batch], settings: CheckpointSettings
@@ -48,7 +48,7 @@ class StatefulInstance(KeyedInstance[Batch]):
         self._settings = settings
         self._origin: FromBackup | None = None
         self._restored = SlotSet.empty()
-        #: the epoch of the cut that this instance begins from, if it does
+        #: the epoch of the cut from which this instance begins, if it does
         self._recalled_epoch = 0
         self.checkpointing = Checkpointing(me.instance, given.node, settings, None, 0)
         self._handlers |= {
@@ -87,7 +87,7 @@ class StatefulInstance(KeyedInstance[Batch]):
 
     def _on_recalled(self, message: Recalled) -> None:
         if self.phase is InstancePhase.RESTORING:
-            if message.chunks:  # an operator that is new in the query has none
+            if message.chunks:  # a new operator of the query has none
                 self.state.restore(message.chunks)
             self._start_after(self._recalled_epoch)
 
@@ -119,12 +119,12 @@ class StatefulInstance(KeyedInstance[Batch]):
         self._run_if_current()
 
     def _fail_to_restore(self) -> None:
-        """This incarnation ends: a late answer, from a holder that was given up, must not bring it to life again."""
+        """Ends this incarnation, so that a late answer of a holder that was given up cannot start it again."""
         self._post(MANAGER, RestoreFailed(self.me))
         self.halt()
 
     def _run_if_current(self) -> None:
-        """A part of a split waits here until the view names it; anyone else is in the view already."""
+        """Runs unless it is a part of a split, which waits for the view that names it; others are in the view."""
         if self.view.is_current(self.me):
             assert self._origin is not None
             self.outbox.trim(self._trimmed)
@@ -152,7 +152,7 @@ class StatefulInstance(KeyedInstance[Batch]):
         self._checkpoint_if_due()
 
     def _persist_if_cut(self, epoch: int) -> None:
-        """Right after the epoch of a cut, and before anything leaves: all of the slots that were owned at it."""
+        """Writes the state of all slots that it owned at the epoch of a cut, before any of them leaves."""
         cut = self.view.cut
         if cut is None or cut.epoch != epoch or cut.only not in (None, self.me.instance.operator):
             return
@@ -164,13 +164,13 @@ class StatefulInstance(KeyedInstance[Batch]):
 
     @property
     def _cuts(self) -> tuple[int, ...]:
-        """The epochs of cuts on which a later cut may build, so that changes since then must be known."""
+        """The epochs of cuts on which a later cut may build, so that the changes since then must be known."""
         cut = self.view.cut
         return () if cut is None else (cut.epoch, *(() if cut.base is None else (cut.base,)))
 
     def _checkpoint_if_due(self) -> None:
         if self.checkpointing.owed and not self.view.topology.owns(self.me.instance, self.processed + 1):
-            self.checkpointing.wanted = True  # as there may be no later epoch
+            self.checkpointing.wanted = True  # there may be no later epoch
         if (
             self.phase is InstancePhase.RUNNING
             and self.work is None
@@ -217,10 +217,10 @@ class StatefulInstance(KeyedInstance[Batch]):
         self._post(message.holder, Retrieve(self.me, message.origin, warm_up=message))
 
     def _warm_with(self, warm_up: WarmUp, checkpoint: Checkpoint | None) -> None:
-        """From now on only what changed since that backup is needed of the origin, unless it may have sent all."""
+        """Asks the origin only for changes since that backup, unless it may have sent everything already."""
         reached = self.work.epoch if self.work is not None else self.processed
         if checkpoint is not None and warm_up.first > reached and warm_up.origin in self._needs():
-            is_free = warm_up.slots.isdisjoint(self._slots_kept())  # else what is here is still needed
+            is_free = warm_up.slots.isdisjoint(self._slots_kept())  # otherwise the present state is still needed
             if is_free:
                 self.departures.returned(warm_up.slots)
             is_restored = is_free and self.state.restore_ahead(checkpoint.state)
@@ -233,7 +233,7 @@ class StatefulInstance(KeyedInstance[Batch]):
     def _on_trim(self, message: Trim) -> None:
         if self.phase is InstancePhase.RUNNING:
             super()._on_trim(message)
-        else:  # there is nothing to trim yet
+        else:  # otherwise there is nothing to trim yet
             self._trimmed = message.epoch
 
     def _on_view(self, view: View) -> None:

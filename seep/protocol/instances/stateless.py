@@ -1,4 +1,4 @@
-"""A stateless instance: keeps nothing that its output needs, and is healed by replay alone."""
+"""A stateless instance: has no state that its output needs, and recovers by replay alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Batch = TypeVar("Batch")
 
 
 class StatelessInstance(Instance[Batch]):
-    """Safe up to what all its receivers are safe up to.
+    """An instance of an operator without state; it is safe up to the epoch up to which all its receivers are safe.
 
     Its logic may have state that its output does not need, such as a cache: a cut includes it, and an instance that
     begins from the cut restores it.
@@ -52,7 +52,7 @@ class StatelessInstance(Instance[Batch]):
         self._persist_if_cut(work.epoch - 1)
 
     def _on_trim(self, message: Trim) -> None:
-        """A replay need not go on to what all receivers have by now; its senders may not have it any more."""
+        """Skips epochs that all receivers already have; its senders may not have them any more."""
         super()._on_trim(message)
         before = self.processed
         if self.phase is InstancePhase.RUNNING and message.epoch > before:

@@ -1,4 +1,4 @@
-"""The registry of backups: which backup of each instance counts, who keeps it, and who is to keep the next one."""
+"""The registry of backups: the valid backup of each instance, its holders, and the holders of the next one."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from seep.protocol.view import STORAGE
 
 
 class BackupRegistry:
-    """A backup counts from when all live holders of its chain have it; only then its owner is safe up to its epoch."""
+    """The recorded backups. One is recorded when all live holders of its chain have it; only then its owner is safe."""
 
     def __init__(self, state: ManagerState) -> None:
         self._state = state
-        #: of each instance that has one, the newest backup that counts
+        #: the newest recorded backup of each instance that has one
         self.recorded: dict[InstanceId, BackupCopy] = {}
         self.replication = Replication()
         #: instances that began empty and were never backed up: they can begin empty again, after the same epoch
         self.unsaved: dict[InstanceId, int] = {}
 
     def holders(self, owner: InstanceId) -> tuple[str, ...]:
-        """Who has the recorded backup of an instance."""
+        """Returns the holders of an instance's recorded backup."""
         return self.recorded[owner].holders if owner in self.recorded else ()
 
     def is_kept_by_no_node(self, owner: InstanceId) -> bool:
-        """Whether no node has, nor ever will have, its backups: by what is set for its operator."""
+        """Returns whether the settings of its operator keep the instance's backups away from all nodes."""
         holders = self.holders(owner) or self.replication.groups.get(owner, ())
         return owner.operator in self._state.settings.unkept or holders == (STORAGE,)
 
     def regroup(self, groups: Mapping[InstanceId, tuple[str, ...]]) -> None:
-        """From now on the backups of an instance are kept by the live nodes of its group, as a chain."""
+        """Makes the live nodes of an instance's group, as a chain, the holders of its backups from now on."""
         state = self._state
         known = {
             owner: tuple(node for node in dict.fromkeys(group) if is_there(node, state.roster.nodes))
@@ -42,10 +42,10 @@ class BackupRegistry:
         }
         state.view_is_old |= self.replication.regroup(known)
 
-    # -- backups come -------------------------------------------------------------------------------------------------
+    # -- new backups --------------------------------------------------------------------------------------------------
 
     def on_backup_stored(self, sender: str, message: BackupStored) -> None:
-        """A holder has a backup; one that is out of date is to be deleted, unless a newer one will replace it there."""
+        """Handles that a holder has a backup; an outdated one is deleted, unless a newer one will replace it there."""
         state, owner = self._state, message.owner.instance
         holder = STORAGE if STORAGE in message.chain else sender
         if not state.roster.is_current(message.owner) or message.epoch < state.safe.of(owner):
@@ -56,7 +56,7 @@ class BackupRegistry:
         self._count(owner)
 
     def _count(self, owner: InstanceId) -> None:
-        """Records the newest backup that all of the owner's holders have, if that is news."""
+        """Records the newest backup that all of the owner's holders have, if it is not recorded yet."""
         state = self._state
         found = self.replication.counts(owner, state.roster.nodes)
         if found is None or found[0] < state.safe.of(owner) or not state.roster.is_live(owner):
@@ -67,7 +67,7 @@ class BackupRegistry:
             state.post_to_instance(BackupCounted(state.roster.incarnation(owner), epoch, copy.holders))
 
     def record(self, owner: InstanceId, epoch: int, copy: BackupCopy) -> None:
-        """The new copy is stored; only now the old one, where that is elsewhere, may go."""
+        """Records a new copy, and only then deletes the old one where it is elsewhere."""
         for holder in self.holders(owner):
             if holder not in copy.holders:
                 self._state.post(holder, DeleteBackup(owner, copy.order))
@@ -75,10 +75,10 @@ class BackupRegistry:
         self._state.safe.kept(owner, epoch)
         self.unsaved.pop(owner, None)
 
-    # -- holders and owners go ----------------------------------------------------------------------------------------
+    # -- lost holders and owners --------------------------------------------------------------------------------------
 
     def lose(self, node: str) -> None:
-        """What the node kept is gone; what others wait for it to keep counts without it."""
+        """Forgets the copies of a lost node; a backup for which others waited on that node now counts without it."""
         for owner, copy in list(self.recorded.items()):
             if node in copy.holders:
                 del self.recorded[owner]
@@ -88,7 +88,7 @@ class BackupRegistry:
             self._count(owner)
 
     def exclude_late_replicas(self) -> None:
-        """Excludes holders that stay behind the others of their chain: nothing would be trimmed because of them."""
+        """Excludes holders that are too far behind the others of their chain, because nothing would be trimmed."""
         state = self._state
         for owner, nodes in self.replication.late(state.pulses, state.settings.patience, state.roster.nodes).items():
             self.replication.exclude(owner, nodes)
@@ -96,7 +96,7 @@ class BackupRegistry:
             state.effects.append(ReplicaLate(subject=owner, nodes=tuple(nodes)))
 
     def retire(self, owner: InstanceId) -> None:
-        """The instance is no more: its backup is deleted."""
+        """Deletes the backup of an instance that has ended."""
         self.replication.retire(owner)
         self.unsaved.pop(owner, None)
         if (copy := self.recorded.pop(owner, None)) is not None:

@@ -1,4 +1,4 @@
-"""Cutting: announces cuts of the whole query, collects what belongs to them, and completes or abandons them."""
+"""Cutting: announces cuts of the whole query, collects their parts, and completes or abandons them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from seep.protocol.messages import OffsetsRead, Persisted, PersistFailed
 
 
 class Cutting:
-    """Cuts one after another, at most one under way; each builds on the last complete one, up to a number in a row."""
+    """Makes cuts one after another; each builds on the last complete one, up to a number of cuts in a row."""
 
     def __init__(self, state: ManagerState) -> None:
         self._state = state
@@ -19,7 +19,7 @@ class Cutting:
         self.announced: Cut | None = None
         self.underway: CutUnderWay | None = None
         self._complete: Cut | None = None
-        #: how many cuts build on one another by now
+        #: the number of cuts in a row that build on one another
         self._chained = 0
 
     @property
@@ -30,7 +30,7 @@ class Cutting:
     # -- a cut begins -------------------------------------------------------------------------------------------------
 
     def announce(self, number: int | None, full: bool | None, only: str | None) -> Cut:
-        """Begins a cut a little ahead, of which the next view tells; see `Manager.persist` for the arguments."""
+        """Begins a cut a few epochs ahead, which the next view announces; see `Manager.persist` for the arguments."""
         state = self._state
         if full is None:
             full = self._chained >= state.settings.cut_chain
@@ -41,24 +41,24 @@ class Cutting:
         return self.announced
 
     def seal(self) -> None:
-        """Lets the epoch of the cut be opened once every live node knows the view that tells of it."""
+        """Lets the epoch of the cut be opened once every live node knows the view that announces it."""
         if self.underway is not None and self._state.roster.is_known_to_all(self.underway.version):
             self.underway.sealed = True
 
     def holds_back(self, epoch: int) -> bool:
-        """Whether the epoch may not be opened yet, as some node may not know that it is cut."""
+        """Returns whether an epoch may not be opened yet, because some node may not know that it is cut."""
         return self.underway is not None and not self.underway.sealed and self.underway.cut.epoch <= epoch
 
-    # -- what belongs to it -------------------------------------------------------------------------------------------
+    # -- parts of a cut -----------------------------------------------------------------------------------------------
 
     def on_offsets_read(self, message: OffsetsRead) -> None:
-        """Keeps where a source was after the epoch of the cut."""
+        """Records the positions of a source after the epoch of the cut."""
         if self.underway is not None and message.epoch == self.underway.cut.epoch:
             operator = message.source.instance.operator
             self.underway.positions.setdefault(operator, {}).update(message.positions)
 
     def takes(self, message: Persisted) -> bool:
-        """Takes a part, if it is one, of the first incarnation that told: after an epoch, slots have only one state."""
+        """Takes a valid part, unless an earlier incarnation wrote the same; returns whether it is valid."""
         owner, underway = message.owner.instance, self.underway
         if underway is None or message.cut != underway.cut.id:
             return False
@@ -68,11 +68,11 @@ class Cutting:
         return True
 
     def is_owed_by(self, instance: InstanceId) -> bool:
-        """Whether the instance has still to write its part."""
+        """Returns whether the instance still has to write its part."""
         return self.underway is not None and instance in self._missing(self.underway)
 
     def waits_for(self) -> str | None:
-        """What the cut under way still lacks, in words; None if there is none."""
+        """Describes the missing parts of the cut under way; None if there is no cut."""
         if self.underway is None:
             return None
         missing = ", ".join(map(str, self._missing(self.underway)))
@@ -80,7 +80,7 @@ class Cutting:
         return f"the cut after epoch {self.underway.cut.epoch} waits for {what}"
 
     def _missing(self, underway: CutUnderWay) -> list[InstanceId]:
-        """Those of which the cut needs a part and has none."""
+        """Returns the instances whose parts the cut still needs."""
         epoch, only = underway.cut.epoch, underway.cut.only
         operators = self._with_parts if only is None else (only,)
         wanted = (i for o in operators for i in self._state.topology.instances(o, epoch))
@@ -89,7 +89,7 @@ class Cutting:
     # -- a cut ends ---------------------------------------------------------------------------------------------------
 
     def complete(self) -> None:
-        """Ends the cut, of which the sinks have committed the epoch, if all parts are in."""
+        """Ends the cut, whose epoch the sinks have committed, if all parts have arrived."""
         underway = self.underway
         if underway is None or self._missing(underway):
             return
@@ -100,25 +100,25 @@ class Cutting:
         self._state.effects.append(CutComplete(underway.cut, underway.positions, underway.parts))
 
     def abandon(self, why: str) -> None:
-        """Ends the cut, if one is under way: it will never be complete."""
+        """Ends the cut, if one is under way, without completing it."""
         state, underway = self._state, self.underway
         if underway is None:
             return
         self.underway = None
         state.effects.append(CutAbandoned(underway.cut, why))
         if state.settings.last_cut and state.ticked < (state.final or 0):
-            state.final = None  # that epoch is not open yet; the next last cut has a final epoch of its own
+            state.final = None  # the final epoch is not open yet; the next last cut sets it again
 
     def on_persist_failed(self, message: PersistFailed) -> None:
         if self.underway is not None and message.cut == self.underway.cut.id:
             self.abandon(f"{message.owner}: {message.why}")
 
     def on_restored(self, instance: InstanceId, epoch: int) -> None:
-        """An instance goes on after an epoch that is not before the cut: what it has not written, it never will."""
+        """Abandons the cut if an instance continues after its epoch without having written its part."""
         if self.underway is not None and epoch >= self.underway.cut.epoch and self.is_owed_by(instance):
             self.abandon(f"{instance} was restored at epoch {epoch}, after the cut")
 
     def on_split(self, origin: InstanceId, epoch: int) -> None:
-        """The topology is about to be amended from `epoch` on: parts of later epochs are no longer what was wanted."""
+        """Abandons the cut if a split amends the topology from `epoch` on: parts of later epochs become invalid."""
         if self.underway is not None and (epoch < self.underway.cut.epoch or self.is_owed_by(origin)):
             self.abandon(f"{origin} was split, which changes who owns what since epoch {epoch}")

@@ -1,4 +1,4 @@
-"""Epochs: opens them by ticks, records what the sources read in each, and ends the query after the final one."""
+"""Epochs: opens them by ticks, records the positions of sources after each, and ends the query after the final one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from seep.protocol.messages import Committed, Logged, OffsetsRead, Persisted, Ti
 
 
 class Epochs:
-    """An epoch is opened if the query keeps up with the open ones, and no plan for it may be unknown to a node."""
+    """The epochs of the query. One is opened if the query keeps up, and no node may lack a plan or cut for it."""
 
     def __init__(self, state: ManagerState, cuts: Cutting, moves: Moves) -> None:
         self._state, self._cuts, self._moves = state, cuts, moves
@@ -19,7 +19,7 @@ class Epochs:
     # -- opened -------------------------------------------------------------------------------------------------------
 
     def open_next(self) -> None:
-        """Opens the next epoch at every source, if that may be."""
+        """Opens the next epoch at every source, if that is allowed."""
         state, committed = self._state, self.committed
         if not self._may_open(state.ticked + 1, committed):
             return
@@ -37,7 +37,7 @@ class Epochs:
     # -- read ---------------------------------------------------------------------------------------------------------
 
     def on_offsets_read(self, message: OffsetsRead) -> None:
-        """Records what a source has read for an epoch; only then the epoch's data may leave the source."""
+        """Records a source's positions after an epoch; only then the epoch's rows may leave the source."""
         state, source = self._state, message.source.instance
         if not state.roster.is_current(message.source):
             return
@@ -55,7 +55,7 @@ class Epochs:
         )
 
     def end_input(self) -> None:
-        """The next epoch is the final one; or that of the last cut, if the query ends with one."""
+        """Makes the next epoch the final one; or that of the last cut, if the query ends with one."""
         state = self._state
         state.ending = True
         if state.final is None and not state.settings.last_cut:
@@ -69,18 +69,18 @@ class Epochs:
         return min((self._state.safe.of(sink) for sink in self._sinks()), default=0)
 
     def on_committed(self, message: Committed) -> None:
-        """A sink has committed an epoch."""
+        """Handles that a sink has committed an epoch."""
         if self._state.roster.is_current(message.sink):
             self._state.safe.kept(message.sink.instance, message.epoch)
             self._conclude()
 
     def on_persisted(self, message: Persisted) -> None:
-        """The state of an instance is in storage."""
+        """Handles that the state of an instance is in storage."""
         if self._cuts.takes(message):
             self._conclude()
 
     def _conclude(self) -> None:
-        """Completes the cut and ends the query, if the sinks have come that far."""
+        """Completes the cut and ends the query, if the sinks have committed their epochs."""
         state, underway = self._state, self._cuts.underway
         if underway is not None and self._is_committed(underway.cut.epoch):
             self._cuts.complete()
@@ -90,14 +90,14 @@ class Epochs:
             state.effects.append(Finished(state.final))
 
     def _is_kept(self, final: int) -> bool:
-        """Whether the last cut, if there has to be one, is complete."""
+        """Returns whether the last cut is complete, if one is required."""
         return not self._state.settings.last_cut or self._cuts.complete_epoch == final
 
     def _is_committed(self, epoch: int) -> bool:
         return all(self._has_committed(sink, epoch) for sink in self._sinks())
 
     def _has_committed(self, sink: InstanceId, epoch: int) -> bool:
-        """Up to an epoch, or up to the last one at which it owned anything."""
+        """Returns whether a sink has committed an epoch, or the last one at which it owned slots."""
         last = self._state.topology.last_epoch(sink)
         return self._state.safe.of(sink) >= (epoch if last is None else min(last, epoch))
 

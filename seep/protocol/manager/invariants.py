@@ -1,7 +1,7 @@
-"""The rules that hold of the manager between any two calls, as generators of sentences about broken ones.
+"""The rules that the manager keeps between any two calls, as generators of sentences about broken rules.
 
-`Manager.validate` raises them as an InternalError. The first half is cheap; the second is about values that change with
-a view only, or takes longer, so it is looked at once for each view.
+`Manager.validate` raises them as an InternalError. The first half is cheap. The second half takes longer, or is about
+values that change with a view only, so it is checked once for each view.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def broken_rules(manager: Manager) -> Iterator[str]:
-    """The rules that are cheap enough to be checked after every call."""
+    """Yields the broken rules among those that are cheap enough for a check after every call."""
     yield from _of_epochs(manager)
     yield from _of_homes(manager)
     for split in manager.splits.values():
@@ -30,7 +30,7 @@ def broken_rules(manager: Manager) -> Iterator[str]:
 
 
 def broken_rules_of_view(manager: Manager) -> Iterator[str]:
-    """The rules that are checked once for each view."""
+    """Yields the broken rules among those that are checked once for each view."""
     yield from _of_nodes(manager)
     yield from _of_slots(manager)
     yield from _of_moves(manager)
@@ -56,7 +56,7 @@ def _of_epochs(manager: Manager) -> Iterator[str]:
 
 
 def _of_homes(manager: Manager) -> Iterator[str]:
-    """An instance that is on no live node is pending; it waits for a node only if there is none."""
+    """Checks that instances on no live node are pending, and that none waits for a node if there is one."""
     nodes, pending = manager.nodes, manager.pending
     for instance, seat in manager.placement.items():
         if seat.node not in nodes and instance not in pending:
@@ -110,7 +110,7 @@ def _of_nodes(manager: Manager) -> Iterator[str]:
 
 
 def _of_slots(manager: Manager) -> Iterator[str]:
-    """At every epoch of the topology each slot has an owner, and each present owner is placed."""
+    """Checks that each slot has an owner at every epoch of the topology, and that each present owner has a node."""
     for operator, history in manager.topology.history.items():
         for version in history:
             if int(version.assignment.owners.min()) < 0:
@@ -138,7 +138,7 @@ def _of_moves(manager: Manager) -> Iterator[str]:
 
 
 def _is_in_force(manager: Manager, move: Move) -> bool:
-    """Whether the topology has the version that the move made, or has forgotten what was before it."""
+    """Returns whether the topology has the version that the move made, or has forgotten all versions before it."""
     history = manager.topology.history[move.operator]
     return any(version.first == move.first for version in history) or move.first < history[0].first
 
@@ -159,7 +159,7 @@ def _of_backups(manager: Manager) -> Iterator[str]:
 
 
 def _of_what_is_gone(manager: Manager) -> Iterator[str]:
-    """Nothing is kept for instances that are no more."""
+    """Checks that nothing is kept for instances that have ended."""
     records = {
         "a safe epoch": manager.safe.known,
         "a backup": manager.backups.keys(),
@@ -178,7 +178,7 @@ def _of_what_is_gone(manager: Manager) -> Iterator[str]:
 
 
 def _of_trims(manager: Manager) -> Iterator[str]:
-    """Nothing is trimmed that a receiver may still have to ask for."""
+    """Checks that nothing is trimmed that a receiver may still request."""
     for instance in manager.placement:
         if manager.graph.kind(instance.operator) is Kind.SINK:
             continue

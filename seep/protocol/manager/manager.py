@@ -1,7 +1,7 @@
-"""The manager: keeps the query together, makes plans and sees them through. One per query, in the driver.
+"""The manager: coordinates the query, makes plans and carries them out. There is one per query, in the driver.
 
-It is made of machines that share one `ManagerState`, and hands each call and each letter to the one that it is for. The
-only rule that makes anyone wait: no epoch is opened before every live node knows the plans and cuts for it.
+It consists of machines that share one `ManagerState`, and passes each call and each letter to the right one. Only one
+rule makes the query wait: no epoch is opened before every live node knows the plans and cuts for it.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from seep.protocol.messages import (
 
 
 class Manager:
-    """Everything it decides reaches the nodes as one ordered sequence of views.
+    """The coordinator of a query, whose decisions reach the nodes as one ordered sequence of views.
 
-    Scale out, scale in, migrate, balance, recover in parallel: each is a move or a split.
+    Scaling out and in, migrations, balancing and parallel recovery: each consists of moves and splits.
     """
 
     def __init__(
@@ -72,19 +72,19 @@ class Manager:
         self.roster, self.safe, self.log = state.roster, state.safe, state.log
         #: live nodes, and the last view that each has acknowledged
         self.nodes = state.roster.nodes
-        #: where each instance lives, or lived last if its node is lost
+        #: the node and incarnation of each instance; of an instance without a live node, the last ones
         self.placement = state.roster.placement
         #: plans that are not complete, by number
         self.moves, self.splits = state.plans.moves, state.plans.splits
         #: instances that wait for a node, as there is none
         self.homeless = self._recovery.homeless
         self.replication = registry.replication
-        #: the newest backup of each instance that counts, and instances that began empty and were never backed up
+        #: the recorded backup of each instance, and instances that began empty and were never backed up
         self.backups, self.unsaved = registry.recorded, registry.unsaved
         self.ring = MessageRing()
-        self._validated = 0  #: the last view that `validate` has looked at
+        self._validated = 0  #: the last view that `validate` has checked
 
-    # -- what others read ---------------------------------------------------------------------------------------------
+    # -- state for others to read -------------------------------------------------------------------------------------
 
     @property
     def phase(self) -> QueryPhase:
@@ -106,12 +106,12 @@ class Manager:
 
     @property
     def final(self) -> int | None:
-        """The epoch after which the query ends, once that is known."""
+        """The epoch after which the query ends; None as long as it is unknown."""
         return self._state.final
 
     @property
     def ending(self) -> bool:
-        """Whether the input is to end, or has ended by itself."""
+        """Whether the input has ended or has been told to end."""
         return self._state.ending
 
     @property
@@ -121,27 +121,27 @@ class Manager:
 
     @property
     def pending(self) -> Set[InstanceId]:
-        """Instances that live nowhere now: they wait for a node, for a backup that is looked for, or for a split."""
+        """The instances that are on no node now: they wait for a node, a backup that is searched, or a split."""
         dead_origins = (split.origin for split in self.splits.values() if split.origin_is_dead)
         return {*self.homeless, *self._recovery.searches, *dead_origins}
 
     def used_nodes(self) -> set[str]:
-        """Live nodes that host an instance or keep the only copy of a backup, or are about to."""
+        """The live nodes that host an instance, keep the only copy of a backup, or are about to."""
         return self._placer.used_nodes()
 
     def has_backups_on_nodes(self, operator: str) -> bool:
-        """Whether nodes keep the backups of an operator's instances, or will: only these can be split."""
+        """Returns whether nodes keep backups of an operator's instances, or will: only these can be split."""
         return not any(self._registry.is_kept_by_no_node(i) for i in self.placement if i.operator == operator)
 
     def soonest(self, operator: str) -> int:
-        """The epoch at which a move of the operator can be effective if it is announced now."""
+        """Returns the first epoch at which a move of the operator can be effective if it is announced now."""
         return self._moves.soonest(operator)
 
     def fresh_index(self, operator: str) -> int:
-        """From this number on, no instance of the operator ever had one."""
+        """Returns the lowest index above all that instances of the operator have ever had."""
         return self.roster.fresh_index(operator)
 
-    # -- the query runs -----------------------------------------------------------------------------------------------
+    # -- run of the query ---------------------------------------------------------------------------------------------
 
     def launch(self, placement: Mapping[InstanceId, str] | None = None) -> list[Effect]:
         """Starts every instance of the initial topology, on the given nodes or on the least loaded ones."""
@@ -156,7 +156,7 @@ class Manager:
         return self._drain()
 
     def pulse(self) -> list[Effect]:
-        """Time to trim, and to open the next epoch if the query keeps up with the open ones."""
+        """Trims, and opens the next epoch if the query keeps up with the open ones."""
         if self.phase is QueryPhase.RUNNING:
             self._state.pulses += 1
             if self._state.pulses % self.settings.trim_every == 0:
@@ -173,7 +173,7 @@ class Manager:
         return self._drain()
 
     def receive(self, sender: str, body: Any) -> list[Effect]:
-        """Takes a letter from a node. A node that was given up is told so, whatever it says."""
+        """Takes a letter from a node. A node that was given up gets only the answer that it was."""
         self.ring.took(sender, body)
         if not is_there(sender, self.nodes):
             return [Post(sender, NodeFenced())]
@@ -211,17 +211,17 @@ class Manager:
             case _:
                 raise InternalError(f"the manager has no use for a letter of {sender}: {letter!r:.200}")
 
-    # -- nodes come and go --------------------------------------------------------------------------------------------
+    # -- changes of nodes ---------------------------------------------------------------------------------------------
 
     def node_joined(self, node: str, vm: str | None = None) -> list[Effect]:
-        """A fresh node is there; nodes of the same VM may be lost together."""
+        """Adds a new node; nodes of the same VM may be lost together."""
         self.roster.join(node, vm, self.version + 1)
         self._state.view_is_old = True
         self._recovery.node_joined()
         return self._drain()
 
     def node_lost(self, node: str) -> list[Effect]:
-        """The shell has given a node up; for the protocol it is gone for good, dead or not."""
+        """Handles that the shell has given a node up; it is never used again, even if its process still runs."""
         if self.roster.lose(node, self.version + 1):
             self._state.view_is_old = True
             self._state.effects.append(NodeLost(node=node))
@@ -231,9 +231,9 @@ class Manager:
         return self._drain()
 
     def node_leaving(self, node: str) -> list[Effect]:
-        """A live node will go: no instance and no backup is put there any more; those that are there are to be moved.
+        """Marks a live node as leaving: it gets no more instances or backups; the instances on it have to be moved.
 
-        Backups follow by themselves, for their owners see in the view that they are to be elsewhere.
+        Its backups move without a request, because their owners see in the view that other nodes are to keep them.
         """
         if node in self.nodes and node not in self.roster.leaving:
             self.roster.leaving.add(node)
@@ -244,15 +244,15 @@ class Manager:
     # -- copies of state ----------------------------------------------------------------------------------------------
 
     def replicate(self, groups: Mapping[InstanceId, tuple[str, ...]]) -> list[Effect]:
-        """From now on the backups of an instance are kept by all nodes of its group, the first passing them on.
+        """Makes all nodes of an instance's group the holders of its backups, as a chain in the given order.
 
-        A node that does not host the instance and is live counts; an instance without any chooses by itself.
+        Only live nodes that do not host the instance count; an instance without any chooses a holder itself.
         """
         self._registry.regroup(groups)
         return self._drain()
 
     def checkpoint(self, operator: str | None = None, only: Collection[InstanceId] | None = None) -> list[Effect]:
-        """Asks the instances whose state is backed up (of one operator, or `only` some) for a checkpoint now."""
+        """Requests checkpoints of the instances with backups, of one operator or of `only` some."""
         if operator is not None and operator not in self.graph.operators:
             raise UserError(f"there is no operator {operator!r} to take a checkpoint of")
         for instance in self._state.live_instances(Kind.STATEFUL):
@@ -264,11 +264,11 @@ class Manager:
     def persist(
         self, number: int | None = None, full: bool | None = None, only: str | None = None, last: bool = False
     ) -> tuple[Cut | None, list[Effect]]:
-        """Announces a cut a little ahead; None if one is under way, or the query does not run on.
+        """Announces a cut a few epochs ahead; returns None if one is under way, or the query does not run any more.
 
-        With `full` all state is written, without only what changed since the last complete cut, as far as instances
-        know that; if it is not given, by the length of the chain. With `only`, it is of one operator, to be looked at.
-        The `last` one is of a query that is ending, and its epoch is the final one.
+        With `full`, all state is written; without it, only the changes since the last complete cut, if an instance
+        knows them. If `full` is None, the length of the chain decides. With `only`, the cut has one operator, for
+        inspection. The `last` one is the cut of a query that is ending, and its epoch is the final one.
         """
         if self.phase is not QueryPhase.RUNNING or self.final is not None or self.cuts.underway is not None:
             return None, []
@@ -280,7 +280,7 @@ class Manager:
         return cut, self._drain()
 
     def abandon_cut(self, number: int, why: str) -> list[Effect]:
-        """Ends a cut that somebody has waited for long enough, if it is still under way."""
+        """Abandons a cut whose deadline has passed, if it is still under way."""
         if self.cuts.underway is not None and self.cuts.underway.cut.id == number:
             self.cuts.abandon(why)
         return self._drain()
@@ -296,25 +296,25 @@ class Manager:
         prepare: bool = True,
         vertical: bool = False,
     ) -> tuple[Accepted | Refused, list[Effect]]:
-        """Slots go to the given instances (by index; new ones are born) at an epoch a little ahead.
+        """Moves slots to the given instances (by index; unused indices create new ones) at an epoch a little ahead.
 
-        Or at epoch `first`, so that it can be prepared. Later moves of the operator take effect after it. With
-        `prepare`, the last backup is fetched ahead, where the settings allow it at all. If the move is `vertical`, new
-        instances live on nodes that are in use, on those with a replica of their slots rather than on others.
+        If `first` is given, that epoch is used, so that the move can be prepared. Later moves of the operator take
+        effect after it. With `prepare`, the new owners fetch the last backup ahead, if the settings allow it. If the
+        move is `vertical`, new instances start on nodes in use, preferably on those with a replica of their slots.
         """
         return self._moves.move(operator, parts, first, prepare, vertical), self._drain()
 
     def split(self, origin: InstanceId, parts: Mapping[int, SlotSet]) -> tuple[Accepted | Refused, list[Effect]]:
-        """Spreads the slots of a stateful instance over itself and new instances, from its backup.
+        """Divides the slots of a stateful instance among itself and new instances, from its backup.
 
-        A live origin works on until all parts are restored; then the topology is amended from the backup's epoch on.
+        A live origin works until all parts are restored; then the topology is amended from the backup's epoch on.
         """
         return self._splits.split(origin, parts), self._drain()
 
     def _recovers_in_parts(self, instance: InstanceId) -> bool:
         return self._splits.recover(instance)
 
-    # -- effects, and that all is as it must be -----------------------------------------------------------------------
+    # -- effects and invariants ---------------------------------------------------------------------------------------
 
     def _drain(self) -> list[Effect]:
         state = self._state
@@ -325,7 +325,7 @@ class Manager:
         return effects
 
     def validate(self) -> None:
-        """Raises InternalError with what does not hold that must hold between any two calls."""
+        """Raises InternalError with each rule that does not hold between two calls."""
         if self.phase is not QueryPhase.RUNNING:
             return
         broken = list(broken_rules(self))

@@ -1,4 +1,4 @@
-"""Moves: slots go from live instances to others by handover, at an epoch a little ahead (plan kind 1)."""
+"""Moves: hand slots over from live instances to others at an epoch a little ahead (plan kind 1)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from seep.protocol.messages import WarmUp
 
 
 class Moves:
-    """A move is announced, sealed once every live node knows it, effective at its epoch, and then completed."""
+    """The moves. One is announced, sealed once every live node knows it, effective at its epoch, and then complete."""
 
     def __init__(self, state: ManagerState, registry: BackupRegistry, placer: Placer) -> None:
         self._state, self._registry, self._placer = state, registry, placer
         self._moves = state.plans.moves
 
     def soonest(self, operator: str) -> int:
-        """The epoch at which a move of the operator can be effective if it is announced now."""
+        """Returns the first epoch at which a move of the operator can be effective if it is announced now."""
         state = self._state
         return max(state.ticked + 1 + state.settings.lead, state.topology.history[operator][-1].first + 1)
 
@@ -33,7 +33,7 @@ class Moves:
     def move(
         self, operator: str, parts: Mapping[int, SlotSet], first: int | None, prepare: bool, vertical: bool
     ) -> Accepted | Refused:
-        """Announces a move, unless something is to be said against it; see `Manager.move`."""
+        """Announces a move, or returns why it is refused; see `Manager.move`."""
         why = self._objection(operator, parts)
         if why is None and first is not None and first < self.soonest(operator):
             why = Refusal.TOO_SOON
@@ -60,7 +60,7 @@ class Moves:
         return all(index >= 0 and slots <= everything for index, slots in parts.items())
 
     def _conflict(self, operator: str, parts: Mapping[int, SlotSet]) -> Refusal | None:
-        """A slot on its way cannot be moved again before it has arrived for good, nor any while one is split."""
+        """Checks for open plans: a slot cannot move again before its move is complete, nor any slot during a split."""
         plans = self._state.plans
         on_their_way = union_of(move.slots for move in plans.moves_of(operator))
         is_free = not plans.splits_operator(operator) and on_their_way.isdisjoint(union_of(parts.values()))
@@ -107,7 +107,7 @@ class Moves:
         self._placer.start(instance, node, self._placer.origin(instance))
 
     def _warm_up(self, targets: tuple[InstanceId, ...], first: int) -> None:
-        """Has the new owners fetch the last backup of what they will get, so that little is left to be handed over."""
+        """Asks the new owners to fetch the last backup of their slots, so that less state is handed over."""
         state = self._state
         for target in targets:
             for origin, slots in state.topology.arrivals(target, first).items():
@@ -119,13 +119,13 @@ class Moves:
     # -- sealed, effective, complete ----------------------------------------------------------------------------------
 
     def holds_back(self, epoch: int) -> bool:
-        """Whether the epoch may not be opened yet, as some node may not know a move that is effective by then."""
+        """Returns whether an epoch may not be opened yet, because a node may not know a move that is then effective."""
         return any(not move.sealed and move.first <= epoch for move in self._moves.values())
 
     def seal(self) -> None:
-        """Seals moves that every live node knows, with the last loss: so it listens to nobody who may not know them.
+        """Seals moves once every live node knows them and the last loss, so none accepts data of a node without them.
 
-        Other views may still be on their way: else VMs that come and go unused would hold up every move.
+        Other views may still be on their way: otherwise unused VMs that come and go would delay every move.
         """
         state = self._state
         for move in [move for move in self._moves.values() if not move.sealed]:
@@ -134,18 +134,18 @@ class Moves:
                 state.effects.append(MoveSealed(operator=move.operator, plan=move.plan, view=state.version))
 
     def take_effect(self, epoch: int) -> None:
-        """An epoch is open: tells of the moves that are effective from it on."""
+        """Reports the moves that are effective from an epoch on, which was opened."""
         for move in self._moves.values():
             if move.first == epoch:
                 self._state.effects.append(MoveEffective(operator=move.operator, plan=move.plan, first=move.first))
 
     def complete(self) -> None:
-        """Ends the moves of which both sides are safe beyond the handover: nothing of it can be asked for again."""
+        """Ends the moves of which both sides are safe beyond the handover: none of its state can be requested again."""
         for move in [m for m in self._moves.values() if m.sealed and self._is_complete(m)]:
             del self._moves[move.plan]
             self._state.effects.append(MoveComplete(operator=move.operator, plan=move.plan))
 
     def _is_complete(self, move: Move) -> bool:
-        # those that are placed no more own nothing any more, and all of theirs is safe
+        # instances without a place own no slots any more, and all their output is safe
         there = (i for i in move.concerned if i in self._state.roster.placement)
         return self._state.ticked >= move.first and all(self._state.safe.of(i) >= move.first for i in there)

@@ -1,4 +1,4 @@
-"""The placer: picks nodes for instances, says where their state comes from, and tells all nodes in views."""
+"""The placer: chooses nodes for instances and origins for their state, and tells all nodes in views."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ Origin = FromNothing | FromBackup | FromLog | FromCommits | FromCut
 
 
 class Placer:
-    """Starts and stops instances. A start goes to its node with the next view, so that no peer knows of it earlier."""
+    """Starts and stops instances. A start reaches its node with the next view, so that no peer knows it earlier."""
 
     def __init__(self, state: ManagerState, registry: BackupRegistry, cuts: Cutting) -> None:
         self._state, self._registry, self._cuts = state, registry, cuts
-        #: instances that there were from the beginning on
+        #: the instances of the initial topology
         self._first = frozenset(state.topology.all_instances())
 
     # -- instances ----------------------------------------------------------------------------------------------------
 
     def launch(self, instance: InstanceId, node: str | None) -> None:
-        """Starts an instance of the initial topology, on a node or on the least loaded one."""
+        """Starts an instance of the initial topology, on the given node or on the least loaded one."""
         self.register_new(instance, self._state.beginning.epoch)
         self._record_start_positions(instance)
         self.start(instance, node or self.pick_node(), self.origin(instance))
 
     def register_new(self, instance: InstanceId, epoch: int) -> None:
-        """A new instance is empty after `epoch`."""
+        """Registers a new instance, which is empty after `epoch`."""
         self._state.safe.born(instance, epoch)
         self._registry.unsaved[instance] = epoch
 
     def _record_start_positions(self, source: InstanceId) -> None:
-        """A source begins where the run begins."""
+        """Records the positions from which a source begins."""
         state = self._state
         positions = state.beginning.positions.get(source.operator, {})
         if positions:
@@ -54,7 +54,7 @@ class Placer:
             state.log.record(source, state.beginning.epoch, mine, exhausted=False)
 
     def start(self, instance: InstanceId, node: str | None, origin: Origin | None) -> None:
-        """The next incarnation of an instance begins on a node, with the next view."""
+        """Starts the next incarnation of an instance on a node, with the next view."""
         assert node is not None
         assert origin is not None
         state = self._state
@@ -65,29 +65,29 @@ class Placer:
         state.view_is_old = True
 
     def stop(self, instance: InstanceId) -> None:
-        """The present incarnation ends, if its node is live."""
+        """Stops the present incarnation, if its node is live."""
         roster = self._state.roster
         if roster.is_live(instance):
             self._state.post(roster.placement[instance].node, StopInstance(roster.incarnation(instance)))
 
-    # -- where they live, and begin -----------------------------------------------------------------------------------
+    # -- nodes and origins --------------------------------------------------------------------------------------------
 
     def used_nodes(self) -> set[str]:
-        """Live nodes that host an instance or keep the only copy of a backup, or are about to."""
+        """Returns the live nodes that host an instance, keep the only copy of a backup, or are about to."""
         state = self._state
         hosts = {seat.node for seat in state.roster.placement.values()}
         holders = {copy.holders[0] for copy in self._registry.recorded.values() if len(copy.holders) == 1}
         return (hosts | holders | {*state.plans.reserved_nodes()}) & state.roster.nodes.keys()
 
     def pick_node(self, avoid: Collection[str] = (), near: Collection[str] = (), first: bool = False) -> str | None:
-        """The least loaded node, an idle one if there is any; one to avoid or to be left only in need.
+        """Returns the least loaded node, preferably idle; nodes to avoid or about to leave only without others.
 
-        Of equals, one that is near; with `first`, one that is near even if it is not the least loaded.
+        Of equally loaded nodes, it prefers a near one; with `first`, it prefers a near one with any load.
         """
         return self._state.roster.least_loaded(self._state.plans.reserved_nodes(), avoid, near, first)
 
     def origin(self, instance: InstanceId, node: str | None = None) -> Origin | None:
-        """Where the state of a new incarnation, on a node, can come from; None if every copy is lost."""
+        """Returns the origin of a new incarnation's state, for a given node; None if every copy is lost."""
         state, unsaved = self._state, self._registry.unsaved
         match state.graph.kind(instance.operator):
             case Kind.SOURCE:
@@ -118,7 +118,7 @@ class Placer:
     # -- views --------------------------------------------------------------------------------------------------------
 
     def publish_view(self) -> None:
-        """Tells every live node what has been decided, and what it is to start."""
+        """Publishes the decisions and starts of instances to every live node."""
         state, roster = self._state, self._state.roster
         state.version += 1
         state.view_is_old = False
@@ -139,7 +139,7 @@ class Placer:
             state.post(node, ViewChanged(view, tuple(starts.get(node, ()))))
 
     def _oldest_needed(self) -> int:
-        """The last epoch that every instance is past, even if it has to recover."""
+        """Returns the last epoch that no instance needs again, even if it has to recover."""
         oldest = min(map(self._state.safe.needed_after, self._state.roster.placement), default=0)
         underway = self._cuts.underway
         return oldest if underway is None else min(oldest, underway.cut.epoch - 1)

@@ -1,4 +1,4 @@
-"""Plans: changes of topology with one effective epoch, as the manager remembers them until they are complete."""
+"""Plans: changes of the topology from an epoch on; the manager remembers them until they are complete."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seep.protocol.view import Incarnation
 
 
 class Refusal(Enum):
-    """Why a plan is refused."""
+    """The reason for refusing a plan."""
 
     NOT_RUNNING = "the query is not running"
     ENDING = "the query is about to end"
@@ -44,27 +44,27 @@ class Refused(NamedTuple):
 
 @dataclass(slots=True)
 class Move:
-    """Plan kind 1: slots change hands at a future epoch, by handover where they have state."""
+    """A plan of kind 1: slots change owners at a future epoch, by handover if they have state."""
 
     plan: int
     operator: str
     first: int
-    version: int  #: of the view that announced it
+    version: int  #: the version of the view that announced it
     slots: SlotSet
-    concerned: tuple[InstanceId, ...]  #: those that own slots at `first` and win or lose some
-    sealed: bool = False  #: every live node knows it, and knows who is not alive
+    concerned: tuple[InstanceId, ...]  #: the instances that own slots at `first`, and gain or lose some
+    sealed: bool = False  #: whether every live node knows it, and knows the lost nodes
 
 
 @dataclass(slots=True)
 class Split:
-    """Plan kind 3 while it is prepared: the origin's backup is cut, the parts are restored, the origin goes on."""
+    """A plan of kind 3 in preparation: the origin's backup is divided and restored, while the origin works."""
 
     plan: int
     origin: InstanceId
     parts: Mapping[InstanceId, SlotSet]
     holder: str
     origin_is_dead: bool
-    epoch: int | None = None  #: of the backup that was cut
+    epoch: int | None = None  #: the epoch of the backup that was divided
     standby: dict[InstanceId, tuple[Incarnation, str]] = field(default_factory=dict)
     restored: set[InstanceId] = field(default_factory=set)
 
@@ -81,7 +81,7 @@ class OpenPlans:
         self._last = 0
 
     def next_number(self) -> int:
-        """The number of a plan that begins now."""
+        """Returns the number of a plan that begins now."""
         self._last += 1
         return self._last
 
@@ -89,21 +89,21 @@ class OpenPlans:
         return [move for move in self.moves.values() if move.operator == operator]
 
     def splits_operator(self, operator: str) -> bool:
-        """Whether an instance of the operator is being split."""
+        """Returns whether an instance of the operator is being split."""
         return any(split.origin.operator == operator for split in self.splits.values())
 
     def reserved_nodes(self) -> list[str]:
-        """Nodes on which splits have stand-bys or cut a backup, once for each; no view tells of that yet."""
+        """Yields the nodes that splits use for stand-bys or for a backup, once for each use; no view has them yet."""
         return [
             node for split in self.splits.values() for node in (*(n for _, n in split.standby.values()), split.holder)
         ]
 
 
 def union_of(parts: Iterable[SlotSet]) -> SlotSet:
-    """All slots that are in any of the parts."""
+    """Returns the slots that are in any of the parts."""
     return reduce(or_, parts, SlotSet.empty())
 
 
 def overlap(parts: Mapping[int, SlotSet]) -> bool:
-    """Whether a slot is in two of the parts."""
+    """Returns whether a slot is in two of the parts."""
     return sum(map(len, parts.values())) > len(union_of(parts.values()))

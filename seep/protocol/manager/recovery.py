@@ -1,4 +1,4 @@
-"""Recovery: an instance whose node is lost is rebound (plan kind 2), or waits for a node or for a lost backup."""
+"""Recovery: rebinds an instance whose node is lost (plan kind 2), or lets it wait for a node or a lost backup."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from seep.protocol.view import STORAGE
 class Recovery:
     """Rebinds instances: the same instance, in its next incarnation, begins on another node from its backup.
 
-    `in_parts` is asked first, for each instance: it may have begun to recover it in parts, by a split.
+    `in_parts` is asked first for each instance: it may have begun a parallel recovery, by a split.
     """
 
     def __init__(
@@ -32,26 +32,26 @@ class Recovery:
     ) -> None:
         self._state, self._registry, self._placer, self._cuts = state, registry, placer, cuts
         self._in_parts = in_parts
-        #: instances that wait for a node, as there is none
+        #: instances that wait because there is no node
         self.homeless: list[InstanceId] = []
         #: instances without any recorded backup, and the nodes that were asked for an unrecorded one
         self.searches: dict[InstanceId, set[str]] = {}
 
     def node_joined(self) -> None:
-        """Instances that wait for a node can go to the new one."""
+        """Places instances that wait for a node on the new one."""
         homeless = self.homeless.copy()
         self.homeless.clear()
         for instance in homeless:
             self._recover(instance)
 
     def node_lost(self, node: str) -> None:
-        """Recovers what lived on the node, and gives up what only that node may have had a backup of."""
+        """Recovers the instances of the node, and gives up searches for backups that only this node may have had."""
         for instance in self._state.roster.living_on(node):
             self._recover(instance)
         self._give_up_fruitless_searches()
 
     def wait_no_more(self, instance: InstanceId) -> None:
-        """The instance needs neither a node nor a backup any more, if it did."""
+        """Ends the instance's wait for a node or a backup, if there is one."""
         if instance in self.homeless:
             self.homeless.remove(instance)
         self.searches.pop(instance, None)
@@ -63,7 +63,7 @@ class Recovery:
             self.rebind(instance)
 
     def rebind(self, instance: InstanceId) -> None:
-        """The same instance in its next incarnation on another node, under the unchanged topology."""
+        """Starts the same instance in its next incarnation on another node, under the unchanged topology."""
         state = self._state
         if state.phase is not QueryPhase.RUNNING:
             return
@@ -82,11 +82,11 @@ class Recovery:
                 self._cuts.on_restored(instance, origin.epoch)
 
     def on_restored(self, message: Restored) -> None:
-        """An instance has its state, and goes on from it."""
+        """Handles that an instance has its state and continues from it."""
         state, owner = self._state, message.instance.instance
         if not state.roster.is_current(message.instance):
             return
-        # if there are several holders, they have no more than what is recorded
+        # other holders have nothing newer than the recorded backup
         if len(self._registry.holders(owner)) < 2 and is_there(message.holder, state.roster.nodes):
             copy = BackupCopy((message.holder,), (message.instance.number, -1))
             self._registry.record(owner, message.epoch, copy)
@@ -96,7 +96,7 @@ class Recovery:
         state.effects.append(StateRestored(subject=owner, epoch=message.epoch))
 
     def on_restore_failed(self, message: RestoreFailed) -> None:
-        """The recorded backup was not there."""
+        """Handles that a holder did not have the recorded backup."""
         if self._state.roster.is_current(message.instance):
             self._registry.recorded.pop(message.instance.instance, None)
             self._recover(message.instance.instance)
@@ -104,7 +104,7 @@ class Recovery:
     # -- searches -----------------------------------------------------------------------------------------------------
 
     def _search(self, instance: InstanceId) -> None:
-        """No recorded copy is left; a live node may still have one whose record did not get through, if any has one."""
+        """Searches live nodes for an unrecorded backup, because no recorded copy is left."""
         state = self._state
         asked = set(state.roster.nodes) if instance.operator not in state.settings.unkept else set[str]()
         if self._registry.replication.has_used_storage:
@@ -115,7 +115,7 @@ class Recovery:
         self._give_up_fruitless_searches()
 
     def on_backup_found(self, holder: str, message: BackupFound) -> None:
-        """A holder has answered a search, perhaps with nothing."""
+        """Handles a holder's answer to a search, with or without a backup."""
         state, owner = self._state, message.owner.instance
         if owner not in self.searches or not state.roster.is_current(message.owner):
             return

@@ -1,4 +1,4 @@
-"""Replication: which holders of a chain have a backup, and which of them are late."""
+"""Replication: the backups that each holder of a chain has, and the holders that are late."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ Order = tuple[int, int]
 
 
 class BackupCopy(NamedTuple):
-    """Where the recorded backup of an instance is: all of its holders have it, or a later one."""
+    """The holders and order of an instance's recorded backup; all of them have it, or a later one."""
 
     holders: tuple[str, ...]
     order: Order
 
     def nearest(self, node: str | None, turn: int) -> str:
-        """The holder on a node, if there is one; else by turns, so that several fetch from several."""
+        """Returns the holder on a node, if there is one; otherwise one by `turn`, so that holders share the load."""
         return node if node in self.holders else self.holders[turn % len(self.holders)]
 
     def without(self, node: str) -> BackupCopy | None:
-        """What is left of it when a node is lost."""
+        """Returns the copy without a lost node; None if no holder is left."""
         left = tuple(holder for holder in self.holders if holder != node)
         return BackupCopy(left, self.order) if left else None
 
 
 @dataclass(slots=True)
 class _Chain:
-    """One owner's holders, and the newest that each has told of."""
+    """The holders of one owner's backups, and the newest backup that each has reported."""
 
     holders: tuple[str, ...]
     has: dict[str, tuple[Order, int]] = field(default_factory=dict)
-    #: the newest that one had told of when others had not, and the pulse then
+    #: the newest backup that one holder had before others, and the pulse at that time
     awaited: tuple[tuple[Order, int], int] | None = None
 
     def wait(self, live: Collection[str], pulse: int) -> None:
-        """Begins to wait for slower holders, or stops waiting, or waits for a backup that came since."""
+        """Begins to wait for slower holders, ends the wait, or waits for a backup that was stored since."""
         known = [self.has.get(node) for node in self.holders if is_there(node, live)]
         slowest = None if None in known else min(told for told in known if told is not None)
         if slowest is not None and (self.awaited is None or slowest >= self.awaited[0]):
@@ -50,30 +50,30 @@ class _Chain:
 
 
 class Replication:
-    """The group of nodes that is to keep the backups of each owner, and which backups each node has."""
+    """The group of nodes that is to keep each owner's backups, and the backups that each node has."""
 
     def __init__(self) -> None:
-        #: by whoever places replicas; an owner that is not there chooses by itself
+        #: the groups that a replica placement has set; an owner without one chooses its holders itself
         self.groups: dict[InstanceId, tuple[str, ...]] = {}
-        #: whether any group ever had the storage in it, which may then have backups that nobody has recorded
+        #: whether any group ever included the storage, which may then have backups that are not recorded
         self.has_used_storage = False
         self._chains: dict[InstanceId, _Chain] = {}
         self._void: dict[InstanceId, Order] = {}
 
     def stored(self, holder: str, message: BackupStored, live: Collection[str], pulse: int) -> None:
-        """Notes that a holder has a backup."""
+        """Records that a holder has a backup."""
         owner, told = message.owner.instance, (message.order, message.epoch)
         chain = self._chains.setdefault(owner, _Chain(message.chain or (holder,)))
         if (message.chain or (holder,)) != chain.holders:
             if chain.has and told < max(chain.has.values()):
-                return  # of a chain that is no more
+                return  # a backup of a former chain
             has = {node: known for node, known in chain.has.items() if node in message.chain}
             chain = self._chains[owner] = _Chain(message.chain or (holder,), has)
         chain.has[holder] = max(told, chain.has.get(holder, told))
         chain.wait(live, pulse)
 
     def counts(self, owner: InstanceId, live: Collection[str]) -> tuple[int, BackupCopy] | None:
-        """The epoch up to which all live holders have the owner's backups, if they have any; and who these are."""
+        """Returns the epoch up to which all live holders have the owner's backups and their copy, or None."""
         chain = self._chains.get(owner)
         holders = tuple(node for node in chain.holders if is_there(node, live)) if chain else ()
         if chain is None or not holders or not all(node in chain.has for node in holders):
@@ -84,7 +84,7 @@ class Replication:
     def late(
         self, pulse: int, patience: Mapping[str, int], live: Collection[str]
     ) -> Mapping[InstanceId, tuple[str, ...]]:
-        """Holders that have been behind the others of their chain for too long."""
+        """Yields the holders that have been behind the others of their chain for too long."""
         found = {}
         for owner, chain in self._chains.items():
             allowed = patience.get(owner.operator)
@@ -95,47 +95,47 @@ class Replication:
         return found
 
     def chain(self, owner: InstanceId) -> tuple[str, ...]:
-        """The holders that are to get the owner's next backup."""
+        """Returns the holders of the owner's next backup."""
         return self._chains[owner].holders if owner in self._chains else ()
 
     def regroup(self, groups: Mapping[InstanceId, tuple[str, ...]]) -> bool:
-        """Sets the groups of all owners; says whether that changes anything."""
+        """Sets the groups of all owners; returns whether that changes any."""
         before, self.groups = self.groups, {owner: group for owner, group in groups.items() if group}
         self.has_used_storage |= any(STORAGE in group for group in self.groups.values())
         return before != self.groups
 
     def exclude(self, owner: InstanceId, nodes: Collection[str]) -> None:
-        """Takes nodes out of an owner's group."""
+        """Removes nodes from an owner's group."""
         left = tuple(node for node in self.groups.get(owner, ()) if node not in nodes)
         self.regroup({**self.groups, owner: left})
         self._chains.pop(owner, None)
 
     def lose(self, node: str) -> list[InstanceId]:
-        """Takes out a lost node; returns the owners whose chains had it: a backup of theirs may count now."""
+        """Removes a lost node; returns the owners whose chains had it, as a backup of theirs may count now."""
         self.regroup({owner: tuple(n for n in group if n != node) for owner, group in self.groups.items()})
         return [owner for owner, chain in self._chains.items() if node in chain.holders]
 
     def begin(self, owner: InstanceId) -> None:
-        """Forgets what single holders have: the owner's next incarnation begins from what is recorded."""
+        """Forgets the backups of single holders: the owner's next incarnation begins from the recorded one."""
         if owner in self._chains:
             self._chains[owner] = _Chain(self._chains[owner].holders)
 
     def void(self, owner: InstanceId, before: Order) -> None:
-        """Makes backups of lower order void, as a split has amended the past that they are of."""
+        """Makes backups of lower order void, because a split has amended the topology since their epochs."""
         self._chains.pop(owner, None)
         self._void[owner] = before
 
     def void_before(self, owner: InstanceId) -> Order:
-        """The lowest order of backups that may still be used."""
+        """Returns the lowest order of backups that may still be used."""
         return self._void.get(owner, (-1, -1))
 
     @property
     def known(self) -> Set[InstanceId]:
-        """The instances that anything is recorded of."""
+        """The instances of which anything is recorded."""
         return self.groups.keys() | self._chains.keys() | self._void.keys()
 
     def retire(self, owner: InstanceId) -> None:
-        """Forgets an instance that is no more."""
+        """Forgets an instance that has ended."""
         for record in (self.groups, self._chains, self._void):
             record.pop(owner, None)
 

@@ -1,4 +1,4 @@
-"""The roster: which nodes are live, and which incarnation of which instance lives where."""
+"""The roster: the live nodes, and the node and current incarnation of each instance."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seep.protocol.view import Incarnation, Seat
 
 
 class Roster:
-    """The nodes and instances that the manager knows. No incarnation or instance gets a number twice."""
+    """The nodes and instances that the manager knows. No number of an incarnation or instance is used twice."""
 
     def __init__(self, first_incarnation: int) -> None:
         self._first_incarnation = first_incarnation
@@ -20,15 +20,15 @@ class Roster:
         self.hosted: set[str] = set()
         #: of each live node, the version of the first view that it gets
         self._first_views: dict[str, int] = {}
-        #: where live nodes run, as far as that is known
+        #: the VMs of live nodes, if known
         self.vms: dict[str, str] = {}
-        #: the version of the view that tells the last loss of a node that had hosted anything
+        #: the version of the view with the last loss of a node that had hosted an instance
         self.loss_told = 0
-        #: live nodes that will go: nothing is put there any more
+        #: live nodes that will leave: no instance is placed there
         self.leaving: set[str] = set()
-        #: where each instance lives, or lived last if its node is lost
+        #: the node and incarnation of each instance; of an instance without a live node, the last ones
         self.placement: dict[InstanceId, Seat] = {}
-        #: the number of each instance's next incarnation, until the instance is no more
+        #: the number of each instance's next incarnation, until the instance has ended
         self._next: dict[InstanceId, int] = {}
         #: operator -> the lowest index above all that were ever used
         self._fresh: dict[str, int] = {}
@@ -36,14 +36,14 @@ class Roster:
     # -- nodes --------------------------------------------------------------------------------------------------------
 
     def join(self, node: str, vm: str | None, first_view: int) -> None:
-        """Adds a node; the first view that it gets has the version `first_view`."""
+        """Adds a node, whose first view has the version `first_view`."""
         self.nodes[node] = 0
         self._first_views[node] = first_view
         if vm is not None:
             self.vms[node] = vm
 
     def lose(self, node: str, next_view: int) -> bool:
-        """The node is gone, which the view of version `next_view` tells; says whether it was live until now."""
+        """Removes a lost node, as the view of version `next_view` will tell; returns whether it was live until now."""
         if self.nodes.pop(node, None) is None:
             return False
         self.vms.pop(node, None)
@@ -58,15 +58,15 @@ class Roster:
         self.nodes[node] = version
 
     def is_known_to_all(self, version: int) -> bool:
-        """Whether every live node has acknowledged a view, or begins with it or a later one."""
+        """Returns whether every live node has acknowledged a view, or begins with it or a later one."""
         return all(seen >= version or self._first_views[node] >= version for node, seen in self.nodes.items())
 
     def least_loaded(
         self, reserved: Iterable[str], avoid: Collection[str], near: Collection[str] = (), first: bool = False
     ) -> str | None:
-        """A node with the fewest instances and reservations; one to avoid or to be left only in need.
+        """Returns a node with the fewest instances and reservations; nodes to avoid or about to leave only if needed.
 
-        Of equals, one that is near; with `first`, one that is near goes before one with fewer.
+        Of equally loaded nodes, it prefers a near one; with `first`, it prefers a near one with any load.
         """
         load = Counter(seat.node for seat in self.placement.values())
         load.update(reserved)
@@ -80,7 +80,7 @@ class Roster:
     # -- instances ----------------------------------------------------------------------------------------------------
 
     def seat(self, identity: Incarnation, node: str) -> None:
-        """Places an incarnation on a node; from now on it is the current one."""
+        """Places an incarnation on a node, and makes it the current one."""
         self.placement[identity.instance] = Seat(node, identity.number)
         self.hosted.add(node)
 
@@ -90,7 +90,7 @@ class Roster:
         self.forget(instance)
 
     def forget(self, instance: InstanceId) -> None:
-        """Forgets the number of an instance that will not live again."""
+        """Forgets the number of an instance that will not start again."""
         self._next.pop(instance, None)
 
     def next_incarnation(self, instance: InstanceId) -> Incarnation:
@@ -100,20 +100,20 @@ class Roster:
         return Incarnation(instance, number)
 
     def was_born(self, instance: InstanceId) -> bool:
-        """Whether the index of an instance is taken, or lower than one that is."""
+        """Returns whether the index of an instance is taken, or lower than one that is."""
         return instance.index < self.fresh_index(instance.operator)
 
     def fresh_index(self, operator: str) -> int:
-        """From this number on, no instance of the operator ever had one."""
+        """Returns the lowest index above all that instances of the operator have ever had."""
         return self._fresh.get(operator, 0)
 
     @property
     def numbered(self) -> Set[InstanceId]:
-        """Instances whose incarnations are counted."""
+        """The instances whose incarnations are counted."""
         return self._next.keys()
 
     def upcoming(self, instance: InstanceId) -> int:
-        """The number of the instance's next incarnation."""
+        """Returns the number of the instance's next incarnation."""
         return self._next.get(instance, self._first_incarnation)
 
     def incarnation(self, instance: InstanceId) -> Incarnation:
@@ -124,7 +124,7 @@ class Roster:
         return seat is not None and seat.incarnation == identity.number
 
     def is_live(self, instance: InstanceId) -> bool:
-        """Whether the instance's node is live."""
+        """Returns whether the instance's node is live."""
         return self.placement[instance].node in self.nodes
 
     def living_on(self, node: str) -> list[InstanceId]:

@@ -1,4 +1,4 @@
-"""The source log: up to where each epoch was read, recorded before the epoch's data leaves its source."""
+"""The source log: the positions after each epoch, recorded before the epoch's rows leave their source."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from seep.protocol.messages import Positions
 
 class _Record(NamedTuple):
     positions: Positions
-    exhausted: bool  #: nothing was left after it
+    exhausted: bool  #: whether no input was left after it
 
 
 class SourceLog:
-    """What a source needs to read the same epochs again; kept from the last epoch that nobody can ask for."""
+    """The positions that a source needs to read the same epochs again, from the last epoch that may be requested."""
 
     def __init__(self) -> None:
         self._records: dict[InstanceId, dict[int, _Record]] = {}
@@ -24,13 +24,13 @@ class SourceLog:
         self._records.setdefault(source, {})[epoch] = _Record(positions, exhausted)
 
     def trim(self, source: InstanceId, epoch: int) -> None:
-        """Forgets all before `epoch`; the record of `epoch` itself stays, as where the next one starts."""
+        """Forgets all records before `epoch`; that of `epoch` itself stays, because the next epoch starts there."""
         records = self._records.get(source, {})
         for old in [e for e in records if e < epoch]:
             del records[old]
 
     def forget(self, source: InstanceId) -> None:
-        """Forgets an instance that is no more."""
+        """Forgets an instance that has ended."""
         self._records.pop(source, None)
 
     @property
@@ -39,12 +39,12 @@ class SourceLog:
         return self._records.keys()
 
     def after(self, source: InstanceId, epoch: int) -> tuple[Positions, dict[int, Positions]]:
-        """The positions after an epoch, and the records of later epochs."""
+        """Returns the positions after an epoch, and the records of later epochs."""
         records = self._records.get(source, {})
         positions = records[epoch].positions if epoch in records else {}
         return positions, {e: record.positions for e, record in records.items() if e > epoch}
 
     def ended(self, sources: Iterable[InstanceId], epoch: int) -> bool:
-        """Whether all of these sources have recorded the epoch and had nothing left after it."""
+        """Returns whether all of these sources have recorded the epoch and had no more input after it."""
         found = (self._records.get(source, {}).get(epoch) for source in sources)
         return all(record is not None and record.exhausted for record in found)

@@ -1,4 +1,4 @@
-"""Splits: the slots of one instance are spread over itself and new instances, from its backup (plan kind 3)."""
+"""Splits: divide the slots of one instance among itself and new instances, from its backup (plan kind 3)."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from seep.protocol.messages import (
 
 
 class Splits:
-    """The backup is cut, each part is restored by a stand-by, and then the topology is amended from the backup on.
+    """The open splits. The backup is divided, stand-bys restore the parts, then the topology is amended from its epoch.
 
-    A live origin works on until then. If the origin is dead, its split is a recovery in parallel.
+    A live origin works until then. If the origin is lost, its split is a parallel recovery.
     """
 
     def __init__(
@@ -42,15 +42,15 @@ class Splits:
         self._cuts, self._recovery = cuts, recovery
         self._splits = state.plans.splits
 
-    # -- begun --------------------------------------------------------------------------------------------------------
+    # -- beginning ----------------------------------------------------------------------------------------------------
 
     def split(self, origin: InstanceId, parts: Mapping[int, SlotSet]) -> Accepted | Refused:
-        """Begins a split, unless something is to be said against it (SEEP's Algorithm 3)."""
+        """Begins a split, or returns why it is refused (SEEP's Algorithm 3)."""
         why = self._objection(origin, parts)
         return Refused(why) if why else Accepted(self._prepare(origin, parts))
 
     def recover(self, instance: InstanceId) -> bool:
-        """Whether a split recovers the instance, which is dead: one that is under way, or one that this begins."""
+        """Returns whether a split recovers the instance, which is lost: one under way, or one that begins now."""
         state = self._state
         if any(split.origin == instance for split in self._splits.values()):
             return True
@@ -82,7 +82,7 @@ class Splits:
         return Refusal.EVERYTHING if union_of(parts.values()) == owned else None
 
     def _objection_to_timing(self, origin: InstanceId) -> Refusal | None:
-        """No other plan of the operator may be open, nor be effective after the backup."""
+        """Returns why a split is refused now: another plan of the operator is open, or effective after the backup."""
         state, operator = self._state, origin.operator
         if state.plans.moves_of(operator) or state.plans.splits_operator(operator):
             return Refusal.BUSY
@@ -94,7 +94,7 @@ class Splits:
         return Refusal.OLD_BACKUP if is_too_old else None
 
     def _prepare(self, origin: InstanceId, parts: Mapping[int, SlotSet]) -> int:
-        """Has a holder cut the origin's backup."""
+        """Asks a holder to divide the origin's backup."""
         state = self._state
         shares = {
             origin: state.latest_slots(origin) - union_of(parts.values()),
@@ -108,10 +108,10 @@ class Splits:
         state.effects.append(SplitBegun(subject=origin, plan=plan, shares=len(shares)))
         return plan
 
-    # -- restored by stand-bys ----------------------------------------------------------------------------------------
+    # -- restoring ----------------------------------------------------------------------------------------------------
 
     def on_partitioned(self, message: Partitioned) -> None:
-        """The backup is cut: a stand-by is started for each part."""
+        """Handles that the backup is divided: starts a stand-by for each part."""
         split = self._splits.get(message.plan)
         if split is None:
             return
@@ -134,7 +134,7 @@ class Splits:
         state.post(node, StartInstance(identity, FromBackup(split.holder, split.plan), trimmed))
 
     def on_restored(self, plan: int, message: Restored) -> None:
-        """A stand-by has its part; the last of them makes the split effective."""
+        """Handles that a stand-by has its part; the last of them makes the split effective."""
         split = self._splits.get(plan)
         if split is not None:
             split.restored.add(message.instance.instance)
@@ -142,17 +142,17 @@ class Splits:
                 self._commit(split)
 
     def on_restore_failed(self, message: RestoreFailed) -> bool:
-        """Aborts the split of which a stand-by has failed; says whether it was one."""
+        """Aborts the split whose stand-by has failed; returns whether there was one."""
         for split in self._splits.values():
             if any(identity == message.instance for identity, _ in split.standby.values()):
                 self._abort(split)
                 return True
         return False
 
-    # -- ended --------------------------------------------------------------------------------------------------------
+    # -- end ----------------------------------------------------------------------------------------------------------
 
     def _commit(self, split: Split) -> None:
-        """All parts are restored: from the backup's epoch on they have always been the owners."""
+        """Makes the split effective: its parts are the owners for all epochs after the backup."""
         assert split.epoch is not None
         state, operator = self._state, split.origin.operator
         self._cuts.on_split(split.origin, split.epoch)
@@ -171,14 +171,14 @@ class Splits:
         self._close(split, SplitEffective(subject=split.origin, plan=split.plan, first=split.epoch + 1))
 
     def node_lost(self, node: str) -> None:
-        """Aborts splits that need the node, and notes which origins are dead."""
+        """Aborts splits that need the node, and records which origins are lost."""
         for split in list(self._splits.values()):
             split.origin_is_dead |= self._state.roster.placement[split.origin].node == node
             if split.stands_on(node):
                 self._abort(split)
 
     def _abort(self, split: Split) -> None:
-        """Nothing has changed but what stands by; a dead origin is rebound instead."""
+        """Aborts a split: stops its stand-bys, and rebinds a lost origin."""
         state = self._state
         for identity, node in split.standby.values():
             if node in state.roster.nodes:

@@ -1,4 +1,4 @@
-"""What the machines of the manager share: its settings, what it knows of the query, and its effects so far."""
+"""The state that the machines of the manager share: settings, knowledge of the query, and effects so far."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class ManagerSettings:
     window: int = 16  #: epochs that may be open at once, from tick to commit (back-pressure)
     lead: int = 2  #: epochs between the announcement of a plan and its effect
     warm_up: bool = True  #: fetch state from backups ahead of a handover
-    trim_every: int = 1  #: pulses from one look at what may be trimmed to the next
-    recovery_parallelism: int = 1  #: over how many instances a failed stateful one is spread when it recovers
-    #: operator -> pulses for which a holder may be behind the others of its chain; for ever where nothing is said
+    trim_every: int = 1  #: the number of pulses between two computations of what may be trimmed
+    recovery_parallelism: int = 1  #: the number of instances that recover a failed stateful one
+    #: operator -> pulses for which a holder may be behind the others of its chain; without an entry, forever
     patience: Mapping[str, int] = field(default_factory=dict)
-    unkept: frozenset[str] = frozenset()  #: operators of whose state nobody keeps a backup: it may be lost
-    cut_chain: int = 8  #: cuts that may build on one another, until the next one holds all state again
-    last_cut: bool = False  #: the query ends with a cut after its final epoch, for which somebody asks; see `persist`
+    unkept: frozenset[str] = frozenset()  #: operators whose state is not backed up: it may be lost
+    cut_chain: int = 8  #: the number of cuts that may build on one another before the next one has all state
+    last_cut: bool = False  #: whether the query ends with a requested cut after its final epoch; see `persist`
 
 
 class QueryPhase(Enum):
@@ -54,19 +54,19 @@ class ManagerState:
         self.safe = SafeEpochs(graph, settings.unkept)
         self.log = SourceLog()
         self.plans = OpenPlans()
-        #: how often the shell has said that it is time to go on
+        #: the number of pulses so far
         self.pulses = 0
         #: the last epoch that was opened, and the one after which the query ends, once that is known
         self.ticked = beginning.epoch
         self.final: int | None = None
-        #: the input is to end, or has ended by itself
+        #: whether the input has ended or has been told to end
         self.ending = False
-        #: the version of the newest view, and whether something has changed that it does not tell
+        #: the version of the newest view, and whether there is a change that it does not have
         self.version = 0
         self.view_is_old = False
-        #: what the next view starts, by node
+        #: node -> the instances that it starts with the next view
         self.starts: dict[str, list[StartInstance]] = {}
-        #: what the shell is to do, in order, since it was last told
+        #: effects for the shell, in order, since they were last fetched
         self.effects: list[Effect] = []
 
     def post(self, to: str, body: object) -> None:
@@ -74,13 +74,13 @@ class ManagerState:
         self.effects.append(Post(to, body))
 
     def post_to_instance(self, message: InstanceMessage) -> None:
-        """Adds a letter to the node on which the message's addressee lives."""
+        """Adds a letter to the node of the message's addressee."""
         self.post(self.roster.placement[message.addressee.instance].node, message)
 
     def live_instances(self, kind: Kind) -> list[InstanceId]:
-        """The instances of one kind of operator whose nodes are live."""
+        """Returns the instances of one kind of operator whose nodes are live."""
         return [i for i in self.roster.placement if self.graph.kind(i.operator) is kind and self.roster.is_live(i)]
 
     def latest_slots(self, instance: InstanceId) -> SlotSet:
-        """What the instance owns in the newest version of its operator's topology."""
+        """Returns the slots of an instance in the newest version of its operator's topology."""
         return self.topology.history[instance.operator][-1].assignment.slots_of(instance.index)

@@ -1,4 +1,4 @@
-"""Trimming: drops output that nobody can ask for any more, and retires instances of which nothing is needed."""
+"""Trimming: drops output that cannot be requested any more, and retires instances that are not needed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seep.protocol.messages import Trim
 
 
 class Trimming:
-    """What is trimmed follows from the safe epochs alone."""
+    """Derives what to trim from the safe epochs alone."""
 
     def __init__(
         self, state: ManagerState, registry: BackupRegistry, placer: Placer, cuts: Cutting, recovery: Recovery
@@ -22,7 +22,7 @@ class Trimming:
         self._cuts, self._recovery = cuts, recovery
 
     def trim(self) -> None:
-        """Tells every instance what it may drop, and stops those that have nothing left to keep."""
+        """Tells every instance what it may drop, and stops instances that have nothing left to keep."""
         state = self._state
         trimmed = state.safe.advance(state.topology, state.roster.placement, state.ticked)
         for instance, (epoch, output) in trimmed.items():
@@ -35,14 +35,14 @@ class Trimming:
                 self._retire(instance)
 
     def _emptied(self) -> list[InstanceId]:
-        """Instances that own nothing in the latest version of their operator."""
+        """Returns instances that own nothing in the latest version of their operator."""
         topology = self._state.topology
         changed = [o for o, history in topology.history.items() if len(history) > 1]
         placement = self._state.roster.placement
         return [i for i in placement if i.operator in changed and topology.last_epoch(i) is not None]
 
     def _retire(self, instance: InstanceId) -> None:
-        """It owns nothing any more and nobody can ask it for anything: stop it and forget all that is known of it."""
+        """Stops and forgets an instance that owns nothing any more and cannot be asked for anything."""
         state = self._state
         state.safe.retire(instance)
         self._placer.stop(instance)

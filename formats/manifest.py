@@ -1,8 +1,8 @@
-"""Manifest: what a checkpoint in storage consists of, and which bytes of it an instance needs.
+"""Manifest: the parts of a checkpoint in storage, and the bytes of them that an instance needs.
 
-A container's state is a list of blobs, which take effect in order. Each speaks for some slots only, those that its
-writer owned at the time: what it says of others counts for nothing. So instances write without knowing of each other,
-slots may move in between, and any number of instances, with any slots, can read.
+A container's state is a list of blobs, which take effect in order. Each speaks only for the slots that its writer
+owned at that time: its data of other slots is ignored. So instances can write without knowing of each other, slots
+may move in between, and any number of instances, with any slots, can read.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def _slots(given: Any) -> SlotSet:
         raise ValueError(str(reason)) from reason
 
 
-#: In JSON, the runs of the set.
+#: In JSON, the set is a list of runs.
 Slots = Annotated[SlotSet, PlainValidator(_slots), PlainSerializer(SlotSet.to_json)]
 SlotBits = Annotated[int, Field(ge=0, le=MAX_SLOT_BITS)]
 
 
 class ManifestSection(Section):
-    """The base of all that a manifest is made of."""
+    """The base class of all parts of a manifest."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -58,9 +58,9 @@ class BlobRef(ManifestSection):
     """A blob that a checkpoint refers to."""
 
     key: str
-    epoch: int  #: of the checkpoint that it was written for
-    slots: Slots  #: those that it speaks for
-    replaced: Slots  #: those of which nothing before it counts
+    epoch: int  #: the epoch of the checkpoint for which it was written
+    slots: Slots  #: the slots that it speaks for
+    replaced: Slots  #: the slots for which earlier blobs are ignored
     index: BlobIndex
 
     @model_validator(mode="after")
@@ -71,11 +71,11 @@ class BlobRef(ManifestSection):
 
     @property
     def is_delta(self) -> bool:
-        """Whether blobs before it are needed too."""
+        """Whether earlier blobs are needed too."""
         return not self.slots <= self.replaced
 
     def touches(self, slots: SlotSet) -> bool:
-        """Whether it may tell something of any of `slots`."""
+        """Returns whether the blob may have data or removals of any of `slots`."""
         return any(True for _ in self.index.where(slots & self.slots))
 
 
@@ -87,19 +87,19 @@ class BlobReading(NamedTuple):
 
     @property
     def ranges(self) -> list[ByteRange]:
-        """The bytes, for `read_blob`."""
+        """The byte ranges to read, for `read_blob`."""
         return self.blob.index.ranges(self.slots)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the blocks that are wanted."""
+        """The number of bytes in the blocks to read."""
         return sum(block.length for block, _ in self.blob.index.where(self.slots))
 
 
 def readings(blobs: Sequence[BlobRef], slots: SlotSet) -> list[BlobReading]:
-    """The parts of a container's blobs to read for the state of `slots`, in the order in which they take effect.
+    """Returns the parts of blobs to read for a container's state of `slots`, in the order in which they take effect.
 
-    What a later blob replaces is not read. Law: if instances share out all slots, however many they are, they read
+    Data that a later blob replaces is not read. Law: instances that share out all slots, however many they are, read
     each slot once, and together the whole state.
     """
     found, wanted = [], slots
@@ -114,7 +114,7 @@ def readings(blobs: Sequence[BlobRef], slots: SlotSet) -> list[BlobReading]:
 
 
 def live_blobs(blobs: Sequence[BlobRef]) -> tuple[BlobRef, ...]:
-    """The blobs with something that no later blob replaces, in order."""
+    """Returns, in order, the blobs with data that no later blob replaces."""
     kept: list[BlobRef] = []
     done = SlotSet.empty()
     for blob in reversed(blobs):
@@ -125,19 +125,19 @@ def live_blobs(blobs: Sequence[BlobRef]) -> tuple[BlobRef, ...]:
 
 
 class ReadCost(NamedTuple):
-    """How much there is to read for some slots."""
+    """The amount of data to read for some slots."""
 
-    deltas: int  #: of the slot that has most
+    deltas: int  #: the most deltas of any slot
     base_bytes: int
     delta_bytes: int
 
     def is_long(self, max_deltas: int) -> bool:
-        """Whether to write all the next time: there are many deltas, or most of what is read is deltas."""
+        """Returns whether to write all state next time: there are many deltas, or most of the data is in deltas."""
         return self.deltas >= max_deltas or self.delta_bytes > self.base_bytes
 
 
 def chain_of(blobs: Sequence[BlobRef], slots: SlotSet) -> ReadCost:
-    """How much there is to read of a container for `slots`."""
+    """Returns how much of a container's data is to be read for `slots`."""
     found = readings(blobs, slots)
     deltas = [reading for reading in found if reading.blob.is_delta]
     counts = np.zeros(int(slots.array[-1]) + 1 if slots else 1, np.int64)
@@ -151,26 +151,26 @@ def chain_of(blobs: Sequence[BlobRef], slots: SlotSet) -> ReadCost:
 
 
 class ContainerState(ManifestSection):
-    """A container of an operator."""
+    """The blobs and schema of an operator's container."""
 
-    avro_schema: dict[str, JsonValue]  #: of all its blobs
+    avro_schema: dict[str, JsonValue]  #: the schema of all its blobs
     blobs: tuple[BlobRef, ...]  #: in the order in which they take effect
 
 
 class ManifestPart(ManifestSection):
-    """The record of what one instance has written for a checkpoint."""
+    """The record of the blobs that one instance has written for a checkpoint."""
 
     operator: str
     instance: NonNegativeInt
     epoch: int
-    base: int | None  #: the epoch since which it tells what changed
-    slots: Slots  #: those that it owned after the epoch
+    base: int | None  #: the epoch since which it has the changes; None if it has all state
+    slots: Slots  #: the slots that it owned after the epoch
     slot_bits: SlotBits
     containers: dict[str, ContainerState] = Field(default_factory=dict)
 
 
 class Component(ManifestSection):
-    """An operator, with all that its instances have kept."""
+    """An operator in a manifest, with the blobs of all its instances."""
 
     epoch: int
     parallelism: PositiveInt
@@ -190,25 +190,25 @@ class Component(ManifestSection):
 
     @property
     def blobs(self) -> frozenset[str]:
-        """Keys of all that it refers to."""
+        """The keys of all blobs that it refers to."""
         return frozenset(blob.key for blob in self.every_blob())
 
     def every_blob(self) -> Iterator[BlobRef]:
-        """Those of all containers."""
+        """Yields the blobs of all containers."""
         for container in self.containers.values():
             yield from container.blobs
 
     def needed(self, slots: SlotSet) -> dict[str, list[BlobReading]]:
-        """For each container, what to read for the state of `slots`; see `readings`."""
+        """Returns for each container the parts of blobs to read for the state of `slots`; see `readings`."""
         return {name: readings(container.blobs, slots) for name, container in self.containers.items()}
 
     def needs_full(self, slots: SlotSet, max_deltas: int) -> bool:
-        """Whether the owner of `slots` had better write all of its state next time, and not what changed."""
+        """Returns whether the owner of `slots` should write all of its state next time, instead of the changes."""
         return any(chain_of(container.blobs, slots).is_long(max_deltas) for container in self.containers.values())
 
 
 def component_of(parts: Sequence[ManifestPart], previous: Component | None = None) -> Component:
-    """The component that the parts of all instances make, with what they build on of the `previous` checkpoint's.
+    """Returns the component made of all instances' parts, and of the blobs of the `previous` checkpoint that they need.
 
     >>> part = ManifestPart(operator="counter", instance=0, epoch=7, base=None, slots=SlotSet.full(3), slot_bits=3)
     >>> component_of([part]).parallelism
@@ -261,7 +261,7 @@ def _together(name: str, parts: Sequence[ManifestPart], earlier: Mapping[str, Co
 
 
 class Manifest(ManifestSection):
-    """A checkpoint of a query: the state of every operator after the same epoch, and where its sources stood."""
+    """A checkpoint of a query: the state of every operator after the same epoch, and the positions of its sources."""
 
     format: Literal[1] = 1
     query: str
@@ -269,16 +269,16 @@ class Manifest(ManifestSection):
     epoch: int
     created: float  #: seconds since 1970
     savepoint: bool = False
-    generation: NonNegativeInt = 0  #: of the run that wrote it
+    generation: NonNegativeInt = 0  #: the number of the run that wrote it, in its line
     sources: dict[str, dict[str, JsonValue]] = Field(
         default_factory=dict
-    )  #: by operator and partition: where to read on
+    )  #: by operator and partition: the positions to continue from
     components: dict[str, Component] = Field(default_factory=dict)
     watermarks: dict[str, int] = Field(default_factory=dict, exclude=True)  #: in earlier manifests; read, not written
     pushed: dict[str, int] = Field(default_factory=dict)  #: by source that Spark pushes to: the first batch of its line
     ended: bool = False  #: all sources had been read to their end
-    abandoned: tuple[int, ...] = ()  #: checkpoints of this query that are later than one that a run went back to
-    notes: dict[str, JsonValue] = Field(default_factory=dict)  #: whatever else the runtime wants to find again
+    abandoned: tuple[int, ...] = ()  #: checkpoints of this query that are later than one to which a run went back
+    notes: dict[str, JsonValue] = Field(default_factory=dict)  #: notes of the runtime for later runs
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -289,20 +289,20 @@ class Manifest(ManifestSection):
 
     @property
     def blobs(self) -> frozenset[str]:
-        """Keys of all blobs that it refers to, those of earlier checkpoints included."""
+        """The keys of all blobs that it refers to, including blobs of earlier checkpoints."""
         return frozenset[str]().union(*(component.blobs for component in self.components.values()))
 
     @property
     def files(self) -> dict[str, int]:
-        """Bytes of all blobs that it refers to, by key."""
+        """The sizes of all blobs that it refers to, by key."""
         return {blob.key: blob.index.size for each in self.components.values() for blob in each.every_blob()}
 
     def to_json(self) -> bytes:
-        """For `read_manifest`."""
+        """Returns the bytes of the manifest, which `read_manifest` reads."""
         return self.model_dump_json().encode()
 
     def renamed(self, aliases: Mapping[str, Sequence[str]]) -> Manifest:
-        """This manifest for a query whose operators have new names and declare their old ones as aliases."""
+        """Returns this manifest for a query whose operators have new names, with their old names as aliases."""
         update = {
             "components": renamed("operator", self.components, aliases),
             "sources": renamed("source", self.sources, aliases),
@@ -313,7 +313,7 @@ class Manifest(ManifestSection):
         return self.model_copy(update=update)
 
     def check_operators(self, stateful: Iterable[str], *, allow_dropped: bool = False) -> frozenset[str]:
-        """Which of the operators begin empty, as nothing is stored for them; UserError if state of others is lost."""
+        """Returns the operators without stored state, which begin empty; raises UserError if others lose theirs."""
         declared = frozenset(stateful)
         stored = {name for name, component in self.components.items() if any(component.every_blob())}
         dropped = sorted(stored - declared)
@@ -327,7 +327,7 @@ class Manifest(ManifestSection):
 
 
 def read_manifest(data: bytes | memoryview, name: str) -> Manifest:
-    """The manifest that `to_json` wrote; EnvironmentFault with its `name` if it is anything else."""
+    """Reads a manifest that `to_json` wrote; raises EnvironmentFault with its `name` if the data is anything else."""
     try:
         return Manifest.model_validate_json(bytes(data), strict=True)
     except ValidationError as reason:
@@ -337,7 +337,7 @@ def read_manifest(data: bytes | memoryview, name: str) -> Manifest:
 
 
 def manifests_of(query: str) -> Callable[[bytes, str], Manifest]:
-    """`read_manifest` for those of one query: that of another, which is in a wrong place, is refused."""
+    """Returns `read_manifest` for the manifests of one query: it refuses a manifest of another query."""
 
     def read(data: bytes, name: str) -> Manifest:
         manifest = read_manifest(data, name)

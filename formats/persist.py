@@ -1,7 +1,7 @@
 """persist_state and compact_state: write the processing state of a checkpoint to storage as blobs, and read it back.
 
-At a cut of the same epoch through the whole query no buffer state is needed: every receiver is at that epoch too, and
-the sources read on from there. So β is left out. What is written counts once a manifest refers to it.
+At a cut after one epoch of the whole query no buffer state (β) is needed, because every receiver is at that epoch too,
+and the sources continue from there. Written blobs count once a manifest refers to them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from primitives.state.chunk_chain import merged, settled
 from primitives.state.file_chunk import FileChunk
 from primitives.state.on_disk.row_files import PIECE, read_pieces
 
-#: Stores parts of bytes under a name that is unique within the operator and checkpoint; returns their key.
+#: Stores data, given in parts, under a name that is unique within the operator and checkpoint; returns its key.
 Put: TypeAlias = Callable[[str, Sequence[Piece]], str]
 
-#: So many bytes from a place on of what is stored under a key.
+#: Returns a number of bytes at a position of the data that is stored under a key.
 GetRange: TypeAlias = Callable[[str, int, int], Piece]
 
 
@@ -37,11 +37,11 @@ def persist_state(
     slots: SlotSet | None = None,
     piece: int = PIECE,
 ) -> ManifestPart:
-    """Writes a blob for each chunk of rows; returns what a manifest says of them (see `component_of`).
+    """Writes a blob for each chunk of rows; returns its entry in a manifest (see `component_of`).
 
-    The checkpoint may be a delta. `slots` are those that its owner has after the epoch: a checkpoint may cover others,
-    which it has handed over. Chunks of files are written in full, as rows of some slots after the other, so that they
-    need not fit into memory: about `piece` bytes at a time.
+    The checkpoint may be a delta. `slots` are those that its owner has after the epoch; the checkpoint may also cover
+    slots that the owner has handed over. Chunks of files are written in full, as rows in the order of slots, about
+    `piece` bytes at a time, so that they need not fit into memory.
     """
     owner, mine = checkpoint.owner, checkpoint.slots if slots is None else slots
     containers: dict[str, ContainerState] = {}
@@ -62,15 +62,15 @@ def persist_state(
 
 
 def retrieve_state(component: Component, slots: SlotSet, get: GetRange) -> tuple[Chunk, ...]:
-    """The state of `slots` as chunks, to be restored in this order; reads no more than it must.
+    """Returns the state of `slots` as chunks, to be restored in this order; reads only the necessary parts of blobs.
 
-    What is missing or damaged raises EnvironmentFault with its key.
+    Raises EnvironmentFault, with the key, if a blob is missing or damaged.
     """
     return tuple(_read(reading, get) for readings in component.needed(slots).values() for reading in readings)
 
 
 def _in_rows(checkpoint: Checkpoint, mine: SlotSet, piece: int) -> Iterator[Chunk]:
-    """The chunks of the owner's slots, in an order in which they take effect."""
+    """Yields the chunks of the owner's slots, in an order in which they take effect."""
     for name in dict.fromkeys(chunk.name for chunk in checkpoint.state):
         for chunk in settled(chunk for chunk in checkpoint.state if chunk.name == name):
             if isinstance(chunk, FileChunk):
@@ -80,7 +80,7 @@ def _in_rows(checkpoint: Checkpoint, mine: SlotSet, piece: int) -> Iterator[Chun
 
 
 def _own(chunk: Chunk, covered: SlotSet, mine: SlotSet) -> Chunk:
-    """The part of the chunk for the owner's slots; a delta also voids slots that have left, which others describe."""
+    """Returns the owner's part of a chunk; a delta also voids slots that have left, which others describe."""
     if covered <= mine:
         return replace(chunk, replaced=chunk.replaced & mine)
     return chunk.select(mine)
@@ -99,7 +99,7 @@ def _read(reading: BlobReading, get: GetRange) -> Chunk:
     return read_blob(reading.blob.index, reading.slots, pieces, key)
 
 
-#: Stored bytes that are worked on at a time, if slots are about equally full.
+#: The stored bytes in a group of slots, if slots are about equally full.
 _GROUP = 64 << 20
 
 
@@ -111,7 +111,7 @@ def compact_state(
     codec: Compression = Compression.NONE,
     group_bytes: int = _GROUP,
 ) -> Component:
-    """A component of the same state whose blobs build on nothing; reads and writes all of it, some slots at a time.
+    """Returns a component of the same state whose blobs need no earlier ones; reads and writes all state in parts.
 
     Law: `retrieve_state` of any slots, merged, gives the same as before.
     """
@@ -123,13 +123,13 @@ def compact_state(
 
 
 def stored_bytes(component: Component) -> int:
-    """Bytes that are read for all slots."""
+    """Returns the number of bytes that are read for all slots."""
     everything = SlotSet.full(component.slot_bits)
     return sum(reading.nbytes for readings in component.needed(everything).values() for reading in readings)
 
 
 def _checkpoints(operator: str, component: Component, get: GetRange, group_bytes: int) -> Iterator[Checkpoint]:
-    """One checkpoint for each group of slots, as if each had an instance."""
+    """Yields one checkpoint for each group of slots, as if each group had an instance."""
     count = min(1 << component.slot_bits, 1 + stored_bytes(component) // group_bytes)
     for index, slots in enumerate(split_evenly(SlotSet.full(component.slot_bits), count)):
         chunks = retrieve_state(component, slots, get)

@@ -1,4 +1,4 @@
-"""OwnState: state in a structure of the operator's own, through SEEP's get- and set-processing-state."""
+"""OwnState: state in an operator's own data structure, accessed by SEEP's get- and set-processing-state."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ _KEYS = ("slot_key",)
 
 
 class OwnProcessingState(Protocol):
-    """The interface of an operator that keeps state in its own structure; it must know the slot of all that it keeps.
+    """The interface of an operator that keeps state in its own structure; it must know the slot of each part.
 
     The slot of a key is `slots_of(hash_keys(…), slot_bits)`, or of a single one `slot_of(hash_key(…), slot_bits)`.
     """
 
     def get_processing_state(self, slots: SlotSet) -> Mapping[int, Any]:
-        """The state of each of `slots`, as plain data; those without any state may be left out."""
+        """Returns the state of each of `slots`, as plain data; slots without any state may be left out."""
         ...
 
     def set_processing_state(self, state: Mapping[int, Any]) -> None:
-        """Takes in what `get_processing_state` once returned, for slots that hold nothing now."""
+        """Adds state that `get_processing_state` once returned, for slots that hold none now."""
         ...
 
     def drop_processing_state(self, slots: SlotSet) -> None:
-        """Forgets the state of `slots`."""
+        """Drops the state of `slots`."""
         ...
 
 
 @runtime_checkable
 class Measured(Protocol):
-    """Optional interface of an operator whose state would take long to get only to measure it."""
+    """The optional interface of an operator that can measure its state faster than by getting it."""
 
     def processing_state_size(self, slots: SlotSet) -> int:
-        """About how many bytes `get_processing_state` would give."""
+        """Returns the approximate number of bytes that `get_processing_state` would return."""
         ...
 
 
@@ -97,11 +97,11 @@ class OwnState(Tracked[None]):
         self._changes = Changes(name, lambda: None)
 
     def __len__(self) -> int:
-        """Number of slots that hold state. Costs getting all of it."""
+        """Returns the number of slots that hold state. Costs getting all of it."""
         return len(self._get(SlotSet.full(self.slot_bits)))
 
     def snapshot(self, slots: SlotSet, since: int | None = None) -> Chunk:
-        """See `State.snapshot`; it always replaces `slots`, with all that they hold."""
+        """See `State.snapshot`; it always replaces `slots`, with all their state."""
         state = self._get(slots)
         keys = pa.array(_key_in_each_slot(self.slot_bits)[list(state)])
         values = self._codec.column(list(state.values()), lambda at: f"slot {list(state)[at]}")
@@ -117,7 +117,7 @@ class OwnState(Tracked[None]):
         )
 
     def restore(self, chunks: Iterable[Chunk]) -> None:
-        """See `State.restore`; the operator is given all slots at once."""
+        """See `State.restore`; the operator gets all slots in one call."""
         state: dict[int, Any] = {}
         for chunk in chunks:
             check_fits(chunk, self, self.version, _KEYS, self._schema)
@@ -139,7 +139,7 @@ class OwnState(Tracked[None]):
         return self.snapshot(wanted).nbytes
 
     def changed(self, since: int) -> int:
-        """Number of slots that hold state: any of them may have changed since."""
+        """Returns the number of slots that hold state: any of them may have changed since."""
         self._changes.since(since)
         return len(self)
 
@@ -155,15 +155,15 @@ class OwnState(Tracked[None]):
 
 @cache
 def _key_in_each_slot(slot_bits: int) -> NDArray[np.int64]:
-    """The first of 0, 1, 2, … that is in each slot: the key under which chunks know the slot, since they hash keys.
+    """Returns the first of 0, 1, 2, … in each slot: chunks identify the slot by this key, because they hash keys.
 
-    It takes about slot_bits looks at as many numbers as there are slots, until the last slot is hit.
+    Takes about slot_bits rounds, each with as many numbers as there are slots, until every slot has one.
     """
     keys = np.full(1 << slot_bits, -1)
     numbers = np.arange(1 << slot_bits)
     while (keys < 0).any():
         slots = slots_of(hash_keys([numbers]), slot_bits)
-        hits = np.flatnonzero(keys[slots] < 0)[::-1]  # backwards, so that of several numbers the first remains
+        hits = np.flatnonzero(keys[slots] < 0)[::-1]  # reversed, so that the first of several numbers remains
         keys[slots[hits]] = numbers[hits]
         numbers += len(numbers)
     return keys

@@ -1,8 +1,9 @@
-"""Scalings: carries out decisions by migrations, or splits of backups, whatever fails.
+"""Scalings: carries out decisions by migrations, or splits of backups, despite failures.
 
 Each step examines the present state, so nothing depends on having received an event. A plan that does not exist any
-more has ended. If the operator then has the wanted instances, it was carried out; otherwise it was aborted and is made
-again. Every decision ends with an event that says how; one without progress for too long is given up.
+more has ended. If the operator then has the target's instances, the decision was carried out; otherwise the plan was
+aborted and is made again. Every decision ends with an event that tells its result. A decision without progress is given
+up after a timeout.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ from seep.record.events import (
 from seep.record.facts import Facts, QueryFacts
 from seep.record.ring import Ring
 
-#: Refusals that pass by themselves, and those that pass with the next checkpoint.
+#: Refusals that pass without any action, and those that pass with the next checkpoint.
 _PASSING = (Refusal.BUSY, Refusal.NOT_RUNNING)
 _WANTS_BACKUP = (Refusal.NO_BACKUP, Refusal.OLD_BACKUP)
 #: Seconds until a refused request is tried again.
 _AGAIN = 0.05
 #: Seconds to wait for a backup to split, after a checkpoint was requested; then slots are handed over.
 _BACKUP = 10.0
-#: Ended changes that are kept for policies.
+#: The number of ended changes that are kept for policies.
 _KEPT = 1000
 
 
@@ -75,18 +76,18 @@ class Scaling:
 
     decision: Decision
     opened: float
-    before: int  #: instances
+    before: int  #: the number of instances before
     seen: int | None = None  #: instances that the policy saw when it decided; None if it was asked for by hand
     migration: Migration | None = None
     plan: int | None = None  #: number of a split's plan
     asks: int | None = None  #: the command for a split whose answer it waits for
-    again: float = 0.0  #: when a refused request is tried again
+    again: float = 0.0  #: the time at which a refused request is tried again
     is_handed_over: bool = False  #: whether slots are handed over though the backup was to be split
-    asked: float | None = None  #: when a checkpoint to split was requested
-    change: Change | None = None  #: as policies see it; None while no slots are moving
+    asked: float | None = None  #: the time at which a checkpoint to split was requested
+    change: Change | None = None  #: the change that policies see; None while no slots are moving
     waits_for: str = "its turn"
-    got_on: float = field(init=False)  #: time of its last progress
-    steps: int = 0  #: steps of its migration at that time
+    got_on: float = field(init=False)  #: the time of its last progress
+    steps: int = 0  #: the number of steps of its migration at that time
     turned_down: int | None = None  #: number of instances in the last decision that was refused because of this one
 
     def __post_init__(self) -> None:
@@ -107,7 +108,7 @@ class Scaling:
         return self.change is not None or self.asks is not None or is_cut
 
     def note_progress(self, now: float) -> None:
-        """Notes progress. A step counts only if no earlier attempt has come so far."""
+        """Records progress. A step counts only if no earlier attempt has reached it."""
         made = self.migration.number if self.migration is not None else 0
         if made > self.steps:
             self.steps, self.got_on = made, now
@@ -123,8 +124,8 @@ class Scalings:
     steps: MigrationSettings  #: the settings of the migrations
     vm_needs: VMNeeds
     _open: dict[str, Scaling] = field(default_factory=dict)
-    _changes: Ring[Change] = field(default_factory=lambda: Ring[Change](_KEPT))  #: that are over
-    #: changes whose decision was given up while a plan was under way, until that is complete
+    _changes: Ring[Change] = field(default_factory=lambda: Ring[Change](_KEPT))  #: the ended changes
+    #: changes whose decision was given up while a plan was under way, until the plan is complete
     _left: list[Change] = field(default_factory=list)
 
     @property
@@ -164,7 +165,7 @@ class Scalings:
             self.orders.tell(ScalingRefused(operator=there.operator, why=why))
 
     def step(self, facts: Facts) -> None:
-        """Carries on all open decisions. One that raises is ended; the others go on."""
+        """Carries on all open decisions. A decision that raises an exception is ended; the others continue."""
         self._end_what_is_left(facts)
         for scaling in self.under_way:
             try:
@@ -219,7 +220,7 @@ class Scalings:
             scaling.operator,
             StepByStep(self.steps),
             facts.at,
-            goal=lambda query: _parts(query, scaling),  # the decision may be another one by then
+            goal=lambda query: _parts(query, scaling),  # the decision may have changed by then
             settings=self.steps,
             why=scaling.decision.why,
             is_told=False,
@@ -341,7 +342,7 @@ class Scalings:
         return ended
 
     def _end_what_is_left(self, facts: Facts) -> None:
-        """Ends changes whose decision was given up, and whose slots have moved by now all the same."""
+        """Ends changes whose decision was given up, and whose slots have moved nevertheless."""
         left, self._left = self._left, []
         for change in left:
             if facts.query.is_planned(change.operator):
@@ -396,10 +397,10 @@ class Scalings:
 
 
 def _parts(query: QueryFacts, scaling: Scaling) -> Parts:
-    """The slots that each gaining instance gets.
+    """Returns the slots that each gaining instance gets.
 
-    None if the operator has been scaled otherwise since the policy decided, a recovery in parts for instance, and so
-    far that what was to scale out would scale in, or the reverse.
+    Returns none if another change of the operator, such as a parallel recovery, came after the policy's decision, so
+    that it would now scale in instead of out, or the reverse.
     """
     decision = scaling.decision
     assignment, wanted = query.latest(decision.operator), decision.parallelism
@@ -412,7 +413,7 @@ def _parts(query: QueryFacts, scaling: Scaling) -> Parts:
 def _from_one_origin(query: QueryFacts, operator: str, parts: Parts) -> tuple[InstanceId, Parts]:
     """Returns the instance that loses most slots, and its part: a split has one origin.
 
-    Others wait for the next decision.
+    The other instances keep their slots until the next decision.
     """
     owned = query.latest(operator).parts
     origin = max(owned, key=lambda index: sum(len(slots & owned[index]) for slots in parts.values()))

@@ -1,4 +1,4 @@
-"""The archive of a node: writes its instances' parts of cuts to durable storage, and reads what a run begins from."""
+"""The archive of a node: writes its instances' parts of cuts to storage, and reads the state that a run begins from."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Tell = Callable[[Persisted | PersistFailed], None]
 
 
 class Archive:
-    """Writing and reading take long, so they are done on a thread of their own, one thing after the other."""
+    """A reader and writer of cuts on a thread of its own, one request after another, because each takes long."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Archive:
         self._worker = Worker("seep archive")
 
     def write(self, part: Persist, slot_bits: int, tell: Tell) -> None:
-        """Stores an instance's part of a cut, and tells what became of it."""
+        """Stores an instance's part of a cut, and calls `tell` with the result."""
         self._worker.put(lambda: tell(self._written(part, slot_bits)))
 
     def read(
@@ -52,7 +52,7 @@ class Archive:
         give: Callable[[Recalled], None],
         fail: Callable[[BaseException], None],
     ) -> None:
-        """Gives what the checkpoint has of these slots, as the operator declares its state now."""
+        """Calls `give` with the checkpoint's state of these slots, in the form that the operator now declares."""
 
         def work() -> None:
             try:
@@ -63,7 +63,7 @@ class Archive:
         self._worker.put(work)
 
     def close(self) -> None:
-        """What is under way is finished first."""
+        """Ends the thread after the requests so far are done."""
         self._worker.close()
 
     def _written(self, part: Persist, slot_bits: int) -> Persisted | PersistFailed:
@@ -74,13 +74,13 @@ class Archive:
         try:
             put = self._putter(part.owner, cut.id)
             written = persist_state(checkpoint, put, self._settings.codec, slot_bits=slot_bits)
-        except Exception as reason:  # whoever waits for it is told, or would wait for good
+        except Exception as reason:  # the manager must learn of any failure, or it would wait for this part
             words = str(reason) if isinstance(reason, SeepError) else f"internal error: {reason!r}"
             return PersistFailed(part.owner, cut.id, words)
         return Persisted(part.owner, cut.id, CutPart(part.slots, part.base, written.model_dump_json()))
 
     def _putter(self, owner: Incarnation, checkpoint: int) -> Callable[[str, Sequence[Any]], str]:
-        """Each incarnation writes under names of its own: one that was given up may still be about it."""
+        """Returns a writer with names of its incarnation: one that was given up may still be writing."""
 
         def put(name: str, parts: Sequence[Any]) -> str:
             key = str(BlobKey(self._query, checkpoint, owner.instance.operator, f"{name}-{owner.number}"))
@@ -97,7 +97,7 @@ class Archive:
 
     @cached_property
     def _store(self) -> BlobStore:
-        """Opened once: that costs, and what it has in its cache is of use for as long as it is open."""
+        """The store; opened once, because that is expensive and its cache is useful only while it is open."""
         store = store_of(self._settings)
         if store is None:
             raise InternalError("state is to be written or read, and there is no storage")
@@ -105,7 +105,7 @@ class Archive:
 
     @cached_property
     def _beginning(self) -> Manifest:
-        """Of the checkpoint that the run begins from."""
+        """The manifest of the checkpoint from which the run begins."""
         if self._begins_from is None:
             raise InternalError("a run is to begin from a checkpoint, and there is none")
         catalogue = Catalogue(self._store, self._query, manifests_of(self._query))

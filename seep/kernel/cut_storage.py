@@ -1,4 +1,4 @@
-"""The durable storage of cuts in a world, which outlives all its processes."""
+"""The durable storage of cuts in a world, which remains after all processes of the world have ended."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from seep.protocol.cuts import Beginning, CutComplete, CutPart, Persist, Recalle
 
 @dataclass(frozen=True, slots=True)
 class StoredCut:
-    """A complete cut."""
+    """The parts and positions of a complete cut."""
 
     beginning: Beginning
-    #: operator -> what was written, in the order in which it has to be restored
+    #: operator -> its parts, in the order in which they have to be restored
     parts: Mapping[str, tuple[tuple[SlotSet, tuple[Any, ...]], ...]]
 
 
 @dataclass(slots=True)
 class CutStorage:
-    """Takes in parts of cuts as they are written; knows the last complete one."""
+    """A storage that takes parts of cuts as they are written, and knows the last complete cut."""
 
     saved: StoredCut = field(default_factory=lambda: StoredCut(Beginning(0, {}, 0), {}))
     _parts: list[Persist] = field(default_factory=list)
@@ -31,7 +31,7 @@ class CutStorage:
         return CutPart(part.slots, part.base, len(self._parts) - 1)
 
     def complete(self, cut: CutComplete) -> None:
-        """Parts that build on the cut before come after what that has; those that do not replace it by themselves."""
+        """Records a complete cut: parts with a base follow those of the cut before; parts without one replace them."""
         if cut.cut.only is not None:
             return
         earlier = self.saved.parts if any(part.base is not None for part in cut.parts.values()) else {}
@@ -43,11 +43,11 @@ class CutStorage:
         self.saved = StoredCut(Beginning(cut.cut.epoch, cut.positions), parts)
 
     def beginning(self, generation: int) -> Beginning:
-        """Where a life of the query begins that goes on from the last complete cut; epoch 0 if there is none."""
+        """Returns the beginning of a run that continues from the last complete cut; its epoch is 0 if there is none."""
         return replace(self.saved.beginning, generation=generation)
 
     def read(self, operator: str, slots: SlotSet) -> Recalled:
-        """What the last complete cut has of these slots."""
+        """Returns the state of these slots in the last complete cut."""
         found: list[Any] = []
         for written, chunks in self.saved.parts.get(operator, ()):
             if common := written & slots:

@@ -1,4 +1,4 @@
-"""The base of all operators' logic: it takes one batch for each port, and puts one batch out on all edges."""
+"""The base class of all operators' logic: it takes one batch for each port, and puts one batch out on all edges."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from seep.rows.batches import concat, conform, in_sequence
 class BatchLogic:
     """The logic of an operator on Arrow batches: subclasses compute one batch from a piece.
 
-    User code is called through `guard`. Rows on which it fails are put out with the same piece, as dead letters.
+    User code is called through `guard`. Rows on which it fails become dead letters in the output of the same piece.
     """
 
     def __init__(self, setting: OperatorSetting, *containers: State) -> None:

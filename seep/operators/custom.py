@@ -31,10 +31,10 @@ from seep.operators.strictness import Strictness
 from seep.protocol.logic import Logic, Piece
 from seep.rows.batches import as_batch, concat, conform
 
-#: An operator may put out a RecordBatch, a Table, a mapping of columns, or None.
+#: The output of an operator: a RecordBatch, a Table, a mapping of columns, or None.
 Output = Any
 
-#: How often in one epoch an operator may schedule notifications that are due at once.
+#: How often an operator may schedule notifications in one epoch that are due immediately.
 _ROUNDS = 10_000
 
 _OWN = ("get_processing_state", "set_processing_state", "drop_processing_state")
@@ -70,8 +70,8 @@ class Operator:
     """
 
     ports: ClassVar[int] = 1  #: the number of streams that it reads
-    version: ClassVar[int] = 0  #: of its state; raise it when the meaning of stored state changes
-    notify_type: ClassVar[pa.DataType | None] = None  #: type of notifications' values; None: any object
+    version: ClassVar[int] = 0  #: the version of its state; raise it when the meaning of stored state changes
+    notify_type: ClassVar[pa.DataType | None] = None  #: the type of notifications' values; None: any object
     keeps_state: ClassVar[bool] = True
     caches: ClassVar[Sequence[str]] = ()  #: attributes that may change, because no output depends on them
 
@@ -82,7 +82,7 @@ class Operator:
         return None
 
     def output(self, inputs: Sequence[Input]) -> pa.Schema:
-        """Returns the columns that it puts out for these input streams; raises UserError if it cannot use them."""
+        """Returns the columns of its output for these input streams; raises UserError if it cannot use them."""
         raise NotImplementedError
 
     def process(self, inputs: Inputs) -> Output:
@@ -201,7 +201,7 @@ def _check_keyed(operator: str, inputs: Sequence[Input]) -> None:
 
 
 class _State(NamedTuple):
-    """The state of an operator."""
+    """The containers of an operator and, among them, its notifications."""
 
     containers: list[State]
     notifications: Timers | None
@@ -235,7 +235,7 @@ def _own_state(operator: Any, context: Context) -> list[State]:
 
 
 class _Extra:
-    """The extra data of a stateless operator as processing state: an instance has it in the lowest of its slots."""
+    """The extra data of a stateless operator as processing state, which the lowest slot of an instance holds."""
 
     def __init__(self, operator: StatelessOperator, name: str) -> None:
         self._operator, self._name = operator, name
@@ -251,7 +251,7 @@ class _Extra:
             self._called(partial(self._operator.set_extra, list(state.values())))
 
     def drop_processing_state(self, slots: SlotSet) -> None:
-        """Nothing has to go: no output needs it."""
+        """Does nothing: no output needs the extra data."""
 
     def _called(self, function: Callable[[], Any]) -> Any:
         try:
@@ -303,7 +303,7 @@ class _Running(BatchLogic):
         with naming(setting.operator):
             containers, self._notifications = _open(operator, context)
         super().__init__(setting, *containers)
-        #: how to convert state that an earlier version of the operator stored
+        #: how to convert state that an earlier version of the operator has stored
         self.evolution = Evolution(context.hints, getattr(operator, "migrate_state", None), context.aliases)
         self._operator = operator
         self._inputs: Inputs  # of the current epoch

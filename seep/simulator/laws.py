@@ -61,15 +61,15 @@ class Laws:
         #: kind, subject and time of an open decision -> time of its last progress, epoch committed then, and its
         #: standing
         self._touched: dict[tuple[str, str, float], tuple[float, int, object]] = {}
-        #: operators that policies have scaled in since all is calm
+        #: operators that policies have scaled in since faults ended and the load is steady
         self._scaled_in: set[str] = set()
-        #: time after which no fault strikes; and the time after which the load is steady, too
+        #: the time after which no fault strikes; and the time after which the load is steady, too
         self._calm = self._steady = float("inf")
 
     def faults_are_over(self, now: float, is_steady: bool) -> None:
-        """Notes that no more faults will strike.
+        """Records that no more faults will strike.
 
-        If `is_steady`, the load stays constant and the policy is a sound one.
+        If `is_steady`, the load stays constant and the policy is sound.
         """
         self._calm = min(self._calm, now)
         if is_steady:
@@ -164,9 +164,9 @@ class Laws:
                 raise LawBroken(f"open for ever: {each}; it has not got on for {epochs} epochs")
 
     def _check_steadiness(self, is_open: Iterable[OpenDecision], told: list[Event]) -> None:
-        """Under a steady load, a policy must not scale in and then out again.
+        """Checks that under a steady load a policy does not scale an operator in and then out again.
 
-        It may scale out, as one instance has hot slots, and then in, as the others have little to do.
+        It may scale out because one instance has hot slots, and then in because the others have little to do.
         """
         fresh = {d.subject for d in (*self._open, *is_open) if d.kind == "scaling" and d.since > self._steady}
         hand = {d.subject for d in (*self._open, *is_open) if d.by_hand}

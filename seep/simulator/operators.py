@@ -1,6 +1,6 @@
-"""Small operators for the simulator. Rows are (key, value, time) tuples, a batch is a tuple of rows.
+"""Small operators for the simulator. Rows are (key, value, time) tuples; a batch is a tuple of rows.
 
-Each is deterministic and independent of the distribution of slots, as the protocol requires of every operator.
+Each operator is deterministic and independent of the distribution of slots, as the protocol requires.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Rows = tuple[Row, ...]
 
 
 class RowBatches:
-    """Batches as tuples of rows, split by the slot of their key."""
+    """Batches as tuples of rows, which are split by the slot of their key."""
 
     def __init__(self, graph: QueryGraph) -> None:
         self._bits = {o.name: o.slot_bits for o in graph.operators.values()}
@@ -48,7 +48,7 @@ def rows_of(piece: Piece[Rows], port: int = 0) -> list[Row]:
 
 
 class Keyed:
-    """The base of the plain operators: state in one container, the same output on every edge."""
+    """The base class of the plain operators: state in one container, the same output on every edge."""
 
     def __init__(self, graph: QueryGraph, name: str) -> None:
         self.edges = graph.outputs[name]
@@ -66,7 +66,7 @@ class Keyed:
 
 
 class RowMap(Keyed):
-    """Stateless: drops every fifth value, and moves rows to other keys; its state is a cache that no output needs."""
+    """A stateless operator that drops every fifth value and moves rows to other keys; its state is only a cache."""
 
     def rows(self, piece: Piece[Rows]) -> Sequence[Row]:
         return [(self._moved(key * 5 + value), value * 3 + 1, time) for key, value, time in rows_of(piece) if value % 5]
@@ -78,7 +78,7 @@ class RowMap(Keyed):
 
 
 class Route(Keyed):
-    """Stateless with several outputs: each edge gets its own rows, some get none."""
+    """A stateless operator with several outputs: each edge gets its own rows, and some edges get none."""
 
     def process(self, piece: Piece[Rows]) -> Mapping[Edge, Rows]:
         rows, ways = rows_of(piece), len(self.edges)
@@ -87,7 +87,7 @@ class Route(Keyed):
 
 
 class Sum(Keyed):
-    """A running sum per key, forgotten at times so that deletes occur."""
+    """A running sum per key, which is removed at times so that deletions occur."""
 
     def rows(self, piece: Piece[Rows]) -> Sequence[Row]:
         news: dict[int, tuple[int, int]] = {}
@@ -106,7 +106,7 @@ class Sum(Keyed):
 
 
 class Delay(Keyed):
-    """Post-dated records: a row is put out again when the watermark has passed its time by some amount."""
+    """Delayed rows: each is put out again when the watermark has passed its time by a fixed amount."""
 
     PATIENCE = 12
 
@@ -128,7 +128,7 @@ class Delay(Keyed):
 
 
 class RowJoin(Keyed):
-    """Two inputs, joined by key without a window: every left value meets every right value once."""
+    """A join of two inputs by key without a window: every left value meets every right value once."""
 
     def rows(self, piece: Piece[Rows]) -> Sequence[Row]:
         new: dict[int, tuple[list[int], list[int]]] = {}
@@ -145,7 +145,7 @@ class RowJoin(Keyed):
 
 
 class RowSource:
-    """Reads its partitions (one per slot) in portions of random size, so that only the log has an epoch's rows."""
+    """A source that reads its partitions (one per slot) in portions of random size, which only the log knows."""
 
     def __init__(self, graph: QueryGraph, name: str, data: Mapping[int, Rows], bite: Callable[[], int]) -> None:
         self.edges = graph.outputs[name]

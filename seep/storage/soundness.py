@@ -13,19 +13,19 @@ from formats.avro_file import Damaged
 from formats.manifest import BlobRef, Manifest
 from seep.storage.store import BlobStore, NotThere
 
-#: Files that are checked at the same time, as a remote store takes its time for each.
+#: The number of files that are checked at the same time, because a remote store is slow.
 _AT_ONCE = 16
 
 Check = Callable[[], None]
 
 
 def check_files(manifest: Manifest, store: BlobStore) -> None:
-    """Raises Damaged, naming the file, if one is missing or has another length. Costs one request a file."""
+    """Raises Damaged, with the file's name, if a file is missing or has another length. Costs one request per file."""
     _all(manifest, (partial(_check_size, store, key, size) for key, size in manifest.files.items()))
 
 
 def check_content(manifest: Manifest, store: BlobStore) -> None:
-    """Raises Damaged, naming the file, if one is missing or has other content. Reads all files."""
+    """Raises Damaged, with the file's name, if a file is missing or has other content. Reads all files."""
     files: dict[str, BlobRef] = {}
     for component in manifest.components.values():
         files |= {blob.key: blob for blob in component.every_blob()}
@@ -49,7 +49,7 @@ def _check_size(store: BlobStore, key: str, size: int) -> None:
 
 
 def _pieces(file: BlobRef) -> Iterator[tuple[int, int]]:
-    """Returns length and checksum of each part of a file."""
+    """Yields the length and checksum of each part of a file."""
     yield file.index.header, file.index.header_crc
     yield from ((block.length, block.crc) for block in file.index.blocks)
 

@@ -22,21 +22,26 @@ app = typer.Typer(
 
 @app.command(epilog="Example: seep lrb generate --xways 2 --minutes 60 --out traffic.csv --history history.csv")
 def generate(
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Where to: .csv or .parquet.", show_default=False)],
-    xways: Annotated[int, typer.Option(metavar="L", min=1, help="Expressways.")] = 1,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="File to write: .csv or .parquet.", show_default=False)],
+    xways: Annotated[int, typer.Option(metavar="L", min=1, help="Number of expressways.")] = 1,
     minutes: Annotated[int, typer.Option(metavar="N", min=1, max=180, help="Minutes of traffic.")] = 180,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Equal seeds give equal traffic.")] = 1,
-    rate: Annotated[float, typer.Option(metavar="FACTOR", min=0, help="Of the traffic of the benchmark.")] = 1.0,
-    balances: Annotated[float, typer.Option(metavar="PART", min=0, max=1, help="Reports with a balance query.")] = 0.01,
+    rate: Annotated[float, typer.Option(metavar="FACTOR", min=0, help="Traffic relative to the benchmark's.")] = 1.0,
+    balances: Annotated[
+        float, typer.Option(metavar="PART", min=0, max=1, help="Share of reports with a balance query.")
+    ] = 0.01,
     expenditures: Annotated[
-        float, typer.Option(metavar="PART", min=0, max=1, help="Reports with an expenditure query.")
+        float, typer.Option(metavar="PART", min=0, max=1, help="Share of reports with an expenditure query.")
     ] = 0.001,
     travel_times: Annotated[
-        float, typer.Option(metavar="PART", min=0, max=1, help="Reports with a travel time query, which none answers.")
+        float,
+        typer.Option(
+            metavar="PART", min=0, max=1, help="Share of reports with a travel time query, which is not answered."
+        ),
     ] = 0.0,
     history: Annotated[
         Path | None,
-        typer.Option("--history", metavar="FILE", help="Where to write tolls of the past, for all vehicles."),
+        typer.Option("--history", metavar="FILE", help="File to write with past tolls of all vehicles."),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     verbose: Verbose = False,
@@ -57,13 +62,13 @@ def validate(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The four outputs.", show_default=False)],
     history: Annotated[
         Path | None,
-        typer.Option("--history", metavar="FILE", help="Tolls of the past; a function of the spec if not given."),
+        typer.Option("--history", metavar="FILE", help="Past tolls; computed as in the spec if not given."),
     ] = None,
-    lateness: Annotated[int, typer.Option(metavar="SECONDS", min=0, help="As the run allowed it.")] = 0,
-    live: Annotated[bool, typer.Option("--live", help="Balances may be those of any of the last 60 seconds.")] = False,
+    lateness: Annotated[int, typer.Option(metavar="SECONDS", min=0, help="The lateness that the run allowed.")] = 0,
+    live: Annotated[bool, typer.Option("--live", help="Accept balances of any of the last 60 seconds.")] = False,
     verbose: Verbose = False,
 ) -> None:
-    """Check outputs against a plain program of the rules, and their response times. Exits with 1 if any is wrong."""
+    """Check outputs against a plain reference program, and check response times. Exits with 1 if any is wrong."""
     with told_in_one_line(verbose=verbose):
         from lrb.commands import validate_outputs
 

@@ -26,24 +26,24 @@ _QUICK_SECONDS, _QUICK_MINUTES = 15, 60
 def rate(
     xways: Annotated[
         int | None,
-        typer.Option(metavar="L", min=1, help="Find out only whether so many are sustained.", show_default=False),
+        typer.Option(metavar="L", min=1, help="Test only whether L expressways are sustained.", show_default=False),
     ] = None,
-    measured: Annotated[int, typer.Option(metavar="SECONDS", min=1, help="Real time that is measured.")] = 60,
-    warm_up: Annotated[int, typer.Option(metavar="SECONDS", min=1, help="Real time before that.")] = 10,
-    minutes: Annotated[int, typer.Option(metavar="N", min=1, max=180, help="Minutes of traffic before its end.")] = 180,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the traffic.")] = 1,
-    quick: Annotated[bool, typer.Option("--quick", help="15 seconds at the end of 60 minutes: for a first look.")] = (
+    measured: Annotated[int, typer.Option(metavar="SECONDS", min=1, help="Real time to measure.")] = 60,
+    warm_up: Annotated[int, typer.Option(metavar="SECONDS", min=1, help="Real time before the measurement.")] = 10,
+    minutes: Annotated[int, typer.Option(metavar="N", min=1, max=180, help="Minutes of traffic in all.")] = 180,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Equal seeds give equal traffic.")] = 1,
+    quick: Annotated[bool, typer.Option("--quick", help="Measure only 15 seconds, at the end of 60 minutes.")] = (
         False
     ),
     as_json: Annotated[bool, typer.Option("--json", help="One line of JSON at the end.")] = False,
     *,
     flags: Flags,
 ) -> None:
-    """Find the L-rating of this machine: the most expressways on which every answer comes within its time.
+    """Find the L-rating of this machine: the most expressways with every answer in time.
 
-    The state of all three hours is built up by fast-forward, then the last minute is played in real time, and the time
-    from when each tuple is due to its answer is measured. Without --checkpoint and --policy nothing is kept for a
-    recovery. Exits with 1 if none of the numbers that were tried is sustained.
+    Builds the state of all three hours by fast-forward, then plays the last minute in real time, and measures the time
+    from when each tuple is due to its answer. Without --checkpoint and --policy it takes no checkpoints for recovery.
+    Exits with 1 if no tested number is sustained.
     """
     with told_in_one_line(verbose=flags.verbose):
         from lrb.driver import compile_kernels

@@ -18,25 +18,23 @@ EPILOG = "Example: seep lrb run --input traffic.csv --out results --chaos kill:t
 @takes_options
 def run(
     input: Annotated[
-        Path | None, typer.Option("--input", metavar="FILE", help="Traffic in a file.", show_default=False)
+        Path | None, typer.Option("--input", metavar="FILE", help="File with traffic.", show_default=False)
     ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where outputs go.", show_default=False)] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for the outputs.", show_default=False)] = None,
     history: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Tolls of the past; a function of the spec if not given.", show_default=False
-        ),
+        typer.Option(metavar="FILE", help="Past tolls; computed as in the spec if not given.", show_default=False),
     ] = None,
     lateness: Annotated[
-        int, typer.Option(metavar="SECONDS", min=0, help="By how much tuples may be older than one before them.")
+        int, typer.Option(metavar="SECONDS", min=0, help="How much older tuples may be than one before them.")
     ] = 0,
     xways: Annotated[
         int | None,
-        typer.Option(metavar="L", min=1, help="Live traffic, on so many expressways.", show_default=False),
+        typer.Option(metavar="L", min=1, help="Make live traffic on L expressways.", show_default=False),
     ] = None,
     speed: Annotated[float, typer.Option(metavar="X", min=0.01, help="Seconds of live traffic in a second.")] = 1.0,
     minutes: Annotated[int, typer.Option(metavar="N", min=1, max=180, help="Minutes of live traffic.")] = 180,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of live traffic.")] = 1,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Equal seeds give equal live traffic.")] = 1,
     check: Annotated[bool, typer.Option("--check", help="Compare all answers to live traffic with the reference.")] = (
         False
     ),
@@ -45,9 +43,9 @@ def run(
 ) -> None:
     """Run the query on the traffic of a file, or on live traffic.
 
-    Writes tolls.csv, accidents.csv, balances.csv and expenditures.csv, ordered by time, vehicle and query. Tuples of a
-    file that are not well are left out, and listed in dead-letters.csv. Of live traffic it says how long answers took;
-    a tuple is due at its second, as the clock of the run has it.
+    Writes tolls.csv, accidents.csv, balances.csv and expenditures.csv, ordered by time, vehicle and query. Malformed
+    tuples of a file are left out, and listed in dead-letters.csv. For live traffic it prints the response times; a
+    tuple is due at its second, by the clock of the run.
     """
     with told_in_one_line(verbose=flags.verbose):
         from lrb.driver import LiveTraffic, run_file, run_live

@@ -27,25 +27,25 @@ app = typer.Typer(
 def generate(
     out: Annotated[
         Path,
-        typer.Option(metavar="FILE", help="Where to: a .parquet log, or a folder for Rhino's.", show_default=False),
+        typer.Option(metavar="FILE", help="A .parquet log to write, or a folder with --rhino.", show_default=False),
     ],
-    events: Annotated[int, typer.Option(metavar="N", min=1, help="Events.")] = 100_000,
+    events: Annotated[int, typer.Option(metavar="N", min=1, help="Number of events.")] = 100_000,
     rate: Annotated[int, typer.Option(metavar="N", min=1, help="Events per second of arrival, at most.")] = 10_000,
     rate_profile: Annotated[RateProfile, typer.Option(help="How the rate changes.")] = RateProfile.STEADY,
-    rate_period: Annotated[float, typer.Option(metavar="SECONDS", min=0.001, help="Over which it changes.")] = 60.0,
+    rate_period: Annotated[float, typer.Option(metavar="SECONDS", min=0.001, help="Period of the changes.")] = 60.0,
     held_back: Annotated[
-        float, typer.Option(metavar="PART", min=0, max=1, help="Events that come up to 3 s late.")
+        float, typer.Option(metavar="PART", min=0, max=1, help="Share of events that come up to 3 s late.")
     ] = 0.0,
-    text: Annotated[bool, typer.Option(help="Names, descriptions and the like.")] = True,
-    filler: Annotated[bool, typer.Option(help="What fills records up to their sizes.")] = True,
+    text: Annotated[bool, typer.Option(help="Write names, descriptions and other texts.")] = True,
+    filler: Annotated[bool, typer.Option(help="Fill records up to their sizes.")] = True,
     sizes: Annotated[str, typer.Option(metavar="P,A,B", help="Bytes of persons, auctions and bids.")] = "200,500,100",
-    rhino: Annotated[bool, typer.Option("--rhino", help="Binary records of 206, 269 and 32 bytes.")] = False,
+    rhino: Annotated[bool, typer.Option("--rhino", help="Write binary records of 206, 269 and 32 bytes.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     *,
     model: ModelFlags,
     verbose: Verbose = False,
 ) -> None:
-    """Make a log of events: the reference model, equal for equal options."""
+    """Make a log of events by the reference model; equal options give equal events."""
     with told_in_one_line(verbose=verbose):
         from nexmark.commands import generate_log, generate_records, sizes_of
         from seep.rows.rate import Profile

@@ -32,21 +32,24 @@ class ModelFlags:
 
     seed: Annotated[int, _option("--seed", metavar="N", min=0, help="Equal seeds give equal events.")] = 1
     dilation: Annotated[int, _option("--dilation", metavar="K", min=1, help="Event time goes K times as fast.")] = 1
-    in_flight: Annotated[int, _option("--in-flight", metavar="N", min=0, help="Auctions open at a time.")] = 100
+    in_flight: Annotated[int, _option("--in-flight", metavar="N", min=0, help="Auctions open at the same time.")] = 100
     out_of_order: Annotated[
         int, _option("--out-of-order", metavar="N", min=1, help="Events come out of order in groups of N.")
     ] = 1
     skew: Annotated[
-        float, _option("--skew", metavar="PART", min=0, max=1, help="Part of the bids that goes to chosen auctions.")
+        float, _option("--skew", metavar="PART", min=0, max=1, help="Share of the bids that goes to chosen auctions.")
     ] = 0.0
     skew_to: Annotated[
-        str, _option("--skew-to", metavar="N/M|IDS", help="Auctions of N of M instances, or of these ids: 1000,1100.")
+        str,
+        _option(
+            "--skew-to", metavar="N/M|IDS", help="The chosen auctions: of N of M instances, or these ids: 1000,1100."
+        ),
     ] = "1/4"
-    skew_pattern: Annotated[SkewPattern, _option("--skew-pattern", help="Always, at times, or moving on.")] = (
-        SkewPattern.FIXED
-    )
+    skew_pattern: Annotated[
+        SkewPattern, _option("--skew-pattern", help="When bids are skewed: always, at times, or to moving targets.")
+    ] = SkewPattern.FIXED
     skew_period: Annotated[
-        float, _option("--skew-period", metavar="SECONDS", min=0.001, help="Of event time, of that pattern.")
+        float, _option("--skew-period", metavar="SECONDS", min=0.001, help="Period of the pattern, in event time.")
     ] = 10.0
 
     def settings(self, **others: Any) -> EventSettings:

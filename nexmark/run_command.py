@@ -28,31 +28,31 @@ def run(
         Path | None, typer.Option("--input", metavar="FILE", help="A log of events.", show_default=False)
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where the result goes, a Parquet file.", show_default=False)
+        Path | None, typer.Option(metavar="FILE", help="Parquet file for the result.", show_default=False)
     ] = None,
     size: Annotated[str | None, typer.Option(help="The length of the query's windows, such as 12h.", **_SIZE)] = None,
-    slide: Annotated[str | None, typer.Option(help="How far windows are apart, such as 1s.", **_SIZE)] = None,
+    slide: Annotated[str | None, typer.Option(help="Time between the starts of windows, such as 1s.", **_SIZE)] = None,
     gap: Annotated[str | None, typer.Option(help="The pause that ends a session, such as 10s.", **_SIZE)] = None,
     event_rate: Annotated[
         int | None,
         typer.Option(
             metavar="N",
             min=1,
-            help="Live events in a second of event time; as --rate if not given.",
+            help="Live events in a second of event time; --rate if not given.",
             show_default=False,
         ),
     ] = None,
-    on_disk: Annotated[bool, typer.Option("--on-disk", help="Keep state on disk, where the query can.")] = False,
-    partitions: Annotated[int, typer.Option(metavar="N", min=1, help="Of the source of live events.")] = 1,
+    on_disk: Annotated[bool, typer.Option("--on-disk", help="Keep state on disk, if the query can.")] = False,
+    partitions: Annotated[int, typer.Option(metavar="N", min=1, help="Partitions of the source of live events.")] = 1,
     *,
     model: ModelFlags,
     flags: Flags,
 ) -> None:
-    """Run a query on a log, or live on events that are made as it goes.
+    """Run a query on a log, or on live events that are made during the run.
 
-    With --input it runs to the end of the log and writes the result, ordered by all columns. Without, events come by
-    --rate, 10,000 a second for 30 s unless told otherwise. A rate is one of events, also where a query reads some kinds
-    of them only.
+    With --input, the run ends with the log and writes the result, ordered by all columns. Without it, --rate sets the
+    rate of events: 10,000 a second, for 30 s, if not given. The rate counts all events, also if the query reads only
+    some kinds of them.
     """
     with told_in_one_line(verbose=flags.verbose):
         from nexmark.driver import RATE, LiveEvents, query_named, run_live, run_log

@@ -102,18 +102,22 @@ def savepoint(run: _RUN) -> None:
 @app.command(epilog="Example: seep migrate orders counter --strategy fluid --to 4")
 def migrate(
     run: _RUN,
-    operator: Annotated[str, typer.Argument(metavar="OPERATOR", help="Whose slots move.", show_default=False)],
+    operator: Annotated[
+        str, typer.Argument(metavar="OPERATOR", help="The operator whose slots move.", show_default=False)
+    ],
     to: Annotated[int, typer.Option(metavar="N", min=1, help="Number of instances at the end.", show_default=False)],
     strategy: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="all-at-once, fluid, batched or optimised; as the run says if not given."),
+        typer.Option(metavar="NAME", help="all-at-once, fluid, batched or optimised; the run's setting if not given."),
     ] = None,
-    batch: Annotated[int | None, typer.Option(metavar="SLOTS", help="Slots in each step, of batched ones.")] = None,
+    batch: Annotated[
+        int | None, typer.Option(metavar="SLOTS", help="Number of slots in each step, if batched.")
+    ] = None,
     gap: Annotated[str | None, typer.Option(metavar="TIME", help="Time between steps, such as 200ms.")] = None,
-    at: Annotated[str | None, typer.Option(metavar="TIME", help="When it begins, in the run's own time.")] = None,
-    wait: Annotated[bool, typer.Option(help="Wait until it is done; it goes on if you stop waiting.")] = True,
+    at: Annotated[str | None, typer.Option(metavar="TIME", help="Time of the run at which it begins.")] = None,
+    wait: Annotated[bool, typer.Option(help="Wait until it is done; it continues if you stop waiting.")] = True,
 ) -> None:
-    """Have a run move an operator's slots, in steps, until it has so many instances."""
+    """Change the number of an operator's instances in a run, by moving its slots in steps."""
     with told_in_one_line(verbose=False):
         from seep.cli.control import migrate
 
@@ -129,14 +133,16 @@ def story(
     instance: Annotated[
         str | None, typer.Option(metavar="NAME", help="Only events of an instance, such as counter[1].")
     ] = None,
-    decision: Annotated[int | None, typer.Option(metavar="N", min=1, help="Only the decision of this number.")] = None,
+    decision: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Only the decision with this number.")
+    ] = None,
     epoch: Annotated[
         int | None,
         typer.Option(metavar="N", min=0, help="Only changes that took effect at an epoch, or the last one before it."),
     ] = None,
     messages: Annotated[
         bool,
-        typer.Option("--messages", help="Also the last messages and answers of machines, as far as they were kept."),
+        typer.Option("--messages", help="Also the last messages and answers of machines, as far as they are known."),
     ] = False,
 ) -> None:
     """Tell what was decided, moved and lost in a run, with causes and results."""
@@ -149,7 +155,7 @@ def story(
 @app.command(epilog="Example: seep stop orders --savepoint")
 def stop(
     run: _RUN,
-    savepoint: Annotated[bool, typer.Option("--savepoint", help="Take a savepoint first, to go on from.")] = False,
+    savepoint: Annotated[bool, typer.Option("--savepoint", help="Take a savepoint first, to continue from.")] = False,
 ) -> None:
     """Stop a run at once; its input does not end, so another run can continue."""
     with told_in_one_line(verbose=False):

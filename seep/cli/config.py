@@ -55,10 +55,10 @@ def _is_fine(file: Path) -> bool:
 
 @app.command(epilog="Example: seep config schema policy --table")
 def schema(
-    kind: Annotated[ConfigKind, typer.Argument(help="Of which files.")] = ConfigKind.POLICY,
+    kind: Annotated[ConfigKind, typer.Argument(help="The kind of file.")] = ConfigKind.POLICY,
     table: Annotated[bool, typer.Option("--table", help="As a table of all fields, for people.")] = False,
 ) -> None:
-    """Print the JSON schema of a file, with which editors complete and check YAML."""
+    """Print the JSON schema of a kind of file, for editors that complete and check YAML."""
     import json
 
     from seep.config import schema

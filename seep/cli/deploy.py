@@ -40,7 +40,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be don
 
 
 def _up(cloud: Cloud, config: Path, dry_run: bool, verbose: bool) -> None:
-    """Make what is missing of the cluster. A run that was broken off is continued; a second one changes nothing."""
+    """Make the missing parts of the cluster. Continues after an interruption; changes nothing if none is missing."""
     with told_in_one_line(verbose=verbose):
         cluster = _opened(cloud, config)
         if dry_run:
@@ -52,7 +52,7 @@ def _up(cloud: Cloud, config: Path, dry_run: bool, verbose: bool) -> None:
 
 
 def _status(cloud: Cloud, config: Path, verbose: bool) -> None:
-    """Show what there is of the cluster."""
+    """Show the existing parts of the cluster."""
     with told_in_one_line(verbose=verbose):
         cluster = _opened(cloud, config)
         typer.echo("\n".join(status_lines(cluster.status())))
@@ -60,7 +60,7 @@ def _status(cloud: Cloud, config: Path, verbose: bool) -> None:
 
 
 def _scale(cloud: Cloud, config: Path, workers: int, dry_run: bool, verbose: bool) -> None:
-    """Start or end workers until there are so many, besides those of a pool."""
+    """Start or end workers until there are N, not counting those of a pool."""
     with told_in_one_line(verbose=verbose):
         cluster = _opened(cloud, config)
         if dry_run:
@@ -71,7 +71,7 @@ def _scale(cloud: Cloud, config: Path, workers: int, dry_run: bool, verbose: boo
 
 
 def _down(cloud: Cloud, config: Path, dry_run: bool, yes: bool, verbose: bool) -> None:
-    """Remove all that there is of the cluster, workers of a pool too."""
+    """Remove all parts of the cluster, including workers of a pool."""
     with told_in_one_line(verbose=verbose):
         cluster = _opened(cloud, config)
         there = [label for label, found in cluster.status().items() if found]

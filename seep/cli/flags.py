@@ -54,8 +54,8 @@ class Flags:
         _option(
             "--restore",
             metavar="auto|none|latest|ID",
-            help="Where to begin, at any parallelism: auto (the default) goes on from what is in storage, and begins "
-            "from nothing if that is empty; none begins from nothing; latest, or the number of a checkpoint.",
+            help="Where to begin, at any parallelism: auto (the default) continues from the latest checkpoint in "
+            "storage, if there is one; none begins from nothing; latest, or the number of a checkpoint.",
         ),
     ] = None
     fall_back: Annotated[
@@ -63,9 +63,7 @@ class Flags:
     ] = False
     allow_dropped_state: Annotated[
         bool,
-        _option(
-            "--allow-dropped-state", help="Begin without the state of operators that the query does not have any more."
-        ),
+        _option("--allow-dropped-state", help="Begin without stored state of operators that the query no longer has."),
     ] = False
     parallelism: Annotated[
         list[str], _option("--parallelism", metavar="OP=N", help="Instances of an operator; may be given repeatedly.")
@@ -98,9 +96,10 @@ class Flags:
         _option(
             "--chaos",
             metavar="ACT:TARGET@TIME,…",
-            help="What to do to the run, and how long after its start: kill, stop (freeze) or cont (go on) the nodes "
-            "of an operator (counter) or of an instance (counter[0]); scale:counter=3; migrate:counter=batched; "
-            "handover:counter[0]; balance:counter. Such as 'kill:counter@5s,scale:counter=2@8s'.",
+            help="Faults and changes to cause, and how long after the start: kill, stop (freeze) or cont (continue) "
+            "the nodes of an operator (counter) or of an instance (counter[0]); scale:counter=3; "
+            "migrate:counter=batched; handover:counter[0]; balance:counter. "
+            "Such as 'kill:counter@5s,scale:counter=2@8s'.",
         ),
     ] = None
     tls: Annotated[bool, _option("--tls", help="Encrypt all channels, with a certificate made for the run.")] = False

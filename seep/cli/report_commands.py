@@ -28,7 +28,7 @@ def _group() -> None: ...
 def plot(
     report: Annotated[Path, typer.Argument(metavar="FILE.json", help="A report.", show_default=False)],
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE.html", help="Where to; beside the report if not given.")
+        Path | None, typer.Option(metavar="FILE.html", help="The page to write; beside the report if not given.")
     ] = None,
 ) -> None:
     """Draw a report: rows, latency, instances, CPU and VMs over time, in one page that needs nothing else."""

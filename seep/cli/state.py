@@ -25,21 +25,25 @@ Storage = Annotated[
 ]
 Policy = Annotated[
     Path | None,
-    typer.Option(metavar="FILE.yaml", help="A policy file whose storage it is, unless given.", show_default=False),
+    typer.Option(
+        metavar="FILE.yaml", help="A policy file with the storage, if --storage is not given.", show_default=False
+    ),
 ]
 Query = Annotated[
     str, typer.Option(metavar="NAME", help="The name of the query, or of a run of it.", show_default=False)
 ]
 Checkpoint = Annotated[
-    str, typer.Option(metavar="latest|ID|live", help="Which checkpoint, or live: the query that runs.")
+    str, typer.Option(metavar="latest|ID|live", help="The checkpoint; or live, for the running query.")
 ]
-Operator = Annotated[str | None, typer.Option(metavar="O", help="Of one operator only.", show_default=False)]
-TheOperator = Annotated[str, typer.Option(metavar="O", help="Of which operator.", show_default=False)]
-Container = Annotated[str | None, typer.Option(metavar="C", help="Of one of its containers only.", show_default=False)]
+Operator = Annotated[str | None, typer.Option(metavar="O", help="Only one operator.", show_default=False)]
+TheOperator = Annotated[str, typer.Option(metavar="O", help="The operator.", show_default=False)]
+Container = Annotated[
+    str | None, typer.Option(metavar="C", help="Only one container of the operator.", show_default=False)
+]
 Slots = Annotated[
-    str | None, typer.Option(metavar="0-15,20", help="Of some slots only; others are not read.", show_default=False)
+    str | None, typer.Option(metavar="0-15,20", help="Only these slots; others are not read.", show_default=False)
 ]
-Limit = Annotated[int, typer.Option(metavar="N", min=0, help="How many to show.")]
+Limit = Annotated[int, typer.Option(metavar="N", min=0, help="The most entries to show.")]
 Json = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 
 
@@ -77,7 +81,7 @@ def show(
     container: Container = None,
     key: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN=VALUE", help="Of one key only; repeat it for each column.", show_default=False),
+        typer.Option(metavar="COLUMN=VALUE", help="Only one key; repeat it for each column.", show_default=False),
     ] = None,
     slots: Slots = None,
     limit: Limit = 20,
@@ -195,14 +199,14 @@ def dispose(
     *,
     where: Where,
     everything: Annotated[
-        bool, typer.Option("--all", help="All there is of the query, what a run that died has left included.")
+        bool, typer.Option("--all", help="Everything of the query, including files that a failed run has left.")
     ] = False,
     yes: Yes = False,
     verbose: Verbose = False,
 ) -> None:
-    """Remove checkpoints and savepoints from the storage, or all there is of a query.
+    """Remove checkpoints and savepoints, or everything of a query, from the storage.
 
-    With --all, a run of the query that goes on is stopped from adding checkpoints, as if a new run had begun.
+    With --all, a current run of the query cannot add checkpoints any more, as if a new run had begun.
     """
     with told_in_one_line(verbose=verbose):
         from seep.cli import state_commands as commands

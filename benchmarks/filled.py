@@ -45,7 +45,7 @@ Milliseconds = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is counted, and how."""
+    """The rows to count, and how the query counts them."""
 
     keys: int
     rate: float | None = None  #: rows per second, of keys at random; None for as many as can be
@@ -124,7 +124,7 @@ class Clock(SinkStore):
 
 @dataclass(frozen=True, slots=True)
 class Commits:
-    """What a sink has noted."""
+    """The commits that a sink has recorded."""
 
     at: NDArray[np.float64]  #: unix time
     due: NDArray[np.float64]  #: up to when rows were due
@@ -136,7 +136,7 @@ class Commits:
         return cls(noted["at"] / 1e6, noted["due"] / 1e6)
 
     def latencies(self, span: Span) -> Milliseconds:
-        """Of a row due at each millisecond of the span: until the commit that has it."""
+        """Returns the latency, up to its commit, of a row due at each millisecond of the span."""
         due = np.arange(span[0], min(span[1], self.due[-1]), 0.001)
         return (self.at[np.searchsorted(self.due, due)] - due) * 1000
 

@@ -1,4 +1,4 @@
-"""What `Frame` makes of one core: updates by key next to a plain compiled hash table, snapshots next to a copy, memory.
+"""Measures `Frame` on one core: updates by key and a plain compiled hash table, snapshots and a copy, memory.
 
 Rates are those of the best of several passes, and ratios compare work that was done in turn, so that both saw the same
 machine.
@@ -104,7 +104,7 @@ def _words() -> dict[str, float]:
 
 
 class PlainTable:
-    """What a frame is measured against: open addressing with linear probing, int64 keys and counts in two arrays."""
+    """A plain hash table to compare with: open addressing with linear probing, int64 keys and counts in two arrays."""
 
     def __init__(self, keys: int) -> None:
         size = 1 << (keys + keys // 3).bit_length()

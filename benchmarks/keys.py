@@ -61,7 +61,7 @@ class Drifting:
 
 
 def counts(columns: Columns, rows: int, block: int = 1 << 22) -> Numbers:
-    """How often each key occurs at the first `rows` positions, by NumPy alone."""
+    """Returns the number of occurrences of each key at the first `rows` positions, by NumPy alone."""
     found = np.zeros(KEYS, np.int64)
     for first in range(0, rows, block):
         found += np.bincount(columns(0, first, min(block, rows - first))["key"], minlength=KEYS)

@@ -113,7 +113,7 @@ def _rate(disk: Disk, batches: Iterable[Keys]) -> float:
 
 
 def _checkpoints(disk: Disk, keys: int) -> dict[str, float]:
-    """What incremental ones bring, when 1 % of the keys has changed; the mean, as now and then files are rewritten."""
+    """Measures incremental checkpoints with 1 % of the keys changed, relative to a full one: their mean and maximum."""
     every = SlotSet.full(disk.slot_bits)
     full = disk.snapshot(every).nbytes
     disk.mark(0)
@@ -127,14 +127,14 @@ def _checkpoints(disk: Disk, keys: int) -> dict[str, float]:
 
 
 def _change(disk: Disk, keys: int, epoch: int) -> None:
-    """Other keys each time, a hundredth of all."""
+    """Changes a hundredth of all keys, other ones in each epoch."""
     changed = (np.arange(keys // 100) + epoch * (keys // 100)) * _TURN % keys
     for first in range(0, len(changed), BATCH):
         _add(disk, changed[first : first + BATCH])
 
 
 class Peak:
-    """As a context: by how much memory has grown at most, of what is not of files.
+    """A context that measures the largest growth of memory, without memory-mapped files.
 
     Maps of files are the page cache's: it gives way to whoever needs memory.
     """

@@ -1,4 +1,4 @@
-"""What Linear Road's operators take of one core: `python benchmarks/linear_road_query.py [--json]`.
+"""Measures Linear Road's operators on one core: `python benchmarks/linear_road_query.py [--json]`.
 
 Traffic of an hour into the benchmark on as many expressways as give batches of the size that 1,000 expressways give at
 their peak in epochs of 50 ms. Seconds are those of the thread's CPU, so that other work takes nothing away.

@@ -21,7 +21,7 @@ from seep.spark.session import open_session
 
 
 class Sizes(NamedTuple):
-    """How much is measured, in full and with `--quick`."""
+    """The sizes of the measurements."""
 
     pauses: tuple[int, ...] = (1_000_000, 10_000_000, 50_000_000)  #: keys
     keys: int = 1_000_000  #: of everything else, and the least of recovery
@@ -44,7 +44,7 @@ _MOST_OVERHEAD = {12: 1.3, 16: 2.0}
 
 
 def targets(sizes: Sizes) -> Mapping[str, Target]:
-    """What is wanted, of these sizes."""
+    """Returns the targets for these sizes."""
     return {
         **{key: target for keys in sizes.pauses for key, target in _of_pauses(pauses.label(keys)).items()},
         "rescale_gap_ms": Target("Rescaling 1 to 2 and back: longest time between two commits", "ms", 1.0, 50.0),

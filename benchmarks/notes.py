@@ -56,7 +56,7 @@ class Notes(SinkStore):
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """What a sink has noted; times in microseconds."""
+    """The commits that a sink has recorded; times in microseconds."""
 
     commits: NDArray[np.void]
     dues: NDArray[np.int64]

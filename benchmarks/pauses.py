@@ -68,7 +68,7 @@ def label(count: int) -> str:
 
 
 def ratios(figures: Figures) -> Figures:
-    """What is wanted of them."""
+    """Returns the ratios of the figures that have targets."""
     unprepared, steady = figures["unprepared_max_ms"], figures["steady_p99_ms"]
     return {
         "batched_max_over_all_at_once_max": figures["batched_max_ms"] / unprepared,

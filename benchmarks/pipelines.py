@@ -43,12 +43,12 @@ def _folded(batch: pa.RecordBatch) -> dict[str, pa.Array | Numbers]:
 
 
 def rows_read(run: seep.Run) -> int:
-    """By what the source log says."""
+    """Returns the number of rows that the source has read, by the source log."""
     return rows_up_to(run.positions("source"))
 
 
 def rows_committed(run: seep.Run) -> int:
-    """Rows that were read in epochs that the sink has committed."""
+    """Returns the number of rows in epochs that the sink has committed."""
     return rows_up_to(run.manager_process.positions_behind(_SOURCE, _SINK))
 
 

@@ -53,7 +53,7 @@ def measure(spark: SparkContext, keys: int, kills: int, ways: Sequence[str] = tu
 
 
 def ratios(found: Figures) -> Figures:
-    """What is wanted, of those that were measured."""
+    """Returns the ratios that have targets, as far as their figures were measured."""
     wanted = {f"{way}_recovery_16x_over_1x": (f"{way}_16x_s", f"{way}_1x_s") for way in WAYS}
     wanted |= {
         f"replica_over_{other}_recovery{suffix}": (f"replica{suffix}_16x_s", f"{other}{suffix}_16x_s")

@@ -38,7 +38,7 @@ def run(nbytes: int) -> dict[str, float]:
 
 
 def _drive(what: str, directory: str, keys: int) -> dict[str, float]:
-    """What a driver says in its last line."""
+    """Runs a driver, and returns the figures in the last line of its output."""
     command = [sys.executable, "-m", "benchmarks.restart_driver", what, directory, str(keys)]
     done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
     if done.returncode:

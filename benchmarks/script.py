@@ -1,4 +1,4 @@
-"""What the scripts here have in common: `--json`, and how they tell what was measured."""
+"""The common parts of the scripts here: `--json`, and the output of figures."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def count(n: int, row: Mapping[str, Any]) -> tuple[int, dict[str, Any] | None]:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Where runs are made, and how long each is looked at."""
+    """The host of runs, the measured time of each, and the balancer."""
 
     host: Host
     seconds: float
@@ -129,7 +129,7 @@ def _when_committed(run: seep.Run, rows: float) -> float:
 
 
 def _checked(run: seep.Run) -> dict[str, float]:
-    """What balancing did; every count that had to come out has, and once."""
+    """Returns the effects of balancing, after a check that every expected count came out exactly once."""
     found = run.result("sink")
     keys, numbers = found["key"].to_numpy(), found["n"].to_numpy()
     order = np.lexsort((numbers, keys))

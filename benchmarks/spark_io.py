@@ -107,7 +107,7 @@ def _stream(spark: SparkSession, columns: str, directory: str) -> DataFrame:
 
 
 def spooled(spark: SparkSession) -> Speed:
-    """What a finished run has spooled, as a finite DataFrame, time after time; the first are for Spark to get going."""
+    """Measures repeated reads of a finished run's spool as a finite DataFrame, after reads that warm Spark up."""
     with tempfile.TemporaryDirectory() as directory:
         _spool(spark, directory)
         df = spark.read.format("seep").load(f"{directory}/spool")
@@ -174,7 +174,7 @@ def count_apply_in_pandas(_spark: SparkSession, files: DataFrame, rows: int, hom
 
 
 def _by_spark(counts: DataFrame, rows: int, home: str) -> float:
-    """By the time that Spark takes for its batches."""
+    """Returns the rows per second, by the time that Spark takes for its batches."""
     writer = counts.writeStream.format("noop").outputMode("update").option("checkpointLocation", f"{home}/checkpoint")
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
@@ -226,7 +226,7 @@ def _speed(rows: int, clock: float, cpu: float) -> Speed:
 
 
 def cpu_seconds() -> float:
-    """What this process and all below it have used, and those that are gone and were waited for."""
+    """Returns the CPU time of this process and its descendants, including ended ones that were waited for."""
     found, parents = 0.0, [os.getpid()]
     while parents:
         found += sum(map(_used, parents))

@@ -1,4 +1,4 @@
-"""What a row costs on its way to the next operator: hashing its key, and splitting its batch over 8 instances."""
+"""Measures a row's cost on its way to the next operator: hashing its key, and splitting its batch over 8 instances."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def stored(frame: Frame, store: LocalStore) -> Component:
 
 
 def _copy_flushed(source: Path, target: Path) -> None:
-    """As the store writes: to another name, flushed, renamed, and the directory flushed."""
+    """Writes a file as the store does: to another name, flushed, renamed, and the directory flushed."""
     partial = target.with_suffix(".partial")
     shutil.copyfile(source, partial)
     _flush(partial)
@@ -193,7 +193,7 @@ class CountingStore(LocalStore):
 
 
 def sixteenth_read_share(frame: Frame, directory: Path) -> float:
-    """What is read at most for a sixteenth of the slots, manifest included, of all bytes of the state's blob."""
+    """Returns the most bytes that are read for a sixteenth of the slots, with the manifest, per byte of the blobs."""
     store = CountingStore(directory)
     component = stored(frame, store)
     catalogue = Catalogue(store, "parts", read_manifest)
@@ -207,7 +207,7 @@ def sixteenth_read_share(frame: Frame, directory: Path) -> float:
 
 
 def _bytes_read(store: CountingStore, slots: SlotSet) -> int:
-    """What a node reads that takes over these slots, knowing only where checkpoints are."""
+    """Returns the bytes that a new owner of these slots reads, which knows only the storage."""
     store.nbytes = 0
     catalogue = Catalogue(store, "parts", read_manifest)
     latest = catalogue.latest()

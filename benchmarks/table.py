@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Target(NamedTuple):
-    """What a measurement has to come to."""
+    """A measurement's target."""
 
     what: str
     unit: str

@@ -30,7 +30,7 @@ def saturated(spark: SparkContext, seconds: float) -> dict[str, float]:
 
 
 def checkpoint_cost(spark: SparkContext, seconds: float) -> dict[str, float]:
-    """What of the throughput checkpoints every second take, with 10 % of 1 M keys changed between two of them."""
+    """Measures the throughput lost by checkpoints every second, with 10 % of 1 M keys changed between two of them."""
     columns = keys.Drifting(_drifting(spark, seconds, keys.Drifting(_GUESS), None))
     turns = [_drifting(spark, seconds, columns, checkpoint) for _ in range(TURNS) for checkpoint in (None, 1.0)]
     without, with_checkpoints = turns[::2], turns[1::2]
@@ -43,7 +43,7 @@ def checkpoint_cost(spark: SparkContext, seconds: float) -> dict[str, float]:
 
 
 def _spread(rates: list[float]) -> float:
-    """How far runs of the same kind are apart: a cost below this may be chance."""
+    """Returns the relative difference between runs of the same kind: a cost below it may be chance."""
     return (max(rates) - min(rates)) / mean(rates)
 
 
@@ -52,7 +52,7 @@ def _drifting(spark: SparkContext, seconds: float, columns: keys.Drifting, check
 
 
 def _rows_per_second(spark: SparkContext, seconds: float, columns: keys.Columns, **options: Any) -> float:
-    """What the sink commits once the run has found its pace; all counts are checked when it is over."""
+    """Returns the rows per second that the sink commits after a warm-up; checks all counts at the end."""
     with seep.launch(pipelines.end_counts(columns), spark, epoch=EPOCH, spare=0, **options) as run:
         pipelines.watch(run, WARM_UP)
         before, begin = pipelines.rows_committed(run), time.monotonic()

@@ -32,14 +32,14 @@ def session(version: str = pyspark.__version__) -> SparkSession:
 
 
 def clicks(spark: SparkSession, servers: str, topic: str) -> DataFrame:
-    """What is in a topic, and what will be."""
+    """Returns the clicks that are in a topic or come later."""
     source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers)
     found = source.option("subscribe", topic).option("startingOffsets", "earliest").load()
     return found.selectExpr("from_json(cast(value as string), 'user string, at timestamp') as click").select("click.*")
 
 
 def counting(rows: DataFrame, home: Path) -> seep.Query:
-    """How many clicks each user makes in each minute."""
+    """Returns a query that counts each user's clicks in each minute."""
     source = seep.from_spark(rows, time="at", out_of_order="10 s", checkpoint=home / "checkpoint-in")
     query = seep.Query("clicks")
     minutes = query.source("clicks", source).key_by("user").window(seep.tumbling("1 min"))
@@ -54,7 +54,7 @@ def start(query: seep.Query, spark: SparkSession, home: Path) -> seep.Run:
 
 
 def write(counts: DataFrame, servers: str, topic: str, home: Path) -> StreamingQuery:
-    """To a topic, with the user as the key of the message."""
+    """Writes counts to a topic, with the user as the key of the message."""
     messages = counts.selectExpr("user as key", "to_json(struct(user, window_start as minute, n)) as value")
     writer = messages.writeStream.format("kafka").option("kafka.bootstrap.servers", servers).option("topic", topic)
     return writer.option("checkpointLocation", str(home / "checkpoint-out")).start()

@@ -30,7 +30,7 @@ LEAST = 0.5
 
 
 class Streaks(seep.Operator):
-    """How many readings in a row were above zero: a row for each streak that is the longest of its sensor so far."""
+    """An operator that counts consecutive readings above zero, and puts out each longest streak so far."""
 
     def open(self, context: seep.Context) -> None:
         self.states = context.values("streaks", pa.struct([("now", pa.int64()), ("longest", pa.int64())]))
@@ -51,12 +51,12 @@ class Streaks(seep.Operator):
 
 
 def plausible(readings: DataFrame) -> DataFrame:
-    """What Spark's SQL is good at: rows by themselves."""
+    """Selects plausible readings with Spark's SQL, which needs no state for that."""
     return readings.where(f"abs(celsius) >= {LEAST}")
 
 
 def stream(spark: SparkSession, readings: str, output: str, home: Path) -> None:
-    """Files as they come, with the run in hand. `availableNow` ends it when all are read; leave it out to go on."""
+    """Streams files through a query. `availableNow` ends the stream when all are read; without it, it continues."""
     rows = plausible(spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1).parquet(readings))
     query = seep.Query("streaks")
     given = seep.from_spark(rows, time="at", trigger={"availableNow": True}, checkpoint=home / "checkpoint")

@@ -36,7 +36,7 @@ def views(partition: int, first: int, count: int) -> dict[str, pa.Array]:
 
 
 class Merge(seep.Operator):
-    """Of the counts that all instances have of a window, the highest K."""
+    """An operator that selects the highest K of all instances' counts of a window."""
 
     notify_type = pa.struct([("language", pa.string()), ("views", pa.int64())])
 

@@ -108,7 +108,7 @@ def _entry(module: str, name: str) -> list[str]:
 
 
 def public(module: str, name: str) -> Any:
-    """What a public name stands for."""
+    """Returns the object of a public name."""
     return getattr(importlib.import_module(module), name)
 
 

@@ -27,7 +27,7 @@ PART = 8
 
 
 class BulkKind(StrEnum):
-    """Why state is sent."""
+    """The reason for sending state."""
 
     RESTORE = "restore"  #: to a new incarnation, from a holder
     HANDOVER = "handover"  #: to a new owner, from the old one

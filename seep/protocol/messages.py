@@ -83,7 +83,7 @@ class StoreBackup(NamedTuple):
 
 
 class NeedsBackup(NamedTuple):
-    """To the holder before this one in the chain: the base of a delta is missing here; send the whole backup."""
+    """A request to the holder before in the chain to send the whole backup, because the base of a delta is missing."""
 
     owner: InstanceId
     chain: tuple[str, ...]
@@ -287,7 +287,7 @@ class FindBackup(NamedTuple):
 
 
 class NodeFenced(NamedTuple):
-    """To a node that was given up: it must stop everything, because others have replaced it."""
+    """Tells a node that was given up to stop everything, because others have replaced it."""
 
 
 # -- letters: node to manager -----------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ class HostsBackups(Protocol):
 
 
 class Hosting(Protocol[Batch]):
-    """How a node runs its instances and its holder. A shell may put each on a thread of its own, behind a mailbox.
+    """The way in which a node runs its instances and its holder. A shell may put each on a thread behind a mailbox.
 
     The order stays right: the consequences of the node's answer reach the mailbox later.
     """

@@ -46,7 +46,7 @@ class _Ready:
 
 
 class Standing:
-    """For each owner an operator like its own, to which every checkpoint is applied after it has been stored.
+    """Operators with ready state, one for each owner; every checkpoint is applied after it has been stored.
 
     The backups remain the reference: the ready state can be made from them again at any time, and is, whenever they do
     not build on it.

@@ -34,10 +34,10 @@ class Seat(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """Who owns what at which epoch (topology), who lives where now (placement), and which nodes are alive.
+    """The owners of slots at each epoch (topology), the node of each instance now (placement), and the live nodes.
 
-    Views are numbered; of two views the one with the higher version is the truth. A node is never named twice, so a
-    node that is missing from `nodes` is gone for good, whatever it still says.
+    Views are numbered; of two views, the one with the higher version is valid. The name of a node is never used
+    again, so a node that is missing from `nodes` is lost, and its later messages are ignored.
     """
 
     version: int

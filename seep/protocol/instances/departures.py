@@ -73,7 +73,7 @@ class Departures:
             self._drop_later(self._gone | gone)
 
     def drop_some(self) -> None:
-        """Drops a part of the state that is not needed any more, between two epochs."""
+        """Drops a part of the state that is not needed any more; called between two epochs."""
         if self._gone and next(self._dropping, _DONE) is _DONE:
             self._gone = SlotSet.empty()
 

@@ -13,15 +13,15 @@ from seep.protocol.view import MANAGER, Incarnation
 
 
 class SinkOpened(int):
-    """From the shell: the store is open, earlier incarnations are fenced, and this epoch is the last committed one."""
+    """The shell's answer that the store is open and earlier incarnations are fenced, with the last committed epoch."""
 
 
 class CommitAccepted(int):
-    """From the shell: the store has this epoch."""
+    """The shell's answer that the store has committed this epoch."""
 
 
 class CommitRefused(int):
-    """From the shell: the store is open for a later incarnation."""
+    """The shell's answer that the store is open for a later incarnation."""
 
 
 class SinkInstance(Instance[Batch]):

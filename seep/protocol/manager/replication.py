@@ -73,7 +73,7 @@ class Replication:
         chain.wait(live, pulse)
 
     def counts(self, owner: InstanceId, live: Collection[str]) -> tuple[int, BackupCopy] | None:
-        """Returns the epoch up to which all live holders have the owner's backups and their copy, or None."""
+        """Returns the epoch of the newest backup that all live holders of the owner have, and the copy; or None."""
         chain = self._chains.get(owner)
         holders = tuple(node for node in chain.holders if is_there(node, live)) if chain else ()
         if chain is None or not holders or not all(node in chain.has for node in holders):

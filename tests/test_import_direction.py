@@ -32,6 +32,7 @@ LADDER = (
     "seep.testing",
     # the processes of a run
     "seep.threads",
+    "seep.logs",
     "seep.storage",
     "seep.channels",
     "seep.durable",

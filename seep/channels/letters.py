@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from primitives.event import Event
+from seep.logs.line import LogLine
 from seep.record.reports import InstanceFigures, NodeReport
 
 # -- node to manager --------------------------------------------------------------------------------------------------
@@ -48,6 +49,13 @@ class LastWord(NamedTuple):
     report: NodeReport
 
 
+class LinesLogged(NamedTuple):
+    """The log lines of the node's process since the last such letter, as far as they were kept."""
+
+    lines: tuple[LogLine, ...]
+    dropped: int  #: number of lines before these that were not kept
+
+
 # -- manager to node --------------------------------------------------------------------------------------------------
 
 
@@ -84,5 +92,5 @@ class EndNode(NamedTuple):
     """The run is over: the node's process is to end."""
 
 
-FromNode = NodeReady | NodeFailed | EventTold | NoticeGiven | InstanceLeft | LastWord
+FromNode = NodeReady | NodeFailed | EventTold | NoticeGiven | InstanceLeft | LastWord | LinesLogged
 ToNode = KnowPeers | ForgetPeers | CountSlots | NewsOfPushed | SayLastWord | EndNode

@@ -23,6 +23,7 @@ from primitives.state.chunk import Chunk
 from primitives.state.file_chunk import FileChunk
 from primitives.topology import Arrival, Assignment, Topology, Version
 from seep.channels import letters
+from seep.logs.line import LogLine
 from seep.protocol import events as protocol_events
 from seep.protocol import messages
 from seep.protocol.courier import LetterFrame
@@ -249,7 +250,7 @@ TYPES: list[WireType] = [
     *(_record(kind) for kind in vars(messages).values() if getattr(kind, "__module__", "") == messages.__name__),
     WireType(Cause, lambda cause: [cause.value], lambda items: Cause(*items)),
     WireType(Event, _event_fields, _event_made),
-    *map(_record, (HandedPart, SlotRows, InstanceFigures, Resources, BulkTransfer, NodeReport)),
+    *map(_record, (HandedPart, SlotRows, InstanceFigures, Resources, BulkTransfer, NodeReport, LogLine)),
     *map(_record, (*get_args(letters.FromNode), *get_args(letters.ToNode))),
 ]
 TAG_OF: dict[type, int] = {kind.type: code for code, kind in enumerate(TYPES)}

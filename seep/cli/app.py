@@ -13,6 +13,7 @@ from seep.cli import config, deploy, extensions, report_commands, state
 from seep.cli.failures import told_in_one_line
 from seep.cli.flags import Flags
 from seep.cli.options import Verbose, takes_options
+from seep.logs.levels import LogLevel
 
 app = typer.Typer(
     name="seep",
@@ -150,6 +151,21 @@ def story(
         from seep.cli.story import tell
 
         tell(of, Console(), instance=instance, decision=decision, epoch=epoch, messages=messages)
+
+
+@app.command(epilog="Example: seep logs orders --follow --level warning")
+def logs(
+    run: _RUN,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines until the run ends.")] = False,
+    node: Annotated[str | None, typer.Option(metavar="NODE", help="Only lines of a node, or about it: n2.")] = None,
+    level: Annotated[LogLevel, typer.Option(help="Only lines of this level or above.")] = LogLevel.INFO,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+) -> None:
+    """Show the newest log lines of a run: of its driver, its events and its nodes."""
+    with told_in_one_line(verbose=False):
+        from seep.cli.logs import show_logs
+
+        show_logs(run, follow=follow, node=node, level=level, as_json=as_json)
 
 
 @app.command(epilog="Example: seep stop orders --savepoint")

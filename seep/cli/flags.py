@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from seep.logs.levels import LogFormat, LogLevel
+
 
 class RateProfile(StrEnum):
     """The names of `seep.sources.Profile`, which takes NumPy to import."""
@@ -106,6 +108,14 @@ class Flags:
     report: Annotated[
         Path | None,
         _option("--report", metavar="FILE.json", help="Write events, time series and summary here."),
+    ] = None
+    log_level: Annotated[
+        LogLevel | None,
+        _option("--log-level", help="Write log lines of driver and nodes to stderr, from this level on."),
+    ] = None
+    log_format: Annotated[
+        LogFormat | None,
+        _option("--log-format", help="Write log lines as text, or as JSON, one object per line."),
     ] = None
     quiet: Annotated[bool, _option("--quiet", "-q", help="No progress and no events.")] = False
     verbose: Annotated[bool, _option("--verbose", "-v", help="All events, Spark's log, traces of errors.")] = False

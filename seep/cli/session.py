@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from primitives.errors import EnvironmentFault
 from seep.cli.settings import CommandSettings
 from seep.cli.view import ConsoleView
+from seep.logs.handlers import lines_on_stderr
 from seep.running.chaos import Chaos, check_chaos
 from seep.running.interrupts import ENDING, Interrupts
 
@@ -48,7 +49,7 @@ def session(query: Query, settings: CommandSettings, view: ConsoleView) -> Itera
     import seep
 
     program = compiled(query, settings)
-    with Interrupts() as interrupts, view:
+    with Interrupts() as interrupts, view, lines_on_stderr(settings.options.log):
         options = {each.name: getattr(settings.options, each.name) for each in fields(settings.options)}
         run = seep.launch(program, master=settings.master, verbose=settings.verbose, progress=view.step, **options)
         with run:

@@ -16,6 +16,7 @@ from seep.config.files import read_policy
 from seep.config.launching import launch_settings, sections_of
 from seep.config.policy import PolicyFile, rows_per_second
 from seep.driver.options import RunOptions
+from seep.logs.settings import LogSettings
 from seep.rows.rate import Profile, Rate
 from seep.running.chaos import Strike, parse_chaos
 from seep.storage.settings import StorageSettings
@@ -43,7 +44,7 @@ def settings_of(flags: Flags, **defaults: Any) -> CommandSettings:
     policy = read_policy(flags.policy) if flags.policy else PolicyFile()
     sections = sections_of(policy)
     sections |= {"vm": _vm(policy.vm, flags), "storage": _storage(policy.storage, flags)}
-    sections |= {"balance": _balance(policy.balance, flags)}
+    sections |= {"balance": _balance(policy.balance, flags), "log": _log(policy.log, flags)}
     launch = launch_settings(defaults | policy.run.given() | _given(flags) | sections)
     return CommandSettings(
         master=flags.master,
@@ -67,6 +68,10 @@ def _balance(balance: BalanceSettings, flags: Flags) -> BalanceSettings:
 
 def _storage(storage: StorageSettings, flags: Flags) -> StorageSettings:
     return storage if flags.storage is None else storage.model_copy(update={"location": flags.storage})
+
+
+def _log(log: LogSettings, flags: Flags) -> LogSettings:
+    return LogSettings(level=flags.log_level or log.level, format=flags.log_format or log.format)
 
 
 def _given(flags: Flags) -> dict[str, Any]:

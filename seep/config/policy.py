@@ -14,6 +14,7 @@ from policies.backup import BackupSection
 from policies.balance.settings import BalanceSettings
 from policies.migration.settings import MigrationSettings
 from policies.scaling.settings import ScalingSettings
+from seep.logs.settings import LogSettings
 from seep.rows.rate import Profile
 from seep.storage.settings import StorageSettings
 from vmpool.settings import PoolSettings, VMSettings
@@ -141,3 +142,4 @@ class PolicyFile(Section):
     migration: MigrationSettings = Field(MigrationSettings(), description="How slots move.")
     balance: BalanceSettings = Field(BalanceSettings(), description="How the load of instances is balanced.")
     scaling: ScalingSettings = Field(ScalingSettings(), description="How the number of instances is decided.")
+    log: LogSettings = Field(LogSettings(), description="Which log lines are written, and in which form.")

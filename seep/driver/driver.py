@@ -22,6 +22,7 @@ from seep.channels.letters import (
     InstanceLeft,
     KnowPeers,
     LastWord,
+    LinesLogged,
     NodeFailed,
     NodeReady,
     NoticeGiven,
@@ -265,9 +266,11 @@ class ManagerProcess(ManagerAccess, PeersReceiver):
 
     def on_link_broken(self, peer: str, refused: bool) -> None:
         self._loop.put(partial(self._detector.broken, peer, refused))
+        self._loop.put(partial(self._listeners.link, peer, "refused" if refused else "broken"))
 
     def on_link_restored(self, peer: str) -> None:
         self._loop.put(partial(self._detector.restored, peer, time.monotonic()))
+        self._loop.put(partial(self._listeners.link, peer, "restored"))
 
     def on_unsendable(self, peer: str, reason: Exception) -> None:  # noqa: ARG002
         self._loop.put(partial(self._fail, manager_failure(reason)))
@@ -383,6 +386,8 @@ class ManagerProcess(ManagerAccess, PeersReceiver):
                 self._listeners.notice(peer, seconds)
             case EventTold(event):
                 self.events.add(event)
+            case LinesLogged():
+                self._listeners.logged(peer, word)
             case _:
                 assert_never(word)
 

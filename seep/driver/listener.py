@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from seep.channels.letters import LinesLogged
 from seep.driver.node_register import NodeRecord
 from seep.protocol.cuts import Cut, CutComplete
 
@@ -17,6 +18,12 @@ class RunListener:
 
     def lost(self, record: NodeRecord, silent: bool) -> None:
         """A node was given up; if `silent`, only for its silence: its process may still exist."""
+
+    def link(self, node: str, state: str) -> None:
+        """The link to a node is `broken`, `refused` or `restored`."""
+
+    def logged(self, node: str, told: LinesLogged) -> None:
+        """A node has sent log lines."""
 
     def notice(self, node: str, seconds: float) -> None:
         """Called with the seconds after which the VM of a node will be taken away."""
@@ -57,6 +64,14 @@ class Listeners(RunListener):
     def lost(self, record: NodeRecord, silent: bool) -> None:
         for each in self._all:
             each.lost(record, silent)
+
+    def link(self, node: str, state: str) -> None:
+        for each in self._all:
+            each.link(node, state)
+
+    def logged(self, node: str, told: LinesLogged) -> None:
+        for each in self._all:
+            each.logged(node, told)
 
     def notice(self, node: str, seconds: float) -> None:
         for each in self._all:

@@ -12,6 +12,7 @@ from policies.scaling.settings import ScalingSettings
 from primitives.errors import UserError
 from primitives.graph import Kind
 from seep.channels.bulk import CREDIT, LEAST_CREDIT
+from seep.logs.settings import LogSettings
 from seep.operators.room import DEFAULT_MEMORY
 from seep.protocol.manager.state import ManagerSettings
 from seep.query.program import Program
@@ -52,6 +53,7 @@ class RunOptions:
     migration: MigrationSettings = field(default_factory=MigrationSettings)  #: the steps in which slots move
     balance: BalanceSettings = field(default_factory=BalanceSettings)  #: how the load of instances is balanced
     scaling: ScalingSettings = field(default_factory=ScalingSettings)  #: how the number of instances is decided
+    log: LogSettings = field(default_factory=LogSettings)  #: which log lines are written, and in which form
 
     def __post_init__(self) -> None:
         for name in ("epoch", "heartbeat", "patience", "start_timeout"):

@@ -7,6 +7,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from seep.logs.handlers import lines_on_stderr
 from seep.node.node import NodeProcess, NodeSettings, prepare_process
 from seep.node.rehearsal import rehearse
 from seep.query.program import Program
@@ -25,10 +26,11 @@ class NodeTask:
 def serve(order: NodeOrder) -> None:
     """Makes this process a node; returns when the node ends."""
     task: NodeTask = order.settings
-    prepare_process()
-    rehearse(task.program)
-    host = node_host(task.settings.driver.host)
-    NodeProcess(task.program, task.settings, host, order, local_directory(task.settings.run)).run()
+    with lines_on_stderr(task.settings.log):
+        prepare_process()
+        rehearse(task.program)
+        host = node_host(task.settings.driver.host)
+        NodeProcess(task.program, task.settings, host, order, local_directory(task.settings.run)).run()
 
 
 def local_directory(run: str) -> Path:

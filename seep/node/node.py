@@ -48,9 +48,11 @@ from seep.channels.port import Address, Port
 from seep.channels.security import Security
 from seep.durable.archive import Archive
 from seep.durable.backups import StorageHolder
+from seep.logs.settings import LogSettings
 from seep.node.failures import failure_to_json, is_internal
 from seep.node.hosted import HostedHolder, HostedInstance
 from seep.node.meter import Meter
+from seep.node.node_log import NodeLog
 from seep.node.share import CpuShare, NoShare
 from seep.node.slot_meter import MeteredOperators
 from seep.node.slot_meter import warm_up as warm_up_counting
@@ -63,7 +65,7 @@ from seep.protocol.holder import Holder
 from seep.protocol.instances.checkpointing import CheckpointSettings
 from seep.protocol.instances.instance import Instance
 from seep.protocol.message_ring import dumped
-from seep.protocol.messages import Data, NodeFenced, Persisted
+from seep.protocol.messages import Data, NodeFenced, Persisted, PersistFailed
 from seep.protocol.node import Node
 from seep.protocol.view import MANAGER, STORAGE, Incarnation
 from seep.query.program import Program
@@ -107,6 +109,7 @@ class NodeSettings:
     checkpoint: float | None = None  #: seconds between two checkpoints
     bulk_credit: int = CREDIT  #: bytes of state under way to one peer
     begins_from: int | None = None  #: the checkpoint in storage that the run begins from
+    log: LogSettings = field(default_factory=LogSettings)
 
 
 class NodeProcess(PeersReceiver):
@@ -134,6 +137,8 @@ class NodeProcess(PeersReceiver):
             source.settle(self._intake)
         self._port = Port(host, settings.security, self, shop=self._intake)
         self.name = self._register()
+        self._log = NodeLog(settings.log, settings.run, self.name, settings.security)
+        self._log.begins(self._port.address)
         self.peers = Peers(self.name, settings.security, self, credit=settings.bulk_credit, shelf=self._shelf)
         self.peers.know(MANAGER, settings.driver)
         self._intake.open(self.peers, self._ended)
@@ -154,6 +159,8 @@ class NodeProcess(PeersReceiver):
         while not self._ended.wait(self._settings.heartbeat):
             beats += 1
             self.peers.heartbeat(MANAGER, self._report() if beats % REPORT_EVERY == 0 else None)
+            if beats % REPORT_EVERY == 0:
+                self._send_lines()
             self.peers.acknowledge()
             self._leave_if_alone()
         self.close()
@@ -169,6 +176,7 @@ class NodeProcess(PeersReceiver):
         self._storage.close()
         self.peers.close()
         self._port.close()
+        self._log.ends()
         shutil.rmtree(self._directory, ignore_errors=True)
 
     # -- what the port hears ------------------------------------------------------------------------------------------
@@ -197,16 +205,19 @@ class NodeProcess(PeersReceiver):
         else:
             self._receive(peer, version, body)
         if isinstance(body, NodeFenced):
+            self._log.fenced()
             self._ended.set()
 
     def on_heartbeat(self, peer: str, body: Any) -> None:
         pass
 
-    def on_link_broken(self, peer: str, refused: bool) -> None:  # noqa: ARG002
+    def on_link_broken(self, peer: str, refused: bool) -> None:
+        self._log.link_broken(peer, refused)
         if peer == MANAGER and self._alone_since is None:
             self._alone_since = time.monotonic()
 
     def on_link_restored(self, peer: str) -> None:
+        self._log.link_restored(peer)
         if peer == MANAGER:
             self._alone_since = None
             return
@@ -231,6 +242,7 @@ class NodeProcess(PeersReceiver):
             case SayLastWord():
                 self._tell(LastWord(self._report()))
             case EndNode():
+                self._log.told_to_end()
                 self._ended.set()
             case _:
                 assert_never(order)
@@ -285,7 +297,11 @@ class NodeProcess(PeersReceiver):
             )
             return
         slot_bits = self._program.graph.operators[part.owner.instance.operator].slot_bits
-        self._archive.write(part, slot_bits, lambda said: self.peers.post(MANAGER, self.node.version, said))
+        self._archive.write(part, slot_bits, self._on_written)
+
+    def _on_written(self, said: Persisted | PersistFailed) -> None:
+        self._log.written(said)
+        self.peers.post(MANAGER, self.node.version, said)
 
     def recall(self, hosted: HostedInstance, slots: SlotSet) -> None:
         operator, logic = hosted.me.instance.operator, hosted.meter.logic
@@ -308,7 +324,9 @@ class NodeProcess(PeersReceiver):
         self.failed(None, 0, reason)
 
     def failed(self, instance: Incarnation | None, epoch: int, reason: BaseException) -> None:
-        failure = failure_to_json(self.name, instance, epoch, reason)
+        self._log.failed(instance, epoch, reason)
+        self._send_lines()
+        failure = self._log.redacted(failure_to_json(self.name, instance, epoch, reason))
         concerned = () if instance is None else (instance,)
         self._tell(NodeFailed(failure, self._story(*concerned) if is_internal(failure) else {}))
 
@@ -388,6 +406,11 @@ class NodeProcess(PeersReceiver):
             link.close()
         return str(answer["name"])
 
+    def _send_lines(self) -> None:
+        """Sends the log lines since the last time; while the manager cannot be reached, they wait."""
+        if self._alone_since is None and (lines := self._log.take()) is not None:
+            self._tell(lines)
+
     def _tell(self, body: FromNode) -> None:
         self.peers.post(MANAGER, self.node.version, body)
 
@@ -420,6 +443,7 @@ class NodeProcess(PeersReceiver):
     def _leave_if_alone(self) -> None:
         """Ends this node if the manager has been unreachable for too long."""
         if self._alone_since is not None and time.monotonic() - self._alone_since > self._settings.patience:
+            self._log.alone(self._settings.patience)
             self._ended.set()
 
 

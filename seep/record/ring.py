@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -40,6 +41,12 @@ class Ring(Generic[T]):
         with self._lock:
             at = number - self._dropped
             return self._items[at][0] if 0 <= at < len(self._items) else None
+
+    def since(self, number: int) -> tuple[int, list[T]]:
+        """Returns the kept items from a number on, with the number of the first of them."""
+        with self._lock:
+            first = max(number, self._dropped)
+            return first, [item for item, _ in islice(self._items, first - self._dropped, None)]
 
     @property
     def total(self) -> int:

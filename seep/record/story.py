@@ -14,9 +14,10 @@ from primitives.errors import UserError
 
 Told = Mapping[str, Any]
 
-_DECIDED = ("scaling out", "scaling in", "migration begun", "balancing")
+#: The kinds of event that begin a decision.
+DECIDED = ("scaling out", "scaling in", "migration begun", "balancing")
 #: The kinds of event that end a decision, by the kind that begins it.
-_ENDS: dict[str, tuple[str, ...]] = {
+ENDS: dict[str, tuple[str, ...]] = {
     "scaling out": ("scaled out", "scaling refused", "scaling called off", "scaling given up", "scaling replaced"),
     "scaling in": ("scaled in", "scaling refused", "scaling called off", "scaling given up", "scaling replaced"),
     "migration begun": ("migrated", "migration cancelled", "migration refused"),
@@ -116,12 +117,12 @@ def chains_of(events: Sequence[Told]) -> list[CauseChain]:
 
 def _decisions(events: list[Told]) -> Iterator[CauseChain]:
     """Yields the chains of decisions. An operator has at most one open decision, to which all its events belong."""
-    begun = [i for i, event in enumerate(events) if event["kind"] in _DECIDED]
+    begun = [i for i, event in enumerate(events) if event["kind"] in DECIDED]
     for number, place in enumerate(begun, start=1):
         first = events[place]
-        operator, ends = first.get("operator"), _ENDS[first["kind"]]
+        operator, ends = first.get("operator"), ENDS[first["kind"]]
         later = [event for event in events[place + 1 :] if event.get("operator") == operator]
-        stop = next((i for i, each in enumerate(later) if each["kind"] in (*ends, *_DECIDED)), len(later))
+        stop = next((i for i, each in enumerate(later) if each["kind"] in (*ends, *DECIDED)), len(later))
         is_ended = stop < len(later) and later[stop]["kind"] in ends
         chain = CauseChain(number, [*_reasons(events[:place], first), first, *later[: stop + is_ended]])
         _follow_plans(chain, events)
@@ -132,7 +133,7 @@ def _reasons(before: list[Told], decided: Told) -> Iterator[Told]:
     """Yields the reasons of a decision: the newest event of each such kind since the operator's last decision ended."""
     since = float(decided.get("at", 0.0)) - _REASONS
     ours = [event for event in before if event.get("operator") == decided.get("operator") and event["at"] >= since]
-    last_end = max((i for i, e in enumerate(ours) if any(e["kind"] in ends for ends in _ENDS.values())), default=-1)
+    last_end = max((i for i, e in enumerate(ours) if any(e["kind"] in ends for ends in ENDS.values())), default=-1)
     kinds = ("bottleneck", "waiting for VMs", "hot slot")
     latest = {event["kind"]: event for event in ours[last_end + 1 :] if event["kind"] in kinds}
     return iter(sorted(latest.values(), key=lambda event: float(event["at"])))
@@ -205,8 +206,8 @@ def _lines(chain: CauseChain) -> list[str]:
 
 
 def _headline(chain: CauseChain) -> str:
-    first = next((event for event in chain.events if event["kind"] in (*_DECIDED, *_LOST, *_PLANNED)), chain.first)
-    last = chain.events[-1] if first["kind"] not in _DECIDED else _end_of(chain, first)
+    first = next((event for event in chain.events if event["kind"] in (*DECIDED, *_LOST, *_PLANNED)), chain.first)
+    last = chain.events[-1] if first["kind"] not in DECIDED else _end_of(chain, first)
     match first["kind"]:
         case "scaling out" | "scaling in":
             done = "scaled" if last is not None and last["kind"].startswith("scaled") else _unfinished(last)
@@ -226,7 +227,7 @@ def _headline(chain: CauseChain) -> str:
 
 
 def _end_of(chain: CauseChain, first: Told) -> Told | None:
-    return next((event for event in reversed(chain.events) if event["kind"] in _ENDS[first["kind"]]), None)
+    return next((event for event in reversed(chain.events) if event["kind"] in ENDS[first["kind"]]), None)
 
 
 def _unfinished(last: Told | None) -> str:

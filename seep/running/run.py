@@ -40,6 +40,7 @@ from seep.driver.feeds import Feeds, check_feeds, session_of
 from seep.driver.node_fleet import NodeFleet
 from seep.driver.node_register import NodeRecord
 from seep.driver.options import RunOptions
+from seep.driver.run_logs import RunLogs, node_settings
 from seep.driver.spark_publisher import SparkPublisher
 from seep.driver.steering import Steering
 from seep.node.main import NodeTask, serve
@@ -168,7 +169,8 @@ class Run:
         atexit.register(self.stop)
 
     def _make_services(self, host: Host, policy: Policy) -> None:
-        """Makes the parts around the manager: nodes, scaling, storage."""
+        """Makes the parts around the manager: logs, nodes, scaling, storage."""
+        self._logs = RunLogs(self._manager, self.options.log, self.id, self._security)
         task = NodeTask(
             self.program,
             NodeSettings(
@@ -186,6 +188,7 @@ class Run:
                 backup=self.options.backup,
                 checkpoint=self.options.checkpoint,
                 begins_from=self.program.resume.checkpoint if self.program.resume else None,
+                log=node_settings(self.options.log, host.is_local),
             ),
         )
         self._fleet = NodeFleet(self._manager, self.options, host, serve, task, self.id)
@@ -202,6 +205,7 @@ class Run:
         self._feeds = Feeds(self._manager, self.program, self._security, catalogue_of(self.options, self.program.name))
         self._listed = RunListing(self.id, self.program.name, ProcessId.this(), self._manager.address, self._security)
         self._publisher = SparkPublisher(self._manager, host.is_local)
+        self._logs.begins(str(host.context.master))
         self._manager.start()
 
     # -- starting -----------------------------------------------------------------------------------------------------
@@ -543,7 +547,7 @@ class Run:
             return {"refused": str(reason)}
 
     def _done(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Carries out requests of `seep savepoint`, `seep migrate`, `seep story`, `seep state` and `seep stop`."""
+        """Carries out requests of `seep savepoint`, `migrate`, `story`, `logs`, `state` and `stop`."""
         match body:
             case {"do": "migrate", "operator": operator, "to": parallelism, **chosen}:
                 handle = self.migrate(operator, int(parallelism), **chosen)
@@ -555,6 +559,8 @@ class Run:
                 return {"id": self.savepoint()}
             case {"do": "story"}:
                 return {"events": [event.to_json() for event in self.events], "story": self._manager.machine_story()}
+            case {"do": "logs", **asked}:
+                return self._logs.answer(asked)
             case {"do": "operators"}:
                 return {"stateful": self._stateful()}
             case {"do": "look", "operator": operator}:
@@ -589,6 +595,7 @@ class Run:
         if self._is_ended:
             return
         self._is_ended = True
+        self._logs.ends()
         self._listed.delist()
         self._feeds.close()
         self._steering.close()

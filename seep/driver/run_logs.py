@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -32,7 +33,7 @@ class RunLogs(RunListener):
         self.lines = CollectedLines()
         context = LogContext(self.lines.keep, settings.kept, Redactor.of(security.token, security.key))
         self._log = RunLog("seep.driver", context, {"run": run})
-        process.events.listen(EventLines(self._log.named("seep.events")))
+        process.events.listen(EventLines(self._log.named("seep.record")))
         process.subscribe(self)
 
     def begins(self, master: str) -> None:
@@ -67,7 +68,8 @@ class RunLogs(RunListener):
 
     def link(self, node: str, state: str) -> None:
         """Logs the state of a link; whether a node is lost is decided later, and is an event."""
-        self._log.info("link to %s %s", node, state, extra={"node": node})
+        level = logging.DEBUG if self._process.is_concluding else logging.INFO
+        self._log.log(level, "link to %s %s", node, state, extra={"node": node})
 
     def logged(self, node: str, told: LinesLogged) -> None:
         if told.dropped:

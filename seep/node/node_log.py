@@ -58,7 +58,8 @@ class NodeLog:
 
     def link_broken(self, peer: str, refused: bool) -> None:
         """Logs a broken link: to the driver as a warning; of a lost node, the driver decides and tells."""
-        level = logging.WARNING if peer == MANAGER and not self._is_ending else logging.INFO
+        level = logging.WARNING if peer == MANAGER else logging.INFO
+        level = logging.DEBUG if self._is_ending else level
         self._log.log(level, "link to %s %s", peer, "refused: no process listens there" if refused else "broken")
 
     def link_restored(self, peer: str) -> None:

@@ -55,7 +55,7 @@ def test_the_loss_of_a_node_is_shown_with_the_lines_of_all_processes(host: Host)
         run.wait(120.0)
         code, followed = follower.end()  # it ends because the run does
     assert any(
-        re.search(rf"WARNING seep.events run={run.id} node={lost}: node lost {lost} ", line) for line in warnings
+        re.search(rf"WARNING seep.record run={run.id} node={lost}: node lost {lost} ", line) for line in warnings
     )
     assert all(f"node={lost}" in line for line in warnings)
     begun = {line["node"]: line for line in lines if line["message"].startswith("node begins: process ")}
@@ -64,7 +64,7 @@ def test_the_loss_of_a_node_is_shown_with_the_lines_of_all_processes(host: Host)
     assert [line["logger"] for line in lines if line["message"].startswith("run of counting begins")] == ["seep.driver"]
     recovery = [line for line in lines if line["message"].startswith("recovered counter[0]")]
     assert [line["instance"] for line in recovery] == ["counter[0]"]
-    events = [line["message"] for line in lines if line["logger"] == "seep.events"]
+    events = [line["message"] for line in lines if line["logger"] == "seep.record"]
     assert len([each for each in events if each.startswith("node lost")]) == 1, "one line for each event"
     assert code == 0, followed
     assert f"node lost {lost} " in followed
@@ -97,7 +97,7 @@ def test_the_configuration_of_the_user_is_respected_and_their_format_has_the_fie
             lost = run.placement["counter[0]"]
             run.kill("counter[0]")
             recovered(run)
-            assert any("INFO seep.events" in line for line in said(run)), "what is collected does not depend on it"
+            assert any("INFO seep.record" in line for line in said(run)), "what is collected does not depend on it"
             assert [type(each) for each in ours.handlers] == [logging.FileHandler]
     finally:
         for handler in ours.handlers:
@@ -186,7 +186,7 @@ def test_lines_of_nodes_are_json_with_their_fields_and_no_line_of_any_process_ha
     kept = [json.loads(line) for line in result["kept"]]
     assert failed in kept, "the node's last lines have arrived before its failure"
     assert [
-        line["message"].split()[0] for line in kept if line["logger"] == "seep.events" and line["level"] == "ERROR"
+        line["message"].split()[0] for line in kept if line["logger"] == "seep.record" and line["level"] == "ERROR"
     ] == [
         "scaling",
         "failed",

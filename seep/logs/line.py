@@ -44,14 +44,15 @@ class LogLine:
         """Returns the line of a record of Python's `logging`; one that is not ours has no fields."""
         if record.exc_info and not record.exc_text:
             record.exc_text = logging.Formatter().formatException(record.exc_info)
-        found = {name: getattr(record, f"{PREFIX}{name}", "") for name in FIELDS}
+        attributes = ((name, getattr(record, f"{PREFIX}{name}", "")) for name in FIELDS)
+        found = {name: value for name, value in attributes if value != ""}
         return cls(
             at=record.created,
             level=record.levelno,
             logger=record.name,
-            message=shortened(record.getMessage(), LONGEST_MESSAGE),
-            fields={name: value for name, value in found.items() if value != ""},
-            exception=shortened(record.exc_text or "", LONGEST_EXCEPTION),
+            message=shortened(encodable(record.getMessage()), LONGEST_MESSAGE),
+            fields={name: value if type(value) is int else encodable(str(value)) for name, value in found.items()},
+            exception=shortened(encodable(record.exc_text or ""), LONGEST_EXCEPTION),
         )
 
     @property
@@ -97,6 +98,11 @@ def shortened(text: str, longest: int) -> str:
     if left_out <= 0:
         return text
     return f"{text[: longest // 2]} … {left_out:,} characters left out … {text[-(longest - longest // 2) :]}"
+
+
+def encodable(text: str) -> str:
+    """Returns the text with escapes for what UTF-8 cannot have, such as the bytes of odd file names."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _rfc3339(at: float) -> str:

@@ -76,7 +76,7 @@ class RunLog(logging.LoggerAdapter[logging.Logger]):
     def _value(self, value: object) -> str | int:
         if value is None:
             return ""
-        return value if isinstance(value, int) else self._context.redact(str(value))
+        return value if type(value) is int else self._context.redact(str(value))
 
     def _exception(self, raised: BaseException | bool | None) -> str | None:
         if isinstance(raised, BaseException):

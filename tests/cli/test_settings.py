@@ -13,6 +13,8 @@ from primitives.errors import UserError
 from seep.cli.flags import Flags, RateProfile
 from seep.cli.settings import settings_of
 from seep.driver.options import RunOptions
+from seep.logs.levels import LogFormat, LogLevel
+from seep.logs.settings import LogSettings
 from seep.rows.rate import Profile, Rate
 from vmpool.settings import PoolSettings, VMSettings
 
@@ -113,6 +115,14 @@ def test_a_wrong_flag_is_refused_by_its_name(flags: Flags, message: str) -> None
 
 def test_the_profiles_of_the_command_line_are_those_of_the_sources() -> None:
     assert [str(profile) for profile in RateProfile] == [str(profile) for profile in Profile]
+
+
+def test_flags_of_log_lines_go_before_the_file(policy: Path) -> None:
+    policy.write_text("log: {level: warning, format: json}")
+    assert settings_of(Flags(policy=policy)).options.log == LogSettings(level=LogLevel.WARNING, format=LogFormat.JSON)
+    told = settings_of(Flags(policy=policy, log_level=LogLevel.DEBUG)).options.log
+    assert told == LogSettings(level=LogLevel.DEBUG, format=LogFormat.JSON)
+    assert not settings_of(Flags()).options.log.is_written
 
 
 def test_balance_turns_on_what_the_file_describes(policy: Path) -> None:

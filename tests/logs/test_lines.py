@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from primitives.event import event_kinds
 from primitives.graph import InstanceId
 from seep.channels.wire import decode, encode
+from seep.driver.run_logs import node_settings
 from seep.logs.event_lines import EventLines
 from seep.logs.handlers import LineFormatter, is_configured, lines_on_stderr
 from seep.logs.levels import EVENT_LEVELS, LogFormat, LogLevel
@@ -139,6 +140,14 @@ def test_a_message_that_does_not_fit_its_arguments_is_logged_all_the_same(log: R
     assert kept[0].message == "%d of %d ('some',)"
 
 
+def test_a_line_with_characters_that_cannot_be_encoded_is_written_and_sent(log: RunLog, kept: list[LogLine]) -> None:
+    log.error("no file a\udcff", exc_info=OSError("b\udcfe"), extra={"instance": "c\udcfd", "epoch": True})
+    assert decode(encode(kept[0])) == kept[0]
+    assert kept[0].message == "no file a\\udcff"
+    kept[0].written(LogFormat.JSON).encode()
+    kept[0].written(LogFormat.TEXT).encode()
+
+
 def test_long_messages_and_traces_lose_their_middle(log: RunLog, kept: list[LogLine]) -> None:
     log.error("x" * 100_000, exc_info=ValueError("y" * 1_000_000))
     assert len(kept[0].message) < LONGEST_MESSAGE + 100
@@ -242,6 +251,18 @@ def test_a_process_of_ours_writes_its_lines_to_stderr_as_long_as_it_is_ours() ->
 
 def test_what_the_user_has_configured_is_respected() -> None:
     assert written("configured") == ("MINE ab12 WARNING worse\nMINE ab12 WARNING later\n", "")
+
+
+def test_nodes_write_lines_if_asked_for_and_on_a_cluster_always() -> None:
+    chosen = LogSettings(format=LogFormat.JSON)
+    assert node_settings(chosen, is_local=True) is node_settings(chosen, is_local=False) is chosen
+    assert not node_settings(LogSettings(), is_local=True).is_written
+    assert node_settings(LogSettings(), is_local=False) == LogSettings(level=LogLevel.INFO)
+
+
+def test_what_is_collected_has_info_at_least() -> None:
+    assert LogSettings(level=LogLevel.ERROR).kept == LogSettings().kept == logging.INFO
+    assert LogSettings(level=LogLevel.DEBUG).kept == logging.DEBUG
 
 
 def test_no_handler_is_added_where_nothing_was_asked_for() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 
@@ -35,7 +36,11 @@ def main() -> None:
                 "rows": run.rows_read,
                 "lost": len(run.events.of("node lost")),
                 "hosts": sorted(hosts),
+                "names": sorted(run.manager_process.nodes),
             }
+        logs = [path.read_text(errors="replace") for path in cluster._directory.rglob("stderr")]
+        begun = re.findall(r"INFO seep\.node run=\S+ node=(\w+): node begins: process ", "\n".join(logs))
+        told["logged"] = sorted(begun)
     sys.stdout.write(json.dumps(told) + "\n")
 
 

@@ -17,7 +17,7 @@ from seep.cli.app import app
 from tests.cli.test_doctor import BAD, DOUBTFUL, WELL, Machine
 
 ROOT = Path(__file__).parent.parent.parent
-_TERMINAL = {"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1", "TZ": "UTC"}
+_TERMINAL = {"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1", "TZ": "UTC", "SEEP_HOME": "/no/such/place"}
 
 
 def helps() -> dict[str, str]:
@@ -87,11 +87,14 @@ LINES = (
     "report plot PLACE/report.json --out PLACE/report.html",
     "report plot PLACE/good.yaml",
     "report plot PLACE/nothing.json",
+    "logs orders --follow",
+    "logs orders --level loud",
     "run nothing",
     "run no.such.module:query",
     "run PLACE/good.yaml:query",
     "run a:b --chaos explode:counter@5s",
     "run a:b --restore yesterday",
+    "run a:b --log-format xml",
     "nexmark queries",
 )
 

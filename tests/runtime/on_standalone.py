@@ -22,7 +22,8 @@ def main() -> None:
         options = {"nodes": 6, "epoch": 0.05, "checkpoint": 0.5, "start_timeout": 120.0}
         with seep.launch(counting(), master=cluster.master, rate=seep.Rate(RATE), **options) as run:
             committed(run, 30)
-            host = run.nodes[run.placement["counter[0]"]].vm
+            placement = run.placement
+            host = run.nodes[placement["counter[0]"]].vm
             (executor,) = cluster.executors()[host]
             os.kill(executor, signal.SIGKILL)
             recovered(run)
@@ -36,7 +37,7 @@ def main() -> None:
                 "rows": run.rows_read,
                 "lost": len(run.events.of("node lost")),
                 "hosts": sorted(hosts),
-                "names": sorted(run.manager_process.nodes),
+                "used": sorted(set(placement.values())),
             }
         logs = [path.read_text(errors="replace") for path in cluster._directory.rglob("stderr")]
         begun = re.findall(r"INFO seep\.node run=\S+ node=(\w+): node begins: process ", "\n".join(logs))

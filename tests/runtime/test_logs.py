@@ -109,6 +109,29 @@ def test_the_configuration_of_the_user_is_respected_and_their_format_has_the_fie
     assert any(line.startswith(f"WARNING|{run.id}|{lost}|node lost {lost}") for line in written)
 
 
+def test_a_command_and_its_nodes_write_json_lines_to_stderr_if_asked_for() -> None:
+    command = [
+        sys.executable,
+        "-c",
+        "from seep.cli import main; main()",
+        "wordcount",
+        "--quiet",
+        "--log-format",
+        "json",
+    ]
+    done = subprocess.run(
+        [*command, "--seconds", "3", "--rate", "2000"], capture_output=True, text=True, timeout=230, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert {line["logger"] for line in lines} == {"seep.driver", "seep.record", "seep.node"}
+    assert {line["level"] for line in lines} == {"INFO"}
+    (run,) = {line["run"] for line in lines}
+    ends = [line["node"] for line in lines if line["message"].startswith("node ends")]
+    assert sorted(ends) == sorted(line["node"] for line in lines if line["message"].startswith("node begins"))
+    assert any(line["message"].startswith("finished at epoch") and line["run"] == run for line in lines)
+
+
 #: A program whose function fails with secrets in its error: a key of a cloud, and the run's own token.
 _LEAKING = """
 import json, os, sys, time

@@ -36,7 +36,7 @@ def test_a_query_survives_the_loss_of_an_executor_with_all_its_nodes(tmp_path: P
     assert told["rows"] > 0
     assert told["lost"] >= 1
     assert told["hosts"], "no node was left"
-    assert told["logged"] == told["names"], "each node's lines are in the log of its executor"
+    assert set(told["used"]) <= set(told["logged"]), "each node's lines are in the log of its executor"
 
 
 @pytest.mark.acceptance

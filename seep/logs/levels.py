@@ -42,10 +42,11 @@ _WARNINGS = (
     *("bottleneck", "hot slot", "policy slow", "replica late"),
     *("scaling aborted", "scaling refused", "scaling given up", "migration refused", "split aborted"),
 )
+#: A migration may have a step with every epoch, and each step has these.
+_STEPS = ("move announced", "move sealed", "move effective", "move complete", "state taken in")
 _USUAL = (
     *("node joined", "node leaving", "drained", "continued", "finished", "halted"),
     *("rebound", "restored", "stood ready", "recovered", "retired"),
-    *("move announced", "move sealed", "move effective", "move complete", "state taken in"),
     *("split begun", "split effective", "split not possible"),
     *("waiting for VMs", "scaling out", "scaling in", "scaled out", "scaled in", "scaling replaced"),
     *("nothing to scale", "scaling called off", "migration begun", "migrated", "migration cancelled"),
@@ -59,4 +60,5 @@ EVENT_LEVELS: Mapping[str, int] = {
     **dict.fromkeys(_FAILURES, logging.ERROR),
     **dict.fromkeys(_WARNINGS, logging.WARNING),
     **dict.fromkeys(_USUAL, logging.INFO),
+    **dict.fromkeys(_STEPS, logging.DEBUG),
 }

@@ -183,8 +183,13 @@ def test_each_event_is_one_line_with_what_it_is_about(log: RunLog, kept: list[Lo
     ]
 
 
-def test_events_of_a_decision_have_its_number_until_it_ends(log: RunLog, kept: list[LogLine]) -> None:
-    tell = EventLines(log)
+def test_only_the_steps_of_migrations_which_may_come_with_every_epoch_are_left_to_debug() -> None:
+    steps = {kind for kind, level in EVENT_LEVELS.items() if level == logging.DEBUG}
+    assert steps == {"move announced", "move sealed", "move effective", "move complete", "state taken in"}
+
+
+def test_events_of_a_decision_have_its_number_until_it_ends(kept: list[LogLine]) -> None:
+    tell = EventLines(RunLog("seep.tests", LogContext(kept.append, least=logging.DEBUG)))
     begun = {"before": 1, "after": 2, "why": "full"}
     ended = {"before": 1, "after": 2, "seconds": 1.0, "waited": 0.0, "latency_peak": 0.1}
     for operator in ("map", "counter"):

@@ -37,6 +37,7 @@ def _next_page(run: RunListing, asked: Mapping[str, Any]) -> Mapping[str, Any] |
         return run.tell("logs", **asked)
     except EnvironmentFault:
         if asked["after"] and run.id not in {each.id for each in listed()}:
+            typer.echo(f"run {run.id} has ended, and its last lines may be missing", err=True)
             return None
         raise
 

@@ -82,3 +82,5 @@ def started(*arguments: str) -> Iterator[Command]:
         for number in command.processes():
             os.kill(number, signal.SIGKILL)
         command.process.wait()
+        if command.process.stdout is not None:
+            command.process.stdout.close()

@@ -7,6 +7,7 @@ import logging
 import logging.config
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,10 +18,11 @@ from typer.testing import CliRunner
 
 from seep.cli.app import app
 from seep.logs.settings import LogSettings
+from seep.running.remote_control import listed
 from seep.running.run import Run
 from seep.spark.session import Host
 from tests.cli.command import seep
-from tests.runtime.counting import awaited, committed, counting, recovered, start
+from tests.runtime.counting import awaited, committed, counting, recovered, start, wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -77,6 +79,19 @@ def test_what_is_asked_wrongly_is_refused(host: Host) -> None:
         result = CliRunner().invoke(app, ["logs", run.id, "--node", "n99"])
         assert result.exit_code == 1
         assert "there has been no node 'n99'; there are, or were lately: n1" in result.output
+
+
+def test_who_follows_a_run_whose_driver_is_killed_is_told_so() -> None:
+    with seep("wordcount", "--quiet", "--seconds", "200", "--rate", "1000") as driver:
+        wait_until(lambda: bool(listed()), 200.0)
+        (run,) = listed()
+        with seep("logs", "wordcount", "--follow") as follower:
+            follower.lines_until("node begins")
+            os.kill(driver.process.pid, signal.SIGKILL)
+            driver.process.wait()
+            code, output = follower.end()
+    assert code == 0, output
+    assert f"run {run.id} has ended, and its last lines may be missing" in output
 
 
 def test_the_configuration_of_the_user_is_respected_and_their_format_has_the_fields(host: Host, tmp_path: Path) -> None:

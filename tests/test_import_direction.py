@@ -22,6 +22,7 @@ LADDER = (
     "seep.rows",
     "seep.record",
     "seep.control",
+    "seep.reports",
     "seep.kernel",
     "seep.simulator",
     # what a query is made of
@@ -44,7 +45,6 @@ LADDER = (
     "seep.deploy",
     "seep.config",
     "seep.running",
-    "seep.reports",
     "seep.inspection",
     "seep",
     "seep.workloads",

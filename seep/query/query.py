@@ -35,6 +35,8 @@ from seep.query.vertex import (
     check_aliases,
     check_on_error,
     check_options,
+    kind_of,
+    lines_of,
     streams_into,
 )
 from seep.rows.rate import Rate
@@ -88,6 +90,14 @@ class Query:
     def __repr__(self) -> str:
         """Shows the operators in the order of their declaration, each with its inputs."""
         return f"<Query {self.name!r}: {', '.join(map(_as_call, self.vertices.values())) or 'no operators yet'}>"
+
+    def _repr_html_(self) -> str:
+        """Shows the operators as a graph in a notebook."""
+        from seep.reports.notebook import query_html
+
+        edges = [(origin, v.name) for v in self.vertices.values() for _, s in streams_into(v) for origin in s.origins]
+        kinds = {name: kind_of(vertex) for name, vertex in self.vertices.items()}
+        return query_html(self.name, kinds, edges, {name: lines_of(v) for name, v in self.vertices.items()})
 
     def source(
         self,

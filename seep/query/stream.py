@@ -21,7 +21,9 @@ from seep.operators.session_join import SessionJoin
 from seep.operators.state_machine import Reduce, StateMachine
 from seep.operators.stateless import EachRow, Filter, FlatMap, Map, Project
 from seep.operators.windows import Session, Sliding, Tumbling, Window
+from seep.query import launcher
 from seep.query.checks import Clock, check_keys, check_name, check_same_query, check_time, clock_of, common_clock
+from seep.query.preview import Preview
 from seep.query.vertex import CodeOptions, OperatorOptions, SinkVertex, VertexOptions, check_aliases, check_options
 from seep.rows.times import Duration
 from seep.sinks.definition import SinkDefinition
@@ -74,6 +76,22 @@ class Stream:
     def __repr__(self) -> str:
         columns = ", ".join(f"{field.name}: {field.type}" for field in self.schema)
         return f"<stream of {self.name!r} ({columns}), keys {list(self.keys)}, event time {self.time}>"
+
+    def _repr_html_(self) -> str:
+        """Shows the columns in a notebook; `preview` shows rows."""
+        from seep.reports.notebook import card, columns_table, line
+
+        columns = columns_table(self.schema, self.keys, self.time)
+        return card(f"stream of {self.name}", columns, line("stream.preview() runs it here on its first rows"))
+
+    def preview(self, rows: int = 10, epochs: int = 20) -> Preview:
+        """Returns the first rows of the stream, which a notebook shows as a table.
+
+        Runs the operators that it depends on in this process, on its sources' first rows: until so many rows are there,
+        at most so many epochs. If a source ends before that, windows and timers that are open then close.
+        """
+        found: Preview = launcher.preview(self, rows, epochs)
+        return found
 
     # -- key and event time -----------------------------------------------------------------------------------------
 

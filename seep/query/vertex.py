@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict
 import pyarrow as pa
 
 from primitives.errors import UserError
+from primitives.graph import Kind
 from seep.operators.definition import Definition
 from seep.rows.rate import Rate
 from seep.sinks.definition import SinkDefinition
@@ -77,6 +78,30 @@ def streams_into(vertex: Vertex) -> Iterator[tuple[int, Stream]]:
     """Yields the streams that a vertex reads, with their ports."""
     if not isinstance(vertex, SourceVertex):
         yield from enumerate(vertex.inputs)
+
+
+def kind_of(vertex: Vertex) -> Kind:
+    """Returns the kind of the operator that a vertex becomes."""
+    match vertex:
+        case SourceVertex():
+            return Kind.SOURCE
+        case SinkVertex():
+            return Kind.SINK
+    return vertex.definition.kind
+
+
+def lines_of(vertex: Vertex) -> list[str]:
+    """Returns lines of text about a vertex: what it does, its keys, and its instances if it has said how many.
+
+    Rows of different input ports may have different keys; the first are named.
+    """
+    user = getattr(vertex.definition, "operator", None)
+    made = vertex.definition if user is None else user
+    keys = [", ".join(stream.keys) for _, stream in streams_into(vertex) if stream.keys]
+    count = vertex.parallelism if isinstance(vertex, SourceVertex) else vertex.options.get("parallelism")
+    name = made.__name__ if hasattr(made, "__name__") else type(made).__name__
+    lines = [f"{name} by {keys[0]}" if keys and kind_of(vertex) is Kind.STATEFUL else name]
+    return lines if count is None else [*lines, f"{count} instances" if count > 1 else "1 instance"]
 
 
 def check_options(operator: str, options: VertexOptions | CodeOptions, known: type[VertexOptions]) -> None:

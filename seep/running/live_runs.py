@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from primitives.errors import UserError
@@ -31,6 +33,20 @@ def leave(run: Run) -> None:
     _live.pop(run.id, None)
 
 
+def make_way(query: str, replace: bool, tell: Callable[[str], None]) -> None:
+    """Stops the live runs of a query if a new one is to `replace` them; warns of those that still run otherwise."""
+    for run in [run for run in runs() if run.program.name == query]:
+        if replace:
+            tell(f"stopping run {run.id}, which is to be replaced")
+            run.stop()
+        elif not run.is_over:
+            warnings.warn(
+                f"run {run.id} of query {query!r}, which this program has launched before, still runs: get it back "
+                "with seep.runs(), and stop it; or launch with replace=True, which stops it first",
+                stacklevel=3,
+            )
+
+
 def check_no_session() -> None:
     """Raises UserError if a live run has its own Spark session, as there can be only one; waits if it is ending."""
     for run in [run for run in runs() if run.owns_session]:
@@ -40,5 +56,6 @@ def check_no_session() -> None:
         raise UserError(
             f"run {run.id} of query {run.program.name!r}, which is {run.phase}, has its own Spark session in this "
             "program, and there can be only one: get that run back with seep.runs(), and end it and its session with "
-            "stop(); to run several queries at once, pass all of them a session of yours with spark=…"
+            "stop(), or launch the same query with replace=True; to run several queries at once, pass all of them a "
+            "session of yours with spark=…"
         )

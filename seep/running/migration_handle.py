@@ -9,6 +9,7 @@ from primitives.errors import InternalError, UserError
 from seep.control.migration import MigrationProgress, MigrationState
 from seep.driver.driver import ManagerProcess
 from seep.driver.steering import Awaited, Steering
+from seep.reports.notebook import migration_html
 
 #: Seconds between two checks whether the run is over.
 _LOOK = 0.05
@@ -46,6 +47,10 @@ class MigrationHandle:
             if progress.state is MigrationState.REFUSED:
                 raise UserError(f"the migration of {progress.operator} is refused: {progress.why}")
         return True
+
+    def _repr_html_(self) -> str:
+        """Shows its progress in a notebook, at this moment."""
+        return migration_html(self.parts)
 
     def cancel(self) -> None:
         """Announces no further step; slots that have moved stay where they are."""

@@ -52,6 +52,7 @@ from seep.record.facts import Facts
 from seep.record.log import EventLog
 from seep.record.ring import Ring
 from seep.record.status import Status
+from seep.reports.notebook import RunReport
 from seep.rows.position import rows_up_to
 from seep.rows.rate import Rate
 from seep.running import live_runs
@@ -92,12 +93,14 @@ def launch(
     rate: Rate | None = None,
     verbose: bool = False,
     progress: Progress | None = None,
+    replace: bool = False,
     **options: Any,
 ) -> Run:
     """Starts a query on Spark; returns when it runs. See `RunOptions` for the other keywords.
 
     Without a session, it starts Spark in this process (`local[64]`, or `master`), and stops it when the run is over or
-    stopped. `progress` is called with a line of text at each step of the start.
+    stopped. `progress` is called with a line of text at each step of the start. With `replace`, runs of the same query
+    that this program has launched before are stopped first, so that a cell of a notebook can be run again.
 
     >>> run = launch(query, epoch=0.02, seconds=30)   # doctest: +SKIP
     >>> with run:                                     # doctest: +SKIP
@@ -115,6 +118,7 @@ def launch(
     check_feeds(program, chosen.storage.location is not None, wanted)
     slots = wanted + chosen.whole_pool.size + bool(spark_sources(program))  # Spark's own tasks need at least one
     spark = spark if spark is not None else session_of(program)
+    live_runs.make_way(program.name, replace, tell)
     if spark is None:
         live_runs.check_no_session()
     tell("starting Spark" if spark is None else "using the given Spark session")
@@ -289,6 +293,14 @@ class Run:
         why = f": {self.failure}".splitlines()[0] if self.failure else ""
         return f"<Run {self.id} of query {self.program.name!r}, {self.phase}, {rows}{why}>"
 
+    def _repr_html_(self) -> str:
+        """Shows its figures, its graph and the newest events in a notebook, at this moment."""
+        from seep.reports.notebook import run_html
+
+        title = f"run {self.id} of query {self.program.name}: {self.phase}"
+        shown = [event for event in self.events if event.at >= 0]
+        return run_html(title, self.program.graph, None if self._is_ended else self.status(), shown, self.failure)
+
     @property
     def nodes(self) -> dict[str, NodeRecord]:
         """The live nodes."""
@@ -319,10 +331,10 @@ class Run:
         if not self._is_ended:
             self._manager.record.sample(self.status())
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> RunReport:
         """Returns events, time series and a summary as plain data, during the run and after it."""
         migrations = self._steering.report()
-        return self._manager.record.report(
+        report = self._manager.record.report(
             self.program.name,
             rows=self.rows_read,
             is_over=self.finished and self._manager.ended.is_set(),
@@ -332,6 +344,7 @@ class Run:
             failure=self.failure,
             story=self._manager.story,
         )
+        return RunReport(report)
 
     @property
     def rows_read(self) -> int:

@@ -12,6 +12,8 @@ from policies.balance.loads import Balancer
 from policies.balance.settings import BalanceSettings
 from policies.scaling.decision import Policy
 from policies.scaling.settings import ScalingSettings
+from primitives.errors import UserError
+from seep.query.preview import Preview
 from seep.query.program import Program
 from seep.query.query import Query
 from seep.query.stream import Stream
@@ -35,6 +37,9 @@ __all__ = [
     "script",
 ]
 
+#: Rows that each source reads in an epoch, at most.
+_ROWS_PER_EPOCH = 1_000
+
 #: A source of the given batches, one per epoch, with cues between them.
 script = Script
 
@@ -45,7 +50,7 @@ def run(
     nodes: int = 3,
     parallelism: Mapping[str, int] | None = None,
     checkpoint_every: int = 4,
-    rows_per_epoch: int = 1_000,
+    rows_per_epoch: int = _ROWS_PER_EPOCH,
     seed: int | None = None,
     epochs: int = 100_000,
     scaling: ScalingSettings | Policy | None = None,
@@ -76,12 +81,31 @@ def preview(stream: Stream) -> pa.Table:
     >>> preview(numbers.map("double", lambda batch: {"n": pa.compute.multiply(batch["n"], 2)}))["n"].to_pylist()
     [2, 4]
     """
+    return run(_query_of(stream))["preview"]
+
+
+def first_rows(stream: Stream, rows: int, epochs: int) -> Preview:
+    """Returns the first rows of a stream; see `Stream.preview`."""
+    if rows < 1 or epochs < 1:
+        raise UserError(f"preview of {rows} rows in {epochs} epochs: choose whole numbers from 1 on")
+    with InProcess(_query_of(stream), rows_per_epoch=max(rows, _ROWS_PER_EPOCH)) as process:
+        for _ in range(epochs):
+            process.pulse()
+            process.settle()
+            if process.finished or process.tables["preview"].num_rows >= rows:
+                break
+        found = process.tables["preview"]
+        return Preview(stream.name, found.slice(0, rows), process.finished and found.num_rows <= rows)
+
+
+def _query_of(stream: Stream) -> Query:
+    """Returns a query of the operators that a stream depends on, with a sink `preview`."""
     query = copy(stream.query)
     query.vertices = {name: stream.query.vertices[name] for name in _leading_to(stream)}
     stream_in_copy = copy(stream)
     stream_in_copy.query = query
     stream_in_copy.sink("preview", collect())
-    return run(query)["preview"]
+    return query
 
 
 def _leading_to(stream: Stream) -> Iterator[str]:

@@ -13,7 +13,7 @@ from tests.runtime.counting import RATE, awaited, committed, counting, expected,
 def test_a_cell_shows_a_run_and_its_migration_while_they_last_and_when_they_are_over(host: Host) -> None:
     with start(host, counting(), rate=seep.Rate(RATE), spare=1) as run:
         committed(run, 20)
-        awaited(run, lambda: any(each.rows_in for each in run.status().operators if each.name == "counter"))
+        awaited(run, lambda: any(each.rows_in_per_second for each in run.status().operators if each.name == "counter"))
         seen = Seen(run._repr_html_())
         for words in (f"run {run.id} of query counting: running", "rows read", "committed", "1 instance, busy"):
             assert words in seen.text
@@ -46,11 +46,8 @@ def test_a_cell_that_is_run_again_replaces_the_run_if_it_is_to(host: Host) -> No
 def test_a_cell_that_is_run_again_says_which_run_is_still_there(host: Host) -> None:
     with start(host, counting(), rate=seep.Rate(RATE)) as first:
         committed(first, 5)
-        with (
-            pytest.warns(
-                UserWarning, match=f"run {first.id} of query 'counting', which this program has launched before"
-            ),
-            start(host, counting(), rate=seep.Rate(RATE)) as second,
-        ):
+        with pytest.warns(UserWarning, match=f"run {first.id} of query 'counting', which this program has launched"):
+            second = seep.launch(counting(), host.context, rate=seep.Rate(RATE), epoch=0.02)
+        with second:
             committed(second, 5)
         committed(first, 5)

@@ -79,6 +79,7 @@ class ManagerAccess:
     staying_nodes = _asked(queries.staying_nodes)
     placement = _asked(queries.placement)
     latest_assignment = _asked(queries.latest_assignment)
+    topology = _asked(queries.topology)
     backup_of = _asked(queries.backup_of)
     safe_epoch = _asked(queries.safe_epoch)
     is_ending = _asked(queries.is_ending)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from primitives.graph import InstanceId
 from primitives.slots import SlotSet
-from primitives.topology import Assignment
+from primitives.topology import Assignment, Topology
 from seep.protocol.manager.manager import Manager
 from seep.protocol.manager.replication import BackupCopy
 
@@ -36,6 +36,11 @@ def placement(manager: Manager) -> dict[InstanceId, str]:
 def latest_assignment(manager: Manager, operator: str) -> Assignment:
     """Returns the owners of slots after all announced plans have taken effect."""
     return manager.topology.history[operator][-1].assignment
+
+
+def topology(manager: Manager) -> Topology:
+    """Returns who owns which slots, now and after announced plans; the value does not change."""
+    return manager.topology
 
 
 def backup_of(manager: Manager, owner: InstanceId) -> BackupCopy | None:

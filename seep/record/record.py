@@ -22,7 +22,7 @@ from primitives.errors import SeepError
 from primitives.event import Event
 from primitives.graph import InstanceId, Kind, QueryGraph
 from primitives.slots import SlotSet
-from primitives.topology import Assignment
+from primitives.topology import Assignment, Topology
 from seep.protocol.events import NodeLost, SplitEffective, StateRestored
 from seep.protocol.messages import MAX_WATERMARK
 from seep.protocol.view import Incarnation, Seat
@@ -427,6 +427,7 @@ class Record:
         all_migrations: int = 0,
         failure: SeepError | None = None,
         story: Mapping[str, Sequence[str]] = MappingProxyType({}),
+        topology: Topology | None = None,
     ) -> dict[str, Any]:
         """Returns events, time series and a summary, as plain data.
 
@@ -449,6 +450,7 @@ class Record:
             totals={"events": self.log.totals, "migrations": all_migrations},
             failure=failure,
             story=story,
+            topology=topology,
         )
 
     def _checkpoints(self) -> tuple[CheckpointStatus, ...]:

@@ -6,8 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from primitives.graph import Kind
 from seep.reports import figures, series
 from seep.reports.chart import Chart, Mark
+from seep.reports.graph import Notes, graph_svg
+from seep.reports.phases import changes_of, phases_svg
+from seep.reports.slots import slots_line, slots_svg
 from seep.reports.summary import summary_lines
 
 Report = Mapping[str, Any]
@@ -47,12 +51,53 @@ def page(report: Report, notes: Sequence[str] = ()) -> str:
             f"<h1>{escape(title)}</h1>",
             *(f"<p>{escape(note)}</p>" for note in notes),
             f"<pre>{escape(chr(10).join(summary_lines(report)))}</pre>",
+            *_graph(report),
             *(f"<h2>{escape(chart.title)}</h2>\n{chart.svg()}" for chart in charts(report)),
+            *_phases(report),
+            *_slots(report),
             "<h2>What happened</h2>",
             _table(report["events"]),
             "</body></html>",
         ]
     )
+
+
+def _graph(report: Report) -> Iterator[str]:
+    """Yields the query as a graph, with the last number of instances; reports of earlier versions have none."""
+    if graph := report.get("graph"):
+        kinds = {name: Kind(kind) for name, kind in graph["operators"].items()}
+        yield "<h2>Query</h2>"
+        yield graph_svg(kinds, map(tuple, graph["edges"]), _last_notes(report["series"]))
+
+
+def _last_notes(samples: Sequence[Mapping[str, Any]]) -> Mapping[str, Notes]:
+    """Returns the instances of each operator in the last sample that has any, and how busy the busiest was at most."""
+    lines, busiest = series.instances_of_all(samples), series.utilisation(samples)
+    return {
+        name: Notes(
+            [figures.of(int(points[-1][1]), "instance"), f"busy up to {_most(busiest[name]):.0%}"], _most(busiest[name])
+        )
+        for name, points in lines.items()
+        if points
+    }
+
+
+def _most(points: Sequence[tuple[float, float]]) -> float:
+    return max((value for _, value in points), default=0.0)
+
+
+def _phases(report: Report) -> Iterator[str]:
+    if changes := changes_of(report):
+        yield "<h2>Phases of recoveries, scalings and migrations</h2>"
+        yield phases_svg(changes, max(report["summary"]["seconds"], 1.0))
+
+
+def _slots(report: Report) -> Iterator[str]:
+    """Yields who owned which slots at the end, by operator."""
+    if owned := report.get("slots"):
+        yield "<h2>Slots, by owner</h2>"
+        for operator, slots in owned.items():
+            yield f"<div>{escape(f'{operator}: {slots_line(slots)}')}</div>\n{slots_svg(operator, slots)}"
 
 
 def charts(report: Report) -> Iterator[Chart]:

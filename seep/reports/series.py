@@ -30,10 +30,15 @@ def latency(samples: Samples) -> Lines:
     }
 
 
+def instances_of_all(samples: Samples) -> Lines:
+    """Returns the number of instances by operator."""
+    counts = [(each["at"], Counter(map(operator_of, each["instances"]))) for each in samples if each["instances"]]
+    return {name: [(at, count[name]) for at, count in counts] for name in _operators(samples)}
+
+
 def instances(samples: Samples) -> Lines:
     """Returns the number of instances by operator; if any changed, only of operators whose number changed."""
-    counts = [(each["at"], Counter(map(operator_of, each["instances"]))) for each in samples if each["instances"]]
-    lines: Lines = {name: [(at, count[name]) for at, count in counts] for name in _operators(samples)}
+    lines = instances_of_all(samples)
     changed = {name: points for name, points in lines.items() if len({value for _, value in points}) > 1}
     return changed or lines
 

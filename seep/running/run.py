@@ -343,6 +343,7 @@ class Run:
             all_migrations=migrations["total"],
             failure=self.failure,
             story=self._manager.story,
+            topology=self._manager.topology(),
         )
         return RunReport(report)
 

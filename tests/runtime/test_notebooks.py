@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import seep
+from seep.reports.page import page
 from seep.spark.session import Host
 from tests.reports.test_notebook import Seen
 from tests.runtime.counting import RATE, awaited, committed, counting, expected, found, start
@@ -25,6 +26,11 @@ def test_a_cell_shows_a_run_and_its_migration_while_they_last_and_when_they_are_
         assert run.wait(120)
         assert "finished" in Seen(run._repr_html_()).text
         report = run.report()
+        assert report["graph"]["operators"]["counter"] == "stateful"
+        assert report["graph"]["edges"] == [["numbers", "map"], ["map", "counter"], ["counter", "out"]]
+        assert sorted(set(report["slots"]["counter"]["owners"])) == [0, 1]
+        for title in ("query graph: numbers, map, counter, out", "Slots of counter", "Phases"):
+            assert f'aria-label="{title}"' in page(report)
         assert "iframe" in Seen(report._repr_html_()).tags
         assert found(run) == expected(run)
     over = Seen(run._repr_html_()).text

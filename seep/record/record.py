@@ -51,7 +51,8 @@ from seep.record.status import (
     operator_status,
 )
 from seep.record.tally import Tally
-from seep.rows.position import MIN_WATERMARK
+from seep.record.totals import Durations, RunTotals, SourceTotals, TotalCounters
+from seep.rows.position import MIN_WATERMARK, Position
 
 #: Seconds of the percentiles of "now"; or number of latencies, if there is none in that time.
 _RECENT, _FEW = 5.0, 10
@@ -124,10 +125,13 @@ class Record:
         self._handed: Mapping[tuple[str, int], Handover] = MappingProxyType({})
         self._slots = SlotCounts({name: operator.slot_bits for name, operator in graph.operators.items()})
         self._tally = Tally()
+        self._totals = TotalCounters()
+        self._durations = Durations()
         self._histogram = Histogram()
         self._recoveries = Recoveries()
         self._recovery_changes = RecoveryChanges()
         self.log.listen(self._recovery_changes.hear)
+        self.log.listen(self._durations.hear)
         self._observer = Observer(sources)
         self._why_lost = ""  #: why the node was given up that the manager will report as lost
         self._seen = 0.0  #: time of the last observation
@@ -245,10 +249,12 @@ class Record:
     def _drop_instance(self, identity: Incarnation) -> None:
         self._instances.pop(identity, None)
         self._slots.forget(identity)
+        self._totals.ended(identity)
 
     def _note(self, figures: InstanceFigures, cores: float, now: float) -> None:
         """Adds figures: counters so far, and data that is reported only once."""
         self._tally.note(figures.identity, figures.counted, figures.counters)
+        self._totals.note(figures)
         self._note_handed(figures)
         if figures.slots is not None:
             self._slots.take(figures.identity, figures.slots, cores)
@@ -396,6 +402,7 @@ class Record:
             decisions=tuple(decisions),
             checkpoints=self._checkpoints(),
             vm_seconds=vm_seconds,
+            totals=self._totals_now(query),
         )
 
     @_locked
@@ -461,6 +468,18 @@ class Record:
             for each in stored[-_CHECKPOINTS:]
         )
 
+    def _totals_now(self, query: QueryFacts) -> RunTotals:
+        self._totals.keep(query.placement)
+        return RunTotals(
+            instances=self._totals.instances,
+            operators=self._totals.operators,
+            sources={source: _rows_of(positions) for source, positions in self._positions.items()},
+            handed=self._totals.handed,
+            events=self.log.totals,
+            latency=self._histogram.counts(),
+            durations=self._durations.counts(),
+        )
+
     def _rate(self, seconds: float = 3.0) -> float:
         """Rows read per second, over the last seconds."""
         recent = [(at, rows) for at, rows in self._progress if at >= self.log.now - seconds]
@@ -506,6 +525,12 @@ class Record:
 
 def _hosted(node: str, placement: Mapping[InstanceId, Seat]) -> tuple[InstanceId, ...]:
     return tuple(instance for instance, seat in placement.items() if seat.node == node)
+
+
+def _rows_of(positions: Mapping[int, Any]) -> SourceTotals:
+    """The rows read and skipped up to a source's positions, by partition as in the source log."""
+    there = [Position(*position) for position in positions.values()]
+    return SourceTotals(sum(each.rows for each in there), sum(each.shed for each in there))
 
 
 def _is_time(watermark: int) -> bool:

@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from policies.observation import InstanceReport
-from seep.record.reports import BulkTransfer, InstanceFigures, NodeReport
+from seep.record.reports import BulkTransfer, InstanceFigures, NodeReport, Resources
 from seep.record.slot_counts import HottestSlot
+from seep.record.totals import RunTotals
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class InstanceStatus:
     age: float = 0.0  #: seconds from the creation of the oldest row of its last epoch until its output
     #: distance of its watermark from the highest of the sources, in the unit of the event time; None if one is unknown
     watermark_behind: int | None = None
+    index: int = 0  #: of the operator's instances
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,8 @@ class NodeStatus:
     received: float  #: bytes from other machines, by all processes of its machine
     sent: float  #: bytes to other machines, by all processes of its machine
     transfers: tuple[BulkTransfer, ...] = ()  #: state that it was sending at its last report
+    cpu_seconds: float = 0.0  #: used so far
+    resources: Resources = field(default_factory=Resources)  #: used so far
 
 
 class OpenDecision(NamedTuple):
@@ -113,6 +117,7 @@ class Status:
     decisions: tuple[OpenDecision, ...] = ()  #: all open ones, with their reasons
     checkpoints: tuple[CheckpointStatus, ...] = ()  #: the newest that this run has stored, oldest first
     vm_seconds: float = 0.0  #: cost of all VMs so far
+    totals: RunTotals = field(default_factory=RunTotals)  #: counters so far, none of which goes back
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -141,6 +146,7 @@ def instance_status(
         unsent=figures.unsent,
         age=figures.age,
         watermark_behind=watermark_behind,
+        index=figures.identity.instance.index,
     )
 
 
@@ -178,4 +184,6 @@ def node_status(name: str, report: NodeReport, before: NodeReport | None) -> Nod
         received=(now.received - then.received) / seconds,
         sent=(now.sent - then.sent) / seconds,
         transfers=report.transfers,
+        cpu_seconds=report.cpu,
+        resources=now,
     )

@@ -26,6 +26,7 @@ RUNTIME = [
 EXTRAS = {
     "cloud": ["boto3>=1.34", "google-cloud-compute>=1.19"],
     "disk": ["rocksdict>=0.3.29"],
+    "metrics": ["prometheus-client>=0.20"],
     "pandas": ["pandas>=2.2,<3"],  # for processors that get frames, and what benchmarks compare with
     "dev": [
         "boto3>=1.34",  # the extra `cloud`, which the tests need whole
@@ -36,6 +37,7 @@ EXTRAS = {
         "packaging>=24.0",
         "pip-tools>=7.4",
         "pre-commit>=4.0",
+        "prometheus-client>=0.20",  # the extra `metrics`
         "pytest>=8.2",
         "pytest-timeout>=2.3",
         "pytest-xdist>=3.6",

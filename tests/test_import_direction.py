@@ -34,6 +34,7 @@ LADDER = (
     # the processes of a run
     "seep.threads",
     "seep.logs",
+    "seep.metrics",
     "seep.storage",
     "seep.channels",
     "seep.durable",

@@ -105,6 +105,10 @@ class Flags:
         ),
     ] = None
     tls: Annotated[bool, _option("--tls", help="Encrypt all channels, with a certificate made for the run.")] = False
+    metrics: Annotated[
+        int | None,
+        _option("--metrics", metavar="PORT", help="Serve metrics for Prometheus on this port; 0: any free one."),
+    ] = None
     report: Annotated[
         Path | None,
         _option("--report", metavar="FILE.json", help="Write events, time series and summary here."),

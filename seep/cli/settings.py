@@ -17,6 +17,7 @@ from seep.config.launching import launch_settings, sections_of
 from seep.config.policy import PolicyFile, rows_per_second
 from seep.driver.options import RunOptions
 from seep.logs.settings import LogSettings
+from seep.metrics.settings import MetricsSettings
 from seep.rows.rate import Profile, Rate
 from seep.running.chaos import Strike, parse_chaos
 from seep.storage.settings import StorageSettings
@@ -45,6 +46,7 @@ def settings_of(flags: Flags, **defaults: Any) -> CommandSettings:
     sections = sections_of(policy)
     sections |= {"vm": _vm(policy.vm, flags), "storage": _storage(policy.storage, flags)}
     sections |= {"balance": _balance(policy.balance, flags), "log": _log(policy.log, flags)}
+    sections |= {"metrics": _metrics(policy.metrics, flags)}
     launch = launch_settings(defaults | policy.run.given() | _given(flags) | sections)
     return CommandSettings(
         master=flags.master,
@@ -72,6 +74,12 @@ def _storage(storage: StorageSettings, flags: Flags) -> StorageSettings:
 
 def _log(log: LogSettings, flags: Flags) -> LogSettings:
     return LogSettings(level=flags.log_level or log.level, format=flags.log_format or log.format)
+
+
+def _metrics(metrics: MetricsSettings, flags: Flags) -> MetricsSettings:
+    if flags.metrics is None:
+        return metrics
+    return checked(MetricsSettings, {**metrics.model_dump(), "port": flags.metrics}, "--metrics")
 
 
 def _given(flags: Flags) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from policies.balance.settings import BalanceSettings
 from policies.migration.settings import MigrationSettings
 from policies.scaling.settings import ScalingSettings
 from seep.logs.settings import LogSettings
+from seep.metrics.settings import MetricsSettings
 from seep.rows.rate import Profile
 from seep.storage.settings import StorageSettings
 from vmpool.settings import PoolSettings, VMSettings
@@ -143,3 +144,4 @@ class PolicyFile(Section):
     balance: BalanceSettings = Field(BalanceSettings(), description="How the load of instances is balanced.")
     scaling: ScalingSettings = Field(ScalingSettings(), description="How the number of instances is decided.")
     log: LogSettings = Field(LogSettings(), description="Which log lines are written, and in which form.")
+    metrics: MetricsSettings = Field(MetricsSettings(), description="Where the driver serves metrics for Prometheus.")

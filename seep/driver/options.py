@@ -13,6 +13,7 @@ from primitives.errors import UserError
 from primitives.graph import Kind
 from seep.channels.bulk import CREDIT, LEAST_CREDIT
 from seep.logs.settings import LogSettings
+from seep.metrics.settings import MetricsSettings
 from seep.operators.room import DEFAULT_MEMORY
 from seep.protocol.manager.state import ManagerSettings
 from seep.query.program import Program
@@ -54,6 +55,7 @@ class RunOptions:
     balance: BalanceSettings = field(default_factory=BalanceSettings)  #: how the load of instances is balanced
     scaling: ScalingSettings = field(default_factory=ScalingSettings)  #: how the number of instances is decided
     log: LogSettings = field(default_factory=LogSettings)  #: which log lines are written, and in which form
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)  #: where metrics are served for Prometheus
 
     def __post_init__(self) -> None:
         for name in ("epoch", "heartbeat", "patience", "start_timeout"):

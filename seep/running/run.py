@@ -43,6 +43,8 @@ from seep.driver.options import RunOptions
 from seep.driver.run_logs import RunLogs, node_settings
 from seep.driver.spark_publisher import SparkPublisher
 from seep.driver.steering import Steering
+from seep.metrics.endpoint import MetricsEndpoint, check_metrics
+from seep.metrics.settings import metrics_settings
 from seep.node.main import NodeTask, serve
 from seep.node.node import NodeSettings
 from seep.protocol.cuts import CutComplete
@@ -113,6 +115,7 @@ def launch(
     check_backup(chosen.backup, program.graph, chosen.storage.location is not None)
     policy = make_policy(chosen.scaling)
     check_scaling(chosen.scaling, policy, program.graph)
+    check_metrics(chosen.metrics)
     tell = progress or (lambda _: None)
     wanted = chosen.nodes or _instances(program)
     check_feeds(program, chosen.storage.location is not None, wanted)
@@ -165,6 +168,7 @@ class Run:
             raise
         #: migrations requested by other processes
         self._asked = Ring[MigrationHandle](_ASKED)
+        self._metrics: MetricsEndpoint | None = None
         self._interrupts = Interrupts()
         self._is_launched = self._is_ended = self._is_asked_to_finish = False
         self._stopping = threading.Lock()
@@ -219,6 +223,7 @@ class Run:
         if self._has_nothing_to_do():
             self._end_unchanged()
             return
+        self._open_metrics(tell)
         tell(f"starting {nodes} nodes")
         gathered = self._fleet.gather(nodes)
         tell("starting the query")
@@ -233,6 +238,12 @@ class Run:
         self._listed.enlist()
         if self.options.seconds is not None:
             self._manager.after(self.options.seconds, self.finish)
+
+    def _open_metrics(self, tell: Progress) -> None:
+        settings = self.options.metrics
+        if settings.port is not None:
+            self._metrics = MetricsEndpoint(settings, self.id, self.program.name)
+            tell(f"metrics at {self._metrics.url}")
 
     def _has_nothing_to_do(self) -> bool:
         """Whether all sources had ended before; for a source that Spark pushes to, that is known only with a batch."""
@@ -330,6 +341,13 @@ class Run:
     def _sample(self) -> None:
         if not self._is_ended:
             self._manager.record.sample(self.status())
+            if self._metrics is not None:
+                self._metrics.show(self._steering.facts())
+
+    @property
+    def metrics_url(self) -> str | None:
+        """Where its metrics can be scraped; None if they were not asked for."""
+        return self._metrics.url if self._metrics is not None else None
 
     def report(self) -> RunReport:
         """Returns events, time series and a summary as plain data, during the run and after it."""
@@ -611,6 +629,8 @@ class Run:
         self._is_ended = True
         self._logs.ends()
         self._listed.delist()
+        if self._metrics is not None:
+            self._metrics.close()
         self._feeds.close()
         self._steering.close()
         self._archivist.close()
@@ -667,7 +687,7 @@ def _options(given: Mapping[str, Any]) -> RunOptions:
     unknown = [name for name in given if name not in known]
     if unknown:
         raise UserError(f"launch does not know the option {unknown[0]!r}; it knows {', '.join(known)}")
-    return RunOptions(**given)
+    return RunOptions(**{**given, "metrics": metrics_settings(given.get("metrics"))})
 
 
 def _security(options: RunOptions, host: str) -> Security:

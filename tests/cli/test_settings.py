@@ -15,6 +15,7 @@ from seep.cli.settings import settings_of
 from seep.driver.options import RunOptions
 from seep.logs.levels import LogFormat, LogLevel
 from seep.logs.settings import LogSettings
+from seep.metrics.settings import MetricsSettings
 from seep.rows.rate import Profile, Rate
 from vmpool.settings import PoolSettings, VMSettings
 
@@ -105,6 +106,7 @@ def test_a_wrong_policy_file_is_refused_by_its_name(policy: Path) -> None:
         (Flags(chaos="boom"), "chaos 'boom'"),
         (Flags(nodes=0), "option 'nodes' is 0"),
         (Flags(vm_cpu=0), "--vm-cpu: cpu is 0: Input should be greater than 0"),
+        (Flags(metrics=70_000), "--metrics: port is 70000: Input should be less than or equal to 65535"),
         (Flags(report=Path("/no/such/place/r.json")), "there is no directory /no/such/place"),
     ],
 )
@@ -123,6 +125,13 @@ def test_flags_of_log_lines_go_before_the_file(policy: Path) -> None:
     told = settings_of(Flags(policy=policy, log_level=LogLevel.DEBUG)).options.log
     assert told == LogSettings(level=LogLevel.DEBUG, format=LogFormat.JSON)
     assert not settings_of(Flags()).options.log.is_written
+
+
+def test_a_port_for_metrics_goes_before_that_of_the_file_and_keeps_its_host(policy: Path) -> None:
+    policy.write_text("metrics: {port: 9400, host: 0.0.0.0}")
+    assert settings_of(Flags(policy=policy)).options.metrics == MetricsSettings(port=9400, host="0.0.0.0")
+    assert settings_of(Flags(policy=policy, metrics=0)).options.metrics == MetricsSettings(port=0, host="0.0.0.0")
+    assert settings_of(Flags(metrics=9401)).options.metrics == MetricsSettings(port=9401)
 
 
 def test_balance_turns_on_what_the_file_describes(policy: Path) -> None:

@@ -51,7 +51,10 @@ def test_every_section_is_read(file: Path) -> None:
     ("content", "message"),
     [
         ("run: {epock: 1s}", "run.epock is unknown; known are epoch, checkpoint"),
-        ("scale: 1", "scale is unknown; known are run, vm, pool, storage, backup, migration, balance, scaling"),
+        (
+            "scale: 1",
+            "scale is unknown; known are run, vm, pool, storage, backup, migration, balance, scaling, metrics",
+        ),
         ("pool: {siz: 1}", "pool.siz is unknown; known are provider, settings, size"),
         (
             "scaling: {operators: {a: {mx: 1}}}",
@@ -141,5 +144,5 @@ def test_a_file_shown_in_full_says_the_same(policy: PolicyFile) -> None:
 def test_what_is_shown_of_an_empty_file_has_every_section(file: Path) -> None:
     file.write_text("")
     kind, settings = read_settings(file)
-    sections = ["run", "vm", "pool", "storage", "backup", "migration", "balance", "scaling", "log"]
+    sections = ["run", "vm", "pool", "storage", "backup", "migration", "balance", "scaling", "log", "metrics"]
     assert (kind, list(parsed(in_full(settings), "shown.yaml"))) == (ConfigKind.POLICY, sections)

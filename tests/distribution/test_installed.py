@@ -20,7 +20,12 @@ from tests.distribution.wheels import ROOT, asked_for, build_environment, locked
 pytestmark = [pytest.mark.installed, pytest.mark.timeout(600, func_only=False)]
 
 #: Extra -> what code of ours imports of it.
-EXTRAS = {"cloud": ["boto3", "google.cloud.compute_v1"], "disk": ["rocksdict"], "pandas": ["pandas"]}
+EXTRAS = {
+    "cloud": ["boto3", "google.cloud.compute_v1"],
+    "disk": ["rocksdict"],
+    "metrics": ["prometheus_client"],
+    "pandas": ["pandas"],
+}
 #: What the lowest versions must do: state, keys, messages, files, settings, windows and joins.
 FOR_LOWEST = [
     "tests/formats/test_blob.py",
@@ -110,7 +115,8 @@ def test_it_has_the_versions_that_it_should_have(environment: Environment) -> No
     has = dict(line.split() for line in environment.run("python", "-c", program).splitlines())
     assert {"seep-streaming", "pyspark", "pyarrow"} <= set(has)
     assert [name for name, version in has.items() if name in pins and not version.startswith(pins[name])] == []
-    assert not {"pytest", "boto3", "pandas", "rocksdict"} & set(has), "what is asked for to run is all there is"
+    extra = {"pytest", "boto3", "pandas", "rocksdict", "prometheus-client"}
+    assert not extra & set(has), "what is asked for to run is all there is"
 
 
 def test_the_doctor_finds_nothing_missing(environment: Environment) -> None:

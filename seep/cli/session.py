@@ -55,6 +55,8 @@ def session(query: Query, settings: CommandSettings, view: ConsoleView) -> Itera
         with run:
             try:
                 interrupts.listen()
+                if run.metrics_url is not None:
+                    view.say(f"metrics at {run.metrics_url}")
                 run.events.listen(view.happen)
                 with Chaos(run, settings.strikes) as chaos:
                     follow(run, view, interrupts)

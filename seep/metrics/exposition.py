@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -19,6 +20,8 @@ from seep.record.histogram import BOUNDS, DurationCounts
 _OPEN_METRICS = "application/openmetrics-text"
 #: What is asked of the library for each of the two formats.
 _FORMATS = {True: f"{_OPEN_METRICS}; version=1.0.0", False: ""}
+#: After a page was made, so many times the time that it took passes before the next one is made.
+_REST = 20
 _FAMILIES = {
     MetricType.COUNTER: CounterMetricFamily,
     MetricType.GAUGE: GaugeMetricFamily,
@@ -44,26 +47,44 @@ class RunCollector(Collector):
         return () if present is None else (_family(metric, found) for metric, found in samples(present))
 
 
-class Exposition:
-    """Makes the page of a run, once for each moment and format: a scraper in a hurry costs nothing more."""
+class _Made(NamedTuple):
+    """A page that was made."""
 
-    def __init__(self, run: str, query: str, facts: Callable[[], Facts | None]) -> None:
+    page: MetricsPage
+    of: Facts | None  #: the facts that it shows
+    until: float  #: no other is made before this time
+
+
+class Exposition:
+    """Makes the page of a run, at most once for each moment.
+
+    It also spends at most a fraction of the time on pages, however often it is asked: until the next one is due, the
+    one before is returned.
+    """
+
+    def __init__(
+        self, run: str, query: str, facts: Callable[[], Facts | None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """`facts` returns the present facts, and waits for nobody."""
-        self._run, self._query, self._facts = run, query, facts
-        self._of: Facts | None = None  #: the facts that the pages show
-        self._pages: dict[bool, MetricsPage] = {}
+        self._run, self._query, self._facts, self._clock = run, query, facts, clock
+        self._of: Facts | None = None  #: the facts of the page that is being made
+        self._made: dict[bool, _Made] = {}  #: by whether it is in the format of OpenMetrics
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(RunCollector(self._present))
 
     def page(self, accept: str) -> MetricsPage:
         """Returns the page for an `Accept` header: OpenMetrics if it is in there, or else Prometheus' text."""
-        now, is_open = self._facts(), _OPEN_METRICS in accept
-        if now is not self._of:
-            self._of, self._pages = now, {}
-        if is_open not in self._pages:
-            encoder, content_type = choose_encoder(_FORMATS[is_open])
-            self._pages[is_open] = MetricsPage(content_type, encoder(self.registry))
-        return self._pages[is_open]
+        is_open = _OPEN_METRICS in accept
+        made = self._made.get(is_open)
+        if made is None or (made.of is not self._facts() and self._clock() >= made.until):
+            made = self._made[is_open] = self._make(is_open)
+        return made.page
+
+    def _make(self, is_open: bool) -> _Made:
+        self._of, begun = self._facts(), self._clock()
+        encoder, content_type = choose_encoder(_FORMATS[is_open])
+        page, ended = MetricsPage(content_type, encoder(self.registry)), self._clock()
+        return _Made(page, self._of, ended + (ended - begun) * _REST)
 
     def _present(self) -> Present | None:
         return None if self._of is None else Present.of(self._run, self._query, self._of)

@@ -223,7 +223,7 @@ class Run:
         if self._has_nothing_to_do():
             self._end_unchanged()
             return
-        self._open_metrics(tell)
+        self._open_metrics()
         tell(f"starting {nodes} nodes")
         gathered = self._fleet.gather(nodes)
         tell("starting the query")
@@ -239,11 +239,9 @@ class Run:
         if self.options.seconds is not None:
             self._manager.after(self.options.seconds, self.finish)
 
-    def _open_metrics(self, tell: Progress) -> None:
-        settings = self.options.metrics
-        if settings.port is not None:
-            self._metrics = MetricsEndpoint(settings, self.id, self.program.name)
-            tell(f"metrics at {self._metrics.url}")
+    def _open_metrics(self) -> None:
+        if self.options.metrics.port is not None:
+            self._metrics = MetricsEndpoint(self.options.metrics, self.id, self.program.name)
 
     def _has_nothing_to_do(self) -> bool:
         """Whether all sources had ended before; for a source that Spark pushes to, that is known only with a batch."""

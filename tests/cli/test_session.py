@@ -38,6 +38,7 @@ class FakeRun:
         self.events = EventLog(time.monotonic)
         self.placement: dict[str, str] = {}
         self.told: list[str] = []
+        self.metrics_url: str | None = None
         self._acts = iter(acts)
 
     def __enter__(self) -> FakeRun:
@@ -207,6 +208,15 @@ def test_chaos_against_what_the_query_does_not_have_starts_nothing(monkeypatch: 
     with pytest.raises(UserError, match="counter has 2 instances"), opened:
         pytest.fail("the run began")
     assert written.getvalue() == ""
+
+
+def test_where_metrics_are_is_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = FakeRun(nothing, nothing)
+    run.metrics_url = "http://127.0.0.1:9400/metrics"
+    running, written = start(monkeypatch, run)
+    with running:
+        pass
+    assert written.getvalue().count("metrics at http://127.0.0.1:9400/metrics\n") == 1
 
 
 def test_what_the_settings_say_reaches_compiler_and_launch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -74,13 +75,22 @@ def test_the_format_is_what_the_scraper_accepts() -> None:
 def test_the_page_of_a_moment_is_made_once_and_a_new_moment_has_a_new_one() -> None:
     script = busy()
     now = script.facts()
-    exposition = Exposition("r1", "words", lambda: now)
+    exposition = Exposition("r1", "words", lambda: now, clock=lambda: 0.0)
     first, other = exposition.page(""), exposition.page(OPEN)
     assert exposition.page("") is first
     assert exposition.page(OPEN) is other
     script.work(next(iter(script.placement)), 5)
     now = script.facts()
     assert exposition.page("") != first
+    assert exposition.page(OPEN) != other
+
+
+def test_pages_take_a_fraction_of_the_time_however_often_they_are_asked_for() -> None:
+    """A second passes whenever somebody looks at the clock, so that each page takes one to make."""
+    seconds = itertools.count()
+    exposition = Exposition("r1", "words", busy().facts, clock=lambda: float(next(seconds)))
+    pages = [exposition.page("") for _ in range(200)]
+    assert 5 <= len({id(page) for page in pages}) <= next(seconds) / 20
 
 
 def test_before_the_first_sample_the_page_is_empty() -> None:

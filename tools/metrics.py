@@ -22,9 +22,9 @@ definitions ([`seep/metrics/`](../seep/metrics)) by `python -m tools.metrics`; e
 ## How to scrape a run
 
 It needs `pip install 'seep-streaming[metrics]'`. Then `--metrics 9400`, or `seep.launch(query, metrics=9400)`, serves
-the page `/metrics` on the driver while the run lasts. With port 0 (`metrics=True`) it takes any free port; the address
-is printed when the run starts, and `run.metrics_url` has it. Without it, nothing is opened and the library is not
-imported. In a [policy file](configuration.md):
+the page `/metrics` on the driver while the run lasts. Without a port, or with 0 or `metrics=True`, it takes any free
+one; the address is printed when the run starts, and `run.metrics_url` has it. Unless it is asked for, nothing is
+opened and the library is not imported. In a [policy file](configuration.md):
 
 ```yaml
 metrics:

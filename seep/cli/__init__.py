@@ -11,7 +11,9 @@ def main() -> None:
         from seep.cli.app import app
     except ImportError as reason:
         sys.exit(_explain_namesakes(reason))
-    app()
+    from seep.cli.options import with_values
+
+    app(with_values(sys.argv[1:]))
 
 
 def _explain_namesakes(reason: ImportError) -> str:

@@ -107,7 +107,7 @@ class Flags:
     tls: Annotated[bool, _option("--tls", help="Encrypt all channels, with a certificate made for the run.")] = False
     metrics: Annotated[
         int | None,
-        _option("--metrics", metavar="PORT", help="Serve metrics for Prometheus on this port; 0: any free one."),
+        _option("--metrics", metavar="[PORT]", help="Serve metrics for Prometheus, on this port or any free one."),
     ] = None
     report: Annotated[
         Path | None,

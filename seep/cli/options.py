@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import wraps
 from typing import Annotated, Any, get_type_hints
@@ -12,6 +12,26 @@ import typer
 
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Traces of errors.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+#: Options whose value may be left out, and the value that stands for that.
+_SHORT = {"--metrics": "0"}
+
+
+def with_values(arguments: Sequence[str]) -> list[str]:
+    """Returns the arguments of a command with the value of each option that may be given without one.
+
+    >>> with_values(["run", "words.py:query", "--metrics", "--balance"])
+    ['run', 'words.py:query', '--metrics', '0', '--balance']
+    >>> with_values(["run", "--metrics", "9400", "words.py:query"])
+    ['run', '--metrics', '9400', 'words.py:query']
+    """
+    found = []
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        found.append(argument)
+        if argument in _SHORT and not following.lstrip("-").isdecimal():
+            found.append(_SHORT[argument])
+    return found
 
 
 def takes_options(command: Callable[..., None]) -> Callable[..., None]:

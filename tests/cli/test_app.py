@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from primitives.errors import EnvironmentFault, InternalError, UserError
-from seep.cli import commands
+from seep.cli import commands, main
 from seep.cli.app import app
 from seep.cli.flags import Flags
 from seep.running.chaos import StrikeKind
@@ -49,6 +49,19 @@ def test_a_flag_that_has_a_language_of_its_own_explains_it(flag: str, words: lis
     lines = runner.invoke(app, ["run", "--help"]).output.split("\n  --")
     [told] = [line for line in lines if f"--{line}".startswith(flag)]
     assert [word for word in words if word not in told] == []
+
+
+@pytest.mark.parametrize("arguments", [["--metrics"], ["--metrics", "9400"], ["--metrics", "--balance"]])
+def test_metrics_may_be_asked_for_with_a_port_and_without(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran: list[Flags] = []
+    monkeypatch.setattr(commands, "run_query", lambda _, flags: ran.append(flags))
+    monkeypatch.setattr(sys, "argv", ["seep", "run", *arguments, "words.py:query"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code, capsys.readouterr().err
+    assert [flags.metrics for flags in ran] == [9400 if "9400" in arguments else 0]
 
 
 def test_the_version_is_told() -> None:

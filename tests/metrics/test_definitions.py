@@ -224,6 +224,16 @@ def test_series_of_retired_instances_and_lost_nodes_vanish() -> None:
     }
 
 
+def test_an_instance_that_two_nodes_report_is_told_of_by_the_one_on_which_it_is_placed() -> None:
+    """The other one was given up, and does not know it yet."""
+    script = Script()
+    who = script.add()
+    for incarnation, nbytes in ((9, 111), (10, 222)):
+        script._seat(who, incarnation)
+        script.work(who, 1, state_bytes=nbytes)
+    assert script.series()["seep_instance_state_bytes", ("counter", "0")] == 222
+
+
 def test_no_label_has_a_key_a_path_or_a_message() -> None:
     told = {label for metric in METRICS for label in metric.labels}
     assert told == {"run", "query", "phase", "kind", "state", "outcome", "operator", "index", "node"}

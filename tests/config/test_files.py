@@ -53,7 +53,7 @@ def test_every_section_is_read(file: Path) -> None:
         ("run: {epock: 1s}", "run.epock is unknown; known are epoch, checkpoint"),
         (
             "scale: 1",
-            "scale is unknown; known are run, vm, pool, storage, backup, migration, balance, scaling, metrics",
+            "scale is unknown; known are run, vm, pool, storage, backup, migration, balance, scaling",
         ),
         ("pool: {siz: 1}", "pool.siz is unknown; known are provider, settings, size"),
         (

@@ -240,6 +240,7 @@ class Migrations:
                     slots=len(steps.slots),
                     steps=len(steps),
                     why=migration.why,
+                    migration=migration.id,
                 )
             )
         self._advance(facts, migration)
@@ -447,6 +448,7 @@ def _over_event(migration: Migration) -> MigrationOver:
         moved=moved - begun if moved is not None and begun is not None else None,
         settled=migration.ended - moved if is_whole and moved is not None else None,
         latency=progress.latency,
+        migration=migration.id,
     )
 
 

@@ -162,7 +162,7 @@ class Scalings:
         elif there.turned_down != decision.parallelism:
             there.turned_down = decision.parallelism
             why = f"to {decision.parallelism}: it is being scaled to {former.parallelism}; ask again when that is done"
-            self.orders.tell(ScalingRefused(operator=there.operator, why=why))
+            self.orders.tell(ScalingRefused(operator=there.operator, why=why, meanwhile=former.parallelism))
 
     def step(self, facts: Facts) -> None:
         """Carries on all open decisions. A decision that raises an exception is ended; the others continue."""

@@ -86,7 +86,7 @@ class ManagerProcess(ManagerAccess, PeersReceiver):
         #: source operator -> partition -> position in the source log; each inner mapping is replaced, never changed
         read = self._beginning.positions if self._beginning else {}
         self.positions: dict[str, dict[int, Any]] = {o: dict(read.get(o, {})) for o in program.sources}
-        self.record = Record(program.graph, _demands(program), self.positions, time.monotonic, time.time)
+        self.record = Record(program.graph, _demands(program), self.positions, time.monotonic, time.time, run)
         self.events = self.record.log
         self.counted: frozenset[str] = frozenset()  #: operators whose rows are counted by slot
         self.failure: SeepError | None = None

@@ -12,6 +12,8 @@ from primitives.graph import InstanceId
 class NodeLost(NodeEvent):
     """The manager has given up a node, whether its process has ended or not; the shell adds the reason."""
 
+    hosted: tuple[InstanceId, ...] | None = None  #: instances that it hosted; the shell adds them
+
 
 @event("node leaving")
 class NodeLeaving(NodeEvent):

@@ -120,6 +120,7 @@ class InstanceRecovered(InstanceEvent):
     detected: float  #: seconds until the node was given up
     restored: float  #: seconds until all its instances had their state again
     replayed: float  #: seconds until all sinks were past the epochs open at the loss
+    lost: str = ""  #: the lost node
 
     @property
     def parts(self) -> Mapping[str, float]:
@@ -241,6 +242,9 @@ class SplitNotPossible(OperatorEvent):
 class ScalingRefused(OperatorEvent):
     """A decision cannot be carried out."""
 
+    #: the number of instances to which another decision, which goes on, scales the operator
+    meanwhile: int | None = None
+
 
 @event("scaling called off")
 class ScalingCalledOff(OperatorEvent):
@@ -281,6 +285,7 @@ class MigrationBegun(Event):
     slots: int
     steps: int
     why: str
+    migration: int | None = None  #: its number
 
     @property
     def detail(self) -> str:
@@ -305,6 +310,7 @@ class MigrationOver(Event):
     moved: float | None = None  #: seconds while slots moved
     settled: float | None = None  #: seconds until all was backed up
     latency: Mapping[str, float] = field(default_factory=dict)  #: p50, p95, p99 and max meanwhile
+    migration: int | None = None  #: its number
 
     @property
     def detail(self) -> str:

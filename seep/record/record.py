@@ -52,6 +52,7 @@ from seep.record.status import (
 )
 from seep.record.tally import Tally
 from seep.record.totals import Durations, RunTotals, SourceTotals, TotalCounters
+from seep.record.traces import KeptTraces
 from seep.rows.position import MIN_WATERMARK, Position
 
 #: Seconds of the percentiles of "now"; or number of latencies, if there is none in that time.
@@ -107,8 +108,12 @@ class Record:
         positions: Positions,
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
+        run: str = "",
     ) -> None:
-        """`positions` belong to the source log, whose owner keeps changing them; `wall_clock` returns unix time."""
+        """`positions` belong to the source log, whose owner keeps changing them; `wall_clock` returns unix time.
+
+        The ids of traces follow from the id of the `run`.
+        """
         self.graph = graph
         self.log = EventLog(clock)
         self.latencies = LatencyRing()
@@ -133,7 +138,10 @@ class Record:
         self.log.listen(self._recovery_changes.hear)
         self.log.listen(self._durations.hear)
         self._observer = Observer(sources)
-        self._why_lost = ""  #: why the node was given up that the manager will report as lost
+        self.traces = KeptTraces(run)
+        self.log.listen(self.traces.hear)
+        #: of the node that was given up, and that the manager will report as lost: why, and its instances
+        self._lost: tuple[str, tuple[InstanceId, ...] | None] = ("", None)
         self._seen = 0.0  #: time of the last observation
         self._offered = 0.0
         self._samples = CoarseningSeries[Sample]()
@@ -146,6 +154,7 @@ class Record:
     def begin(self) -> None:
         """Notes that the query begins to run now."""
         self.latencies.shift(self.log.now)
+        self.traces.shift(self.log.now)
         self._progress.clear()
         self.log.begin()
 
@@ -155,7 +164,8 @@ class Record:
             if isinstance(event, StateRestored | SplitEffective):
                 self._recoveries.restored(event.subject, self.log.now)
             if isinstance(event, NodeLost):
-                event = replace(event, why=self._why_lost)
+                why, hosted = self._lost
+                event = replace(event, why=why, hosted=hosted)
         self.log.add(event)
 
     def killed(self, node: str, placement: Mapping[InstanceId, Seat]) -> None:
@@ -167,8 +177,8 @@ class Record:
     @_locked
     def given_up(self, node: str, why: str, placement: Mapping[InstanceId, Seat], ticked: int) -> None:
         """Notes that a node is given up with its instances, after `ticked` opened epochs; the manager is told next."""
-        self._why_lost = why
         hosted = _hosted(node, placement)
+        self._lost = why, hosted
         stateful = {i for i in hosted if self.graph.kind(i.operator) is Kind.STATEFUL}
         self._recoveries.lost(node, hosted, stateful, ticked, self.log.now)
 
@@ -454,6 +464,7 @@ class Record:
             counters_exact=is_exact and is_over,
             vm_seconds=vm_seconds,
             migrations=migrations,
+            spans=list(self.traces),
             totals={"events": self.log.totals, "migrations": all_migrations},
             failure=failure,
             story=story,
@@ -546,6 +557,7 @@ def _told(recovered: Recovered) -> Iterable[InstanceRecovered]:
             detected=recovered.detected,
             restored=recovered.restored,
             replayed=recovered.replayed,
+            lost=recovered.node,
         )
         for instance in recovered.instances
     )

@@ -11,6 +11,7 @@ from primitives.errors import EnvironmentFault, SeepError, UserError
 from primitives.event import Event
 from primitives.topology import Assignment, Topology
 from seep.record.samples import Sample
+from seep.record.spans import Span
 
 #: The most runs of slots that are told of an operator.
 _RUNS = 4096
@@ -33,6 +34,7 @@ def make_report(
     counters_exact: bool = False,
     vm_seconds: Mapping[str, float] | None = None,
     migrations: Sequence[Mapping[str, Any]] = (),
+    spans: Sequence[Span] = (),
     totals: Mapping[str, Any] | None = None,
     failure: SeepError | None = None,
     story: Mapping[str, Sequence[str]] | None = None,
@@ -41,9 +43,9 @@ def make_report(
     """The report as plain data for JSON. All times are seconds.
 
     It has `query`, `summary`, `latencies` (of epochs: their `histogram`, and a `timeline` by quarters of a second),
-    `migrations`, `events` and `series`, and if seep itself has failed `story`: by machine, what it took and answered
-    last. Of what happens often in a long run the newest are there, and of samples fewer the older they are; `totals`
-    has how many events there ever were, by kind, and how many migrations.
+    `migrations`, `spans` (of changes and recoveries), `events` and `series`, and if seep itself has failed `story`: by
+    machine, what it took and answered last. Of what happens often in a long run the newest are there, and of samples
+    fewer the older they are; `totals` has how many events there ever were, by kind, and how many migrations.
 
     `rows` were read by the sources; `latency` is that of the whole run; `largest_gap` is between two commits; `epochs`
     were committed, those of the last sample if not given. `counters` are lower bounds unless they are said to be exact.
@@ -76,6 +78,7 @@ def make_report(
             },
             "latencies": dict(latencies or {}),
             "migrations": [dict(each) for each in migrations],
+            "spans": [span.to_json() for span in spans],
             "totals": dict(totals or {}),
             "events": [event.to_json() for event in happened],
             "series": [sample.to_json() for sample in during],

@@ -70,7 +70,7 @@ _MOST_OPEN = 500
 #: The most spans of ended traces that are kept.
 _KEPT = 2_000
 #: The most plans in a trace, transfers in a plan, and instances that a span names.
-_MOST_PLANS, _MOST_TRANSFERS, _NAMED = 1_000, 100, 20
+_MOST_PLANS, _MOST_TRANSFERS, _NAMED = 200, 20, 20
 
 
 @dataclass(slots=True, eq=False)

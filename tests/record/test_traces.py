@@ -329,8 +329,18 @@ def test_a_migration_in_very_many_steps_keeps_the_newest_of_them_and_counts_the_
             traces.hear(replace(event, at=2.0 + plan, **about))
     spans = traces.hear(replace(MIGRATED, at=9_999.0))
     check(spans)
-    assert spans[0].attributes["left_out"] == 500
-    assert [span.attributes["plan"] for span in named(spans, "plan")] == list(range(500, 1500))
+    assert spans[0].attributes["left_out"] == 1_300
+    assert [span.attributes["plan"] for span in named(spans, "plan")] == list(range(1_300, 1_500))
+
+
+def test_a_plan_between_very_many_owners_has_some_transfers_and_the_bytes_of_all() -> None:
+    traces = Traces("run-1")
+    traces.hear(SCALED_OUT[3])
+    for number in range(100):
+        traces.hear(protocol.StateTakenIn(subject=InstanceId("counter", number), origin=C0, first=210, bytes=5, at=5.0))
+    spans = traces.hear(replace(SCALED_OUT[8], at=6.0))
+    assert len(named(spans, "transfer")) == 20
+    assert (spans[0].attributes["transfers"], spans[0].attributes["bytes"]) == (100, 500)
 
 
 def test_of_many_ended_traces_the_newest_are_kept() -> None:

@@ -38,6 +38,7 @@ class EventLines:
             self._decisions += 1
             self._open[operator] = self._decisions, event.kind
         number, begun = self._open.get(operator, (None, ""))
-        if number is not None and event.kind in ENDS[begun]:
+        is_of_another = getattr(event, "meanwhile", None) is not None
+        if number is not None and event.kind in ENDS[begun] and not is_of_another:
             del self._open[operator]
         return number

@@ -24,6 +24,7 @@ ENDS: dict[str, tuple[str, ...]] = {
     "balancing": ("balanced", "balancing called off", "balancing failed"),
 }
 _PLANNED = ("move announced", "split begun")
+_PLAN_ENDS = ("move complete", "split effective", "split aborted")
 _LOST = ("killed", "node lost")
 #: Seconds before a decision in which its reasons occurred.
 _REASONS = 60.0
@@ -118,15 +119,29 @@ def chains_of(events: Sequence[Told]) -> list[CauseChain]:
 def _decisions(events: list[Told]) -> Iterator[CauseChain]:
     """Yields the chains of decisions. An operator has at most one open decision, to which all its events belong."""
     begun = [i for i, event in enumerate(events) if event["kind"] in DECIDED]
+    known: set[int] = set()
     for number, place in enumerate(begun, start=1):
         first = events[place]
         operator, ends = first.get("operator"), ENDS[first["kind"]]
         later = [event for event in events[place + 1 :] if event.get("operator") == operator]
-        stop = next((i for i, each in enumerate(later) if each["kind"] in (*ends, *DECIDED)), len(later))
+        stop = next((i for i, each in enumerate(later) if _ends(each, ends) or each["kind"] in DECIDED), len(later))
         is_ended = stop < len(later) and later[stop]["kind"] in ends
         chain = CauseChain(number, [*_reasons(events[:place], first), first, *later[: stop + is_ended]])
+        chain.plans = _plans_before(events[:place], operator) - known
         _follow_plans(chain, events)
+        known |= chain.plans
         yield chain
+
+
+def _ends(event: Told, ends: Sequence[str]) -> bool:
+    """Whether an event ends a decision; a refusal does not if it is of another decision."""
+    return event["kind"] in ends and "meanwhile" not in event
+
+
+def _plans_before(before: list[Told], operator: str | None) -> set[int]:
+    """Returns the open plans of an operator: the first plan of a decision may be announced before it is told."""
+    ours = [event for event in before if event.get("operator") == operator and "plan" in event]
+    return {event["plan"] for event in ours} - {event["plan"] for event in ours if event["kind"] in _PLAN_ENDS}
 
 
 def _reasons(before: list[Told], decided: Told) -> Iterator[Told]:
@@ -206,7 +221,8 @@ def _lines(chain: CauseChain) -> list[str]:
 
 
 def _headline(chain: CauseChain) -> str:
-    first = next((event for event in chain.events if event["kind"] in (*DECIDED, *_LOST, *_PLANNED)), chain.first)
+    heads = [event for kinds in (DECIDED, (*_LOST, *_PLANNED)) for event in chain.events if event["kind"] in kinds]
+    first = heads[0] if heads else chain.first
     last = chain.events[-1] if first["kind"] not in DECIDED else _end_of(chain, first)
     match first["kind"]:
         case "scaling out" | "scaling in":

@@ -23,7 +23,7 @@ from seep.logs.line import FIELDS, LONGEST_EXCEPTION, LONGEST_MESSAGE, LogLine
 from seep.logs.run_log import LogContext, RunLog
 from seep.logs.settings import LogSettings
 from seep.protocol.events import MoveAnnounced, NodeLost, StateRestored
-from seep.record.events import NodeJoined, RunFailed, ScaledOut, ScalingOut
+from seep.record.events import NodeJoined, RunFailed, ScaledOut, ScalingOut, ScalingRefused
 from tests.runtime.test_run_page import EVENTS
 
 LINE = LogLine(
@@ -195,9 +195,10 @@ def test_events_of_a_decision_have_its_number_until_it_ends(kept: list[LogLine])
     for operator in ("map", "counter"):
         tell(ScalingOut(operator=operator, **begun))
     tell(MoveAnnounced(operator="counter", plan=3, first=9, slots=4, view=1))
+    tell(ScalingRefused(operator="counter", why="to 4: it is being scaled to 2", meanwhile=2))
     tell(ScaledOut(operator="counter", **ended))
     tell(MoveAnnounced(operator="counter", plan=4, first=12, slots=4, view=1))
-    assert [line.fields.get("decision") for line in kept] == [1, 2, 2, 2, None]
+    assert [line.fields.get("decision") for line in kept] == [1, 2, 2, 2, 2, None]
 
 
 # -- what is configured ------------------------------------------------------------------------------------------------

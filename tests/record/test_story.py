@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,22 @@ def test_each_event_of_a_plan_is_told_once() -> None:
 def test_only_what_is_asked_for_is_told(chosen: dict[str, object], headlines: list[str]) -> None:
     found = [line for line in told(ALL, **chosen) if not line.startswith(" ")]
     assert [line[: len(start)] for line, start in zip(found, headlines, strict=True)] == headlines
+
+
+def test_a_plan_that_is_announced_just_before_its_decision_is_told_belongs_to_it() -> None:
+    announced, decided = SCALED_OUT[3], replace(SCALED_OUT[2], at=4.05)
+    lines = told([*SCALED_OUT[:2], announced, decided, *SCALED_OUT[4:]])
+    assert [line for line in lines if not line.startswith(" ")] == [
+        "decision 1: scaled counter 1 → 2 because 0.97 of its core"
+    ]
+    assert lines[-1] == "   4.900 s  plan 7 safe: both sides are backed up beyond it"
+
+
+def test_a_decision_that_is_refused_as_another_goes_on_does_not_end_the_other() -> None:
+    refused = record.ScalingRefused(operator="counter", why="to 4: it is being scaled to 2", meanwhile=2, at=4.15)
+    lines = told([*SCALED_OUT[:5], refused, *SCALED_OUT[5:]])
+    assert lines[0] == "decision 1: scaled counter 1 → 2 because 0.97 of its core"
+    assert "   4.150 s  scaling refused to 4: it is being scaled to 2" in lines
 
 
 def test_what_is_not_in_the_record_is_refused_with_what_there_is() -> None:

@@ -362,7 +362,7 @@ class Traces:
         match event:
             case NodeKilled():
                 _remember(self._killed, event.node, event.at)
-            case NodeLost():
+            case NodeLost() if not self._is_over:
                 self._lose(event)
             case Rebound() if not self._is_over:
                 self._rebind(event)

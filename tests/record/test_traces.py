@@ -244,6 +244,10 @@ def test_the_end_of_the_run_ends_plans_and_recoveries_and_decisions_as_the_stewa
     assert {span.reason for span in named(spans, "recovery")} == {"the run is over: as somebody asked for"}
 
 
+def test_a_node_that_ends_after_the_run_is_not_to_be_recovered() -> None:
+    assert made([record.RunFinished(at=9.0), protocol.NodeLost(node="n2", hosted=(C1,), at=9.1)]) == []
+
+
 # -- laws --------------------------------------------------------------------------------------------------------------
 
 INSTANCES = [C0, C1, S0]

@@ -168,6 +168,24 @@ def logs(
         show_logs(run, follow=follow, node=node, level=level, as_json=as_json)
 
 
+@app.command(epilog="Example: seep top orders")
+def top(
+    run: _RUN,
+    once: Annotated[bool, typer.Option("--once", help="Print the run as it is now, and end.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object per line, at intervals until the run ends.")
+    ] = False,
+    interval: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.2, max=20.0, help="Seconds between two looks.")
+    ] = 1.0,
+) -> None:
+    """Show a run live: its health, operators, instances, nodes, decisions and events; q leaves, and the run goes on."""
+    with told_in_one_line(verbose=False):
+        from seep.cli.top import show_top
+
+        show_top(run, once=once, as_json=as_json, interval=interval)
+
+
 @app.command(epilog="Example: seep stop orders --savepoint")
 def stop(
     run: _RUN,

@@ -12,10 +12,10 @@ import pyarrow as pa
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import Progress
-from rich.table import Table
 from rich.text import Text
 
 from primitives.event import Event
+from seep.cli.panels import LISTS, instance_table, rows_for
 from seep.record.status import Status
 from seep.reports import figures
 
@@ -131,7 +131,8 @@ class LiveTable(EventView):
 
     def show(self, status: Status) -> None:
         self.flush()
-        self._live.update(Group(Text(status_line(status), style="bold"), instance_table(status)))
+        most = rows_for(self.console.height) * LISTS
+        self._live.update(Group(Text(status_line(status), style="bold"), instance_table(status, most)))
 
 
 def view_for(console: Console, *, quiet: bool, verbose: bool) -> ConsoleView:
@@ -164,20 +165,6 @@ def _imbalances(status: Status) -> Iterator[str]:
     for operator in status.balanced:
         if operator in status.imbalance:
             yield f"fullest {operator} {status.imbalance[operator]:.2f} times the mean"
-
-
-def instance_table(status: Status) -> Table:
-    """Returns a table with a row for each instance."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("instance", "node", "phase"):
-        table.add_column(heading)
-    for heading in ("epoch", "rows in", "rows out", "busy", "buffered"):
-        table.add_column(heading, justify="right")
-    for each in status.instances:
-        counts = (f"{each.epoch:,}", f"{each.rows_in:,}", f"{each.rows_out:,}")
-        row = (each.name, each.node, each.phase, *counts, f"{each.utilisation:.0%}", figures.size(each.outbox_bytes))
-        table.add_row(*map(Text, row))
-    return table
 
 
 def with_bar(batches: Iterable[pa.RecordBatch], label: str, total: float, *, quiet: bool) -> Iterator[pa.RecordBatch]:

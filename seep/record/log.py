@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
 
 from primitives.event import E, Event
@@ -68,9 +68,17 @@ class EventLog:
 
     def of(self, *kinds: str) -> list[Event]:
         """Returns the kept events of some kinds."""
+        return self._ordered(kinds, 0)
+
+    def newest(self, most: int, *kinds: str) -> list[Event]:
+        """Returns the newest events of each of some kinds, at most `most` of each, in order."""
+        return self._ordered(kinds, -most)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """All kinds of which there has been an event."""
         with self._lock:
-            found = [numbered for kind in dict.fromkeys(kinds) for numbered in self._kinds.get(kind, ())]
-        return [event for _, event in sorted(found, key=itemgetter(0))]
+            return tuple(self._kinds)
 
     @property
     def totals(self) -> dict[str, int]:
@@ -80,14 +88,20 @@ class EventLog:
 
     def __iter__(self) -> Iterator[Event]:
         """The kept events, in order."""
-        with self._lock:
-            kinds = list(self._kinds)
-        return iter(self.of(*kinds))
+        return iter(self.of(*self.kinds))
 
     def __len__(self) -> int:
         """Number of kept events."""
         with self._lock:
             return sum(len(ring) for ring in self._kinds.values())
+
+    def _ordered(self, kinds: Iterable[str], first: int) -> list[Event]:
+        """Returns kept events, of each kind from a place in its ring on."""
+        with self._lock:
+            found = [
+                each for kind in dict.fromkeys(kinds) if kind in self._kinds for each in list(self._kinds[kind])[first:]
+            ]
+        return [event for _, event in sorted(found, key=itemgetter(0))]
 
     def _ring(self, kind: str) -> Ring[tuple[int, Event]]:
         return self._kinds.setdefault(kind, Ring(self._most))

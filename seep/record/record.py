@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
@@ -408,11 +408,16 @@ class Record:
             balanced=tuple(sorted(balanced)),
             operators=tuple(self._operator_statuses(instances)),
             edges=self._edges_now(),
-            hosts=tuple(node_status(name, *node) for name, node in sorted(self._nodes.items())),
+            hosts=tuple(
+                node_status(name, _node_state(name, query, used), *node) for name, node in sorted(self._nodes.items())
+            ),
             decisions=tuple(decisions),
             checkpoints=self._checkpoints(),
             vm_seconds=vm_seconds,
             totals=self._totals_now(query),
+            rows_out_per_second=self._rate_of_sinks(),
+            window=query.window,
+            since_commit=self.log.now - (self.commits.at or 0.0),
         )
 
     @_locked
@@ -498,6 +503,12 @@ class Record:
             return 0.0
         return max(0.0, (recent[-1][1] - recent[0][1]) / (recent[-1][0] - recent[0][0]))
 
+    def _rate_of_sinks(self) -> float:
+        sinks = (
+            each.now for who, each in self._instances.items() if self.graph.kind(who.instance.operator) is Kind.SINK
+        )
+        return sum(now.rows_in for now in sinks if now is not None)
+
     def _recent_latency(self) -> dict[str, float]:
         recent = self.latencies.since(self.log.now - _RECENT)
         return percentiles(recent if len(recent) else self.latencies.newest(_FEW))
@@ -542,6 +553,12 @@ def _rows_of(positions: Mapping[int, Any]) -> SourceTotals:
     """The rows read and skipped up to a source's positions, by partition as in the source log."""
     there = [Position(*position) for position in positions.values()]
     return SourceTotals(sum(each.rows for each in there), sum(each.shed for each in there))
+
+
+def _node_state(name: str, query: QueryFacts, hosts: Set[str]) -> str:
+    if name not in query.nodes:
+        return "lost"
+    return "leaving" if name in query.leaving else "used" if name in hosts else "idle"
 
 
 def _is_time(watermark: int) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, NamedTuple
 
 from policies.observation import InstanceReport
+from primitives.event import plain
 from seep.record.reports import BulkTransfer, InstanceFigures, NodeReport, Resources
 from seep.record.slot_counts import HottestSlot
 from seep.record.totals import RunTotals
@@ -71,6 +72,7 @@ class NodeStatus:
     transfers: tuple[BulkTransfer, ...] = ()  #: state that it was sending at its last report
     cpu_seconds: float = 0.0  #: used so far
     resources: Resources = field(default_factory=Resources)  #: used so far
+    state: str = "used"  #: used, idle (it hosts nothing), leaving (it gets nothing new), or lost
 
 
 class OpenDecision(NamedTuple):
@@ -118,9 +120,28 @@ class Status:
     checkpoints: tuple[CheckpointStatus, ...] = ()  #: the newest that this run has stored, oldest first
     vm_seconds: float = 0.0  #: cost of all VMs so far
     totals: RunTotals = field(default_factory=RunTotals)  #: counters so far, none of which goes back
+    rows_out_per_second: float = 0.0  #: rows that the sinks take
+    window: int = 0  #: number of epochs that may be in flight; 0 if unknown
+    since_commit: float = 0.0  #: seconds since all sinks have committed an epoch
+
+    @property
+    def in_flight(self) -> int:
+        """Number of epochs that are opened and not committed."""
+        return self.ticked - self.committed
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
+
+
+def _plain(value: Any) -> Any:
+    """Returns a value of a status as JSON, with the names of all fields."""
+    if is_dataclass(value):
+        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {name: _plain(each) for name, each in value._asdict().items()}
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, tuple) else plain(value)
 
 
 def instance_status(
@@ -168,7 +189,7 @@ def operator_status(name: str, instances: Sequence[InstanceStatus], hottest: Hot
     )
 
 
-def node_status(name: str, report: NodeReport, before: NodeReport | None) -> NodeStatus:
+def node_status(name: str, state: str, report: NodeReport, before: NodeReport | None) -> NodeStatus:
     """Returns the status of one node; without an earlier report, rates are not known."""
     former = before if before is not None and report.at > before.at else report
     seconds = report.at - former.at or 1.0
@@ -186,4 +207,5 @@ def node_status(name: str, report: NodeReport, before: NodeReport | None) -> Nod
         transfers=report.transfers,
         cpu_seconds=report.cpu,
         resources=now,
+        state=state,
     )

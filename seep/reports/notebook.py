@@ -14,9 +14,8 @@ from seep.control.migration import MigrationProgress
 from seep.record.status import OperatorStatus, Status
 from seep.reports import figures
 from seep.reports.graph import Notes, graph_svg
+from seep.reports.health import FULL
 
-#: An instance that is at work for a larger part of its CPU share is shown as full.
-_FULL = 0.7
 #: The newest events that are shown of a run.
 _EVENTS = 8
 #: Characters of a value that are shown in a table of rows.
@@ -97,7 +96,7 @@ def _notes(operator: OperatorStatus) -> Notes:
     lines = [f"{figures.of(operator.instances, 'instance')}, busy {operator.utilisation:.0%}"]
     if operator.state_bytes:
         lines.append(f"state {figures.size(operator.state_bytes)}")
-    return Notes(lines, operator.utilisation, operator.utilisation > _FULL)
+    return Notes(lines, operator.utilisation, operator.utilisation > FULL)
 
 
 def _short(rate: float) -> str:

@@ -54,6 +54,7 @@ from seep.record.facts import Facts
 from seep.record.log import EventLog
 from seep.record.ring import Ring
 from seep.record.status import Status
+from seep.reports.health import RELEVANT, problems
 from seep.reports.notebook import RunReport
 from seep.rows.position import rows_up_to
 from seep.rows.rate import Rate
@@ -81,6 +82,11 @@ Progress = Callable[[str], None]
 
 #: Seconds between two samples of a run's status.
 SAMPLED = 0.5
+
+#: The most seconds that a request for the status waits in the run.
+LONGEST_WAIT = 20.0
+#: The newest events that are sent with a status; and those of each kind by which it is found what is wrong.
+_NEWEST, _OF_EACH_KIND = 20, 200
 
 #: The most migrations requested by other processes whose progress can be asked for.
 _ASKED = 100
@@ -577,7 +583,7 @@ class Run:
             return {"refused": str(reason)}
 
     def _done(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Carries out requests of `seep savepoint`, `migrate`, `story`, `logs`, `state` and `stop`."""
+        """Carries out requests of `seep savepoint`, `migrate`, `story`, `top`, `logs`, `state` and `stop`."""
         match body:
             case {"do": "migrate", "operator": operator, "to": parallelism, **chosen}:
                 handle = self.migrate(operator, int(parallelism), **chosen)
@@ -589,6 +595,8 @@ class Run:
                 return {"id": self.savepoint()}
             case {"do": "story"}:
                 return {"events": [event.to_json() for event in self.events], "story": self._manager.machine_story()}
+            case {"do": "status", **asked}:
+                return self._watched(float(asked.get("wait", 0.0)))
             case {"do": "logs", **asked}:
                 return self._logs.answer(asked)
             case {"do": "operators"}:
@@ -600,6 +608,18 @@ class Run:
                 self._manager.halt()
                 return {}
         raise UserError(f"a run does not know what {body.get('do')!r} is")
+
+    def _watched(self, wait: float) -> Mapping[str, Any]:
+        """Returns what `seep top` shows, after so many seconds, or as soon as the run is over."""
+        self._manager.ended.wait(min(wait, LONGEST_WAIT))
+        status = self._manager.record.latest or self.status()
+        return {
+            "phase": self.phase,
+            "failure": str(self.failure or ""),
+            "status": status,
+            "wrong": problems(status, self.events.newest(_OF_EACH_KIND, *RELEVANT)),
+            "events": tuple(self.events.newest(_NEWEST, *self.events.kinds)[-_NEWEST:]),
+        }
 
     def _requested_migration(self, number: int) -> MigrationHandle:
         handle = self._asked.numbered(number)

@@ -38,6 +38,21 @@ def test_what_happens_often_does_not_drive_out_what_happens_once() -> None:
     assert [event.detail for event in log.of("move complete")] == [f"plan {n}" for n in range(24_900, 25_000)]
 
 
+def test_the_newest_of_each_kind_are_returned_in_the_order_in_which_they_happened() -> None:
+    log = EventLog(time.monotonic)
+    for number in range(100):
+        log.add(announced(number))
+        log.add(complete(number))
+    log.add(RunFinished())
+    newest = [event.text() for event in log.newest(2, *log.kinds)]
+    assert [text.split(" counter")[0] for text in newest] == [*["move announced", "move complete"] * 2, "finished"]
+    assert [event.detail for event in log.newest(3, "move complete", "no such kind")] == [
+        "plan 97",
+        "plan 98",
+        "plan 99",
+    ]
+
+
 def test_who_listens_hears_of_all_events_though_few_are_kept() -> None:
     log, heard = EventLog(time.monotonic, most=10), deque[Event]()
     log.listen(heard.append)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields, replace
 
 import numpy as np
@@ -11,8 +12,8 @@ from primitives.errors import EnvironmentFault
 from primitives.graph import InstanceId
 from seep.protocol.messages import MAX_WATERMARK
 from seep.protocol.view import Incarnation
-from seep.record.reports import InstanceFigures, MalformedReport, Resources, SlotRows
-from seep.record.status import InstanceStatus, OperatorStatus, Status
+from seep.record.reports import BulkTransfer, InstanceFigures, MalformedReport, Resources, SlotRows
+from seep.record.status import InstanceStatus, OpenDecision, OperatorStatus, Status
 from seep.rows.position import MIN_WATERMARK
 from tests.record.kit import Recorded, figures, launched, node
 
@@ -158,3 +159,43 @@ def test_an_instance_that_was_lost_is_not_told_of_any_more() -> None:
     assert it.record.state_bytes == {InstanceId("counter", 0): 9}
     it.record.lost(Incarnation(InstanceId("counter", 0), 0), 4)
     assert it.record.state_bytes == it.record.reported == {}
+
+
+def test_sinks_take_so_many_rows_per_second_together() -> None:
+    it = Recorded()
+    for at in (1.0, 3.0):
+        it.take("n1", at, figures("out", rows_in=round(100 * at)), figures("map", rows_in=round(500 * at)))
+    assert status_of(it).rows_out_per_second == 100.0
+
+
+def test_the_time_since_the_last_commit_is_known_also_before_the_first() -> None:
+    it = Recorded()
+    it.clock.now = 4.0
+    assert status_of(it).since_commit == 4.0
+    it.record.committed(1)
+    it.clock.now = 4.5
+    assert status_of(it).since_commit == 0.5
+    assert status_of(it).window == launched().window
+
+
+def test_a_node_is_used_or_idle_or_leaving_or_lost() -> None:
+    it = Recorded()
+    query = launched(nodes=6)
+    hosts = {seat.node for seat in query.placement.values()}
+    idle, leaving = sorted(query.nodes - hosts)[:2]
+    for name in (*sorted(hosts), idle, leaving, "n9"):
+        it.take(name, 1.0)
+    states = {each.name: each.state for each in it.record.status(replace(query, leaving=frozenset({leaving}))).hosts}
+    assert states == dict.fromkeys(hosts, "used") | {idle: "idle", leaving: "leaving", "n9": "lost"}
+
+
+def test_the_json_of_a_status_has_the_names_of_all_figures() -> None:
+    it = Recorded()
+    it.take("n1", 1.0, figures(), transfers=(BulkTransfer("n2", "backup", 7),))
+    decision = OpenDecision("drain", "n1", 0.5, True, "asked for")
+    data = json.loads(json.dumps(it.record.status(launched(), decisions=[decision]).to_json()))
+    assert data["decisions"] == [
+        {"kind": "drain", "subject": "n1", "since": 0.5, "by_hand": True, "why": "asked for"},
+    ]
+    assert data["hosts"][0]["transfers"] == [{"peer": "n2", "kind": "backup", "nbytes": 7}]
+    assert data["instances"][0]["name"] == "counter[0]#0"

@@ -31,6 +31,7 @@ from seep.channels.wire import WireError, decode, encode, pack, unpack
 from seep.channels.wire_types import TAG_OF, TYPES
 from seep.protocol.courier import LetterFrame
 from seep.protocol.messages import Data, StoreBackup, Tick, Trim
+from tests.cli.test_top import STATUS
 from tests.runtime.values import (
     MESSAGES,
     RECEIVER,
@@ -81,6 +82,10 @@ def test_batches_come_back_with_their_schema(batch: pa.RecordBatch) -> None:
     back = decode(encode({"rows": batch}))["rows"]
     assert back.schema.equals(batch.schema, check_metadata=True)
     assert back.equals(batch)
+
+
+def test_a_status_comes_back_as_it_was() -> None:
+    assert decode(encode({"status": STATUS})) == {"status": STATUS}
 
 
 def test_assignments_come_back_at_any_number_of_slots() -> None:

@@ -179,7 +179,10 @@ def top(
         float, typer.Option(metavar="SECONDS", min=0.2, max=20.0, help="Seconds between two looks.")
     ] = 1.0,
 ) -> None:
-    """Show a run live: its health, operators, instances, nodes, decisions and events; q leaves, and the run goes on."""
+    """Show a run live, and what is wrong with it.
+
+    Its operators, instances, nodes, decisions, checkpoints, VMs and events; q leaves, and the run goes on.
+    """
     with told_in_one_line(verbose=False):
         from seep.cli.top import show_top
 

@@ -50,7 +50,7 @@ def panels(moment: RunMoment, most: int = MOST) -> Group:
     parts += _lines("open decisions", _decisions(status), _SENTENCES)
     parts += _lines("checkpoints", [_checkpoints(status)])
     parts += _lines("VMs", [_vms(status)])
-    parts += _lines("newest events", [f"{each.at:9.2f} s  {each}" for each in moment.events[-most:]])
+    parts += _lines("newest events", [f"{each.at:9.2f} s  {each}" for each in moment.events[: -most - 1 : -1]])
     return Group(*parts)
 
 

@@ -92,8 +92,7 @@ def test_panels_come_in_the_order_of_their_importance_with_all_figures() -> None
         "drain of n2 for 300 ms, by hand",
         "savepoint 2 at epoch 30 is the newest: 4.00 s old, 6.0 MiB",
         "3 used, 1 warm; 5 nodes (1 idle); 49 s of VMs so far",
-        "5.00 s killed n3 with counter[0]",
-        "10.00 s scaling out counter 1 → 2: full",
+        "newest events|10.00 s scaling out counter 1 → 2: full|5.00 s killed n3 with counter[0]",
     ):
         assert words in cells
 

@@ -18,7 +18,7 @@ from lrb.generator import TrafficSettings, gathered, traffic
 from lrb.schema import INPUT
 from lrb.validation.validator import OutputComparison, validate
 from seep.cli import failures
-from seep.cli.view import with_bar
+from seep.cli.progress import with_bar
 from seep.reports import figures
 
 #: Wrong lines of each kind that are shown.
@@ -29,7 +29,7 @@ _ROWS = 1 << 17
 def generate_traffic(settings: TrafficSettings, out: Path, history: Path | None, *, quiet: bool) -> None:
     """Writes traffic, and a history of earlier tolls of its vehicles if one is wanted."""
     begin, tuples, vehicles = perf_counter(), 0, 0
-    total = settings.xways * settings.tuples_per_second().sum()
+    total = settings.xways * int(settings.tuples_per_second().sum())
     with written(out, INPUT) as write:
         for batch in gathered(with_bar(traffic(settings), "traffic", total, quiet=quiet), _ROWS):
             write(batch)

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from primitives.errors import UserError
+from seep.cli.progress import ProgressBar
 from seep.control.migration import OVER
 from seep.reports import figures
 from seep.running.remote_control import find, listed
@@ -41,8 +42,10 @@ def migrate(name: str, operator: str, to: int, console: Console, *, wait: bool =
     if not wait:
         console.print(f"{operator} goes to {figures.of(to, 'instance')}", soft_wrap=True)
         return
-    while (progress := run.tell("migration", **number))["state"] not in OVER:
-        time.sleep(_LOOK)
+    with ProgressBar(f"{operator}: slots moved") as bar:
+        while (progress := run.tell("migration", **number))["state"] not in OVER:
+            bar.reach(progress["slots_moved"], progress["slots_moved"] + progress["slots_remaining"])
+            time.sleep(_LOOK)
     if progress["state"] != "done":
         raise UserError(f"the migration of {operator} is {progress['state']}: {progress['why']}")
     console.print(_migrated(progress), soft_wrap=True)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Self
 
-import pyarrow as pa
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import Progress
 from rich.text import Text
 
 from primitives.event import Event
@@ -165,13 +163,3 @@ def _imbalances(status: Status) -> Iterator[str]:
     for operator in status.balanced:
         if operator in status.imbalance:
             yield f"fullest {operator} {status.imbalance[operator]:.2f} times the mean"
-
-
-def with_bar(batches: Iterable[pa.RecordBatch], label: str, total: float, *, quiet: bool) -> Iterator[pa.RecordBatch]:
-    """Yields the batches, and shows on a terminal how many of so many rows there have been."""
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
-        task = progress.add_task(label, total=total)
-        for batch in batches:
-            yield batch
-            progress.advance(task, len(batch))

@@ -13,6 +13,7 @@ from seep.driver.driver import ManagerProcess
 from seep.driver.listener import RunListener
 from seep.driver.node_register import NodeRecord
 from seep.driver.options import RunOptions
+from seep.reports import figures
 from seep.spark.fleet import Fleet, OrderEnded
 from seep.spark.order import NodeOrder
 from seep.spark.session import Host
@@ -55,12 +56,16 @@ class NodeFleet(RunListener):
 
     # -- its time -----------------------------------------------------------------------------------------------------
 
-    def gather(self, nodes: int) -> list[str]:
-        """Starts VMs until `nodes` nodes have joined; returns the nodes, oldest first."""
+    def gather(self, nodes: int, tell: Callable[[str], None]) -> list[str]:
+        """Starts VMs until `nodes` nodes have joined, and tells how many have; returns the nodes, oldest first."""
+        tell(f"starting {figures.of(nodes, 'node')}")
         self.pool.want(max(0, nodes - self._options.whole_pool.reserve))  # the launch may use the reserve, too
         self.pool.start()
-        deadline = time.monotonic() + self._options.start_timeout
+        deadline, known = time.monotonic() + self._options.start_timeout, 0
         while len(joined := self._process.staying_nodes()) < nodes:
+            if len(joined) > known:
+                known = len(joined)
+                tell(f"{known} of {figures.of(nodes, 'node')} joined")
             if self._process.failure:
                 raise self._process.failure
             if time.monotonic() > deadline:
@@ -71,6 +76,7 @@ class NodeFleet(RunListener):
                 )
             self._news.wait(max(0.0, deadline - time.monotonic()))
             self._news.clear()
+        tell(f"{nodes} of {figures.of(nodes, 'node')} joined")
         return joined[:nodes]
 
     def launched(self) -> None:

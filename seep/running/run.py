@@ -230,8 +230,7 @@ class Run:
             self._end_unchanged()
             return
         self._open_metrics()
-        tell(f"starting {nodes} nodes")
-        gathered = self._fleet.gather(nodes)
+        gathered = self._fleet.gather(nodes, tell)
         tell("starting the query")
         self._manager.launch(_placement(self.program, gathered))
         self._is_launched = True

@@ -82,8 +82,9 @@ def on_terminal(*command: str) -> Iterator[Screen]:
 
 
 def test_a_run_is_watched_from_other_processes_through_a_loss_until_it_ends(host: Host) -> None:
+    steps: list[str] = []
     with (
-        start(host, counting(), spare=1, rate=Rate(2000)) as run,
+        start(host, counting(), spare=1, rate=Rate(2000), progress=steps.append) as run,
         seep("top", run.id, "--json", "--interval", "0.2") as lines,
         on_terminal(*TOP, "counting", "--interval", "0.2") as screen,
         on_terminal(*TOP, run.id) as left,
@@ -114,6 +115,8 @@ def test_a_run_is_watched_from_other_processes_through_a_loss_until_it_ends(host
         code, output = lines.end()
         assert screen.end() == 0, screen.text
         assert found(run) == expected(run), "who watches does not change the result"
+    assert [step for step in steps if " of " in step][-1] == "4 of 4 nodes joined"
+    assert steps[-1] == "starting the query"
     assert (once.returncode, once.stderr) == (0, "")
     assert f"node {lost} was lost" in once.stdout
     assert "! node" in once.stdout

@@ -37,7 +37,7 @@ STATUS = Status(
     operators=(OperatorStatus("counter", 1, 40, 9_876.0, 1_234.0, 0.84, 0.021, 5 << 20, 3 << 20, 1_500,
                               HottestSlot(3, 0, 0.5, "be")),),
     hosts=(NodeStatus("n2", 0.75, 2.0, 200 << 20, 8 << 20, 0.0, 1024.0, 2048.0, 4096.0,
-                      (BulkTransfer("n3", "backup", 9 << 20),), "leaving"),),
+                      (BulkTransfer("n3", "backup", 9 << 20),), state="leaving"),),
     decisions=(OpenDecision("scaling", "counter", 10.0, False, "counter[0] is full"),
                OpenDecision("drain", "n2", 12.0, True, "")),
     checkpoints=(CheckpointStatus(1, 10, 9.0, 1 << 20, False), CheckpointStatus(2, 30, 4.0, 6 << 20, True)),

@@ -6,6 +6,7 @@ import struct
 import tracemalloc
 import zlib
 from collections import OrderedDict
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 from unittest import mock
@@ -31,6 +32,7 @@ from seep.channels.wire import WireError, decode, encode, pack, unpack
 from seep.channels.wire_types import TAG_OF, TYPES
 from seep.protocol.courier import LetterFrame
 from seep.protocol.messages import Data, StoreBackup, Tick, Trim
+from seep.record.totals import HandedTotals, InstanceTotals, RunTotals, SourceTotals
 from tests.cli.test_top import STATUS
 from tests.runtime.values import (
     MESSAGES,
@@ -85,7 +87,12 @@ def test_batches_come_back_with_their_schema(batch: pa.RecordBatch) -> None:
 
 
 def test_a_status_comes_back_as_it_was() -> None:
-    assert decode(encode({"status": STATUS})) == {"status": STATUS}
+    one = InstanceTotals(7, 6, 0.5, 1, 0)
+    totals = RunTotals(
+        {"counter": {3: one}}, {"counter": one}, {"lines": SourceTotals(9, 1)}, {"counter": HandedTotals(5)}
+    )
+    status = replace(STATUS, totals=totals)
+    assert decode(encode({"status": status})) == {"status": status}
 
 
 def test_assignments_come_back_at_any_number_of_slots() -> None:

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
-from primitives.errors import EnvironmentFault, SeepError
+from primitives.errors import EnvironmentFault
 from seep.cli.panels import RunMoment, panels, rows_for
 from seep.cli.view import status_line
 from seep.running.remote_control import RunListing, find, listed
@@ -88,7 +88,7 @@ def _show_once(run: RunListing, console: Console, *, once: bool) -> None:
 # -- live --------------------------------------------------------------------------------------------------------------
 
 #: What the threads of a live view tell it: a moment, an error, or None if the user leaves.
-_Told = RunMoment | SeepError | None
+_Told = RunMoment | Exception | None
 
 
 def _follow(run: RunListing, console: Console, interval: float) -> None:
@@ -105,7 +105,7 @@ def _follow(run: RunListing, console: Console, interval: float) -> None:
                     break
     except KeyboardInterrupt:
         news = None
-    if isinstance(news, SeepError):
+    if isinstance(news, Exception):
         raise news
     if last is not None:
         console.print(status_line(last.status), markup=False, highlight=False, soft_wrap=True)
@@ -117,7 +117,7 @@ def _fetch(run: RunListing, interval: float, told: Queue[_Told]) -> None:
     try:
         for moment in moments(run, interval):
             told.put(moment)
-    except SeepError as failure:
+    except Exception as failure:  # the thread that waits for news raises it
         told.put(failure)
 
 

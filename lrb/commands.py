@@ -18,7 +18,7 @@ from lrb.generator import TrafficSettings, gathered, traffic
 from lrb.schema import INPUT
 from lrb.validation.validator import OutputComparison, validate
 from seep.cli import failures
-from seep.cli.progress import with_bar
+from seep.cli.display.progress import with_bar
 from seep.reports import figures
 
 #: Wrong lines of each kind that are shown.

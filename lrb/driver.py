@@ -27,10 +27,10 @@ from lrb.validation.live_check import wrong_answers
 from primitives.errors import UserError
 from seep import sinks, sources, testing
 from seep.cli import failures
+from seep.cli.display.view import ConsoleView, view_for
 from seep.cli.flags import Flags
 from seep.cli.session import session
 from seep.cli.settings import settings_of
-from seep.cli.view import ConsoleView, view_for
 from seep.query.query import Query
 from seep.reports import figures
 from seep.reports.summary import summary_lines

@@ -15,7 +15,7 @@ from nexmark.queries import QUERIES
 from nexmark.rhino import write_records
 from nexmark.schema import LOG
 from primitives.errors import UserError
-from seep.cli.progress import with_bar
+from seep.cli.display.progress import with_bar
 from seep.reports import figures
 
 

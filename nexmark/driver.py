@@ -19,10 +19,10 @@ from nexmark.queries import QUERIES, Nexmark
 from nexmark.source import EventSource, GeneratedEvents, LoggedEvents, WantedColumns
 from primitives.errors import UserError
 from seep import sinks, testing
+from seep.cli.display.view import ConsoleView, view_for
 from seep.cli.flags import Flags
 from seep.cli.session import session
 from seep.cli.settings import CommandSettings, settings_of
-from seep.cli.view import ConsoleView, view_for
 from seep.reports import figures
 from seep.reports.summary import summary_lines
 from seep.sinks.definition import SinkDefinition

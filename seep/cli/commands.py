@@ -14,11 +14,11 @@ from rich.console import Console
 
 from primitives.errors import UserError
 from seep.cli import failures
+from seep.cli.display.tables import TextTable, show
+from seep.cli.display.view import ConsoleView, view_for
 from seep.cli.flags import Flags
 from seep.cli.session import session
 from seep.cli.settings import settings_of
-from seep.cli.tables import TextTable, show
-from seep.cli.view import ConsoleView, view_for
 from seep.query.query import Query
 from seep.reports import figures
 from seep.reports.summary import summary_lines

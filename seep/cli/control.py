@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from primitives.errors import UserError
-from seep.cli.progress import ProgressBar
+from seep.cli.display.progress import ProgressBar
 from seep.control.migration import OVER
 from seep.reports import figures
 from seep.running.remote_control import find, listed

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from primitives.errors import EnvironmentFault
+from seep.cli.display.view import ConsoleView
 from seep.cli.settings import CommandSettings
-from seep.cli.view import ConsoleView
 from seep.logs.handlers import lines_on_stderr
 from seep.running.chaos import Chaos, check_chaos
 from seep.running.interrupts import ENDING, Interrupts

@@ -16,7 +16,7 @@ from formats.manifest import Manifest
 from formats.settings import imported
 from primitives.errors import UserError
 from primitives.slots import SlotSet
-from seep.cli.tables import TextTable, show
+from seep.cli.display.tables import TextTable, show
 from seep.config.files import read_policy
 from seep.inspection.comparing import Difference, diff
 from seep.inspection.container import StoredContainer

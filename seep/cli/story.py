@@ -10,7 +10,7 @@ from rich.console import Console
 
 from primitives.errors import UserError
 from seep.cli.report_commands import read
-from seep.record.story import story
+from seep.record.causes.story import story
 from seep.running.remote_control import find
 
 

@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.live import Live
 
 from primitives.errors import EnvironmentFault
-from seep.cli.panels import RunMoment, panels, rows_for
-from seep.cli.view import status_line
+from seep.cli.display.panels import RunMoment, panels, rows_for
+from seep.cli.display.view import status_line
 from seep.running.remote_control import RunListing, find, listed
 
 #: The phase of a run whose driver ended before it could tell how the run ended.

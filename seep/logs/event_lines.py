@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from primitives.event import Event
 from seep.logs.levels import EVENT_LEVELS
 from seep.logs.run_log import RunLog
-from seep.record.story import DECIDED, ENDS
+from seep.record.causes.story import DECIDED, ENDS
 
 
 class EventLines:

@@ -26,6 +26,7 @@ from primitives.topology import Assignment, Topology
 from seep.protocol.events import NodeLost, SplitEffective, StateRestored
 from seep.protocol.messages import MAX_WATERMARK
 from seep.protocol.view import Incarnation, Seat
+from seep.record.causes.traces import KeptTraces
 from seep.record.commits import Commits
 from seep.record.comparison import compared, pairs
 from seep.record.events import CheckpointStored, InstanceRecovered, NodeKilled, SavepointStored
@@ -52,7 +53,6 @@ from seep.record.status import (
 )
 from seep.record.tally import Tally
 from seep.record.totals import Durations, RunTotals, SourceTotals, TotalCounters
-from seep.record.traces import KeptTraces
 from seep.rows.position import MIN_WATERMARK, Position
 
 #: Seconds of the percentiles of "now"; or number of latencies, if there is none in that time.

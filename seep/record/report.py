@@ -10,8 +10,8 @@ import numpy as np
 from primitives.errors import EnvironmentFault, SeepError, UserError
 from primitives.event import Event
 from primitives.topology import Assignment, Topology
+from seep.record.causes.spans import Span
 from seep.record.samples import Sample
-from seep.record.spans import Span
 
 #: The most runs of slots that are told of an operator.
 _RUNS = 4096

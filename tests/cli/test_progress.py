@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from seep.cli.progress import ProgressBar, with_bar
+from seep.cli.display.progress import ProgressBar, with_bar
 
 
 class Clock:

@@ -18,9 +18,9 @@ from rich.console import Console
 import seep
 from primitives.errors import EnvironmentFault, UserError
 from seep.cli import session as module
+from seep.cli.display.view import ConsoleView, LogLines
 from seep.cli.session import session
 from seep.cli.settings import CommandSettings
-from seep.cli.view import ConsoleView, LogLines
 from seep.record.events import NodeKilled
 from seep.record.log import EventLog
 from seep.record.report import make_report

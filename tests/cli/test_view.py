@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from primitives.graph import InstanceId
-from seep.cli import view as module
-from seep.cli.view import ConsoleView, LiveTable, LogLines, event_line, status_line, view_for
+from seep.cli.display import view as module
+from seep.cli.display.view import ConsoleView, LiveTable, LogLines, event_line, status_line, view_for
 from seep.protocol.events import StateRestored
 from seep.record.events import InstanceRecovered, NodeKilled, RunFailed
 from seep.record.status import InstanceStatus, Status

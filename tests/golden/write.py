@@ -37,10 +37,10 @@ from seep.protocol.cuts import Recalled
 from seep.query.program import Program
 from seep.query.query import Query
 from seep.record import events as record
+from seep.record.causes.story import story
 from seep.record.report import make_report
 from seep.record.samples import Sample, sample_of
 from seep.record.status import InstanceStatus, Status
-from seep.record.story import story
 from seep.sinks.reading import read
 from seep.sinks.spool import SinkSpool as Shown
 from seep.spark.inlet.pieces import Key, PushedBatch, PushedPiece

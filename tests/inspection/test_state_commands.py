@@ -13,8 +13,8 @@ from typer.testing import CliRunner, Result
 
 from primitives.errors import UserError
 from seep.cli.app import app
+from seep.cli.display.tables import TextTable, show
 from seep.cli.state_commands import slots_in
-from seep.cli.tables import TextTable, show
 from seep.inspection import Stored
 from tests.inspection.orders import QUERY, WORDS, Counter, Stage
 

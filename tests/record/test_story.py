@@ -16,7 +16,7 @@ from primitives.graph import InstanceId
 from seep.cli.app import app
 from seep.protocol import events as protocol
 from seep.record import events as record
-from seep.record.story import chains_of, story
+from seep.record.causes.story import chains_of, story
 
 C0, C1, S0 = InstanceId("counter", 0), InstanceId("counter", 1), InstanceId("splitter", 0)
 

@@ -18,8 +18,8 @@ from primitives.graph import InstanceId
 from seep.protocol import events as protocol
 from seep.protocol.view import Seat
 from seep.record import events as record
-from seep.record.spans import Span
-from seep.record.traces import KeptTraces, Traces
+from seep.record.causes.spans import Span
+from seep.record.causes.traces import KeptTraces, Traces
 from seep.testing import InProcess, script
 from tests.record.kit import Recorded
 from tests.record.test_events import EXAMPLES

@@ -13,7 +13,7 @@ from primitives.graph import InstanceId
 from seep.cli.app import app
 from seep.protocol.messages import Committed
 from seep.protocol.view import Incarnation
-from seep.record.story import story
+from seep.record.causes.story import story
 from seep.running.run import Run
 from seep.spark.session import Host
 from tests.runtime.counting import awaited, committed, counting, idle, recovered, start, wait_until

@@ -34,6 +34,7 @@ from seep.protocol.events import (
     StateRestored,
     StateTakenIn,
 )
+from seep.record.causes.spans import Span, SpanStatus, SpanTree, Value
 from seep.record.events import (
     Balanced,
     BalancingBegun,
@@ -61,7 +62,6 @@ from seep.record.events import (
     ScalingReplaced,
 )
 from seep.record.ring import Ring
-from seep.record.spans import Span, SpanStatus, SpanTree, Value
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from primitives.event import Event
-from seep.cli.panels import LISTS, instance_table, rows_for
+from seep.cli.display.panels import LISTS, instance_table, rows_for
 from seep.record.status import Status
 from seep.reports import figures
 

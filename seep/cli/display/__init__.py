@@ -1,0 +1,1 @@
+"""What commands draw on a terminal: views of a run, panels, tables and progress."""

@@ -1,0 +1,1 @@
+"""What followed from what in a run: stories in words, and traces as trees of spans."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from seep.logs.line import FIELDS, LONGEST_EXCEPTION, LONGEST_MESSAGE, PREFIX, LogLine, shortened
+from seep.logs.line import FIELDS, LONGEST_EXCEPTION, LONGEST_MESSAGE, PREFIX, LogLine, encodable, shortened
 from seep.logs.redaction import Redactor
 
 #: The logger above all others of seep. A library must say that it may stay without handlers.
@@ -67,7 +67,7 @@ class RunLog(logging.LoggerAdapter[logging.Logger]):
             text = str(message) % arguments if arguments else str(message)
         except (TypeError, ValueError):
             text = f"{message} {arguments}"
-        return shortened(self._context.redact(text), LONGEST_MESSAGE)
+        return shortened(self._plain(text), LONGEST_MESSAGE)
 
     def _extra(self, kwargs: Mapping[str, Any]) -> dict[str, object]:
         known = {**(self.extra or {}), **(kwargs.get("extra") or {})}
@@ -76,7 +76,7 @@ class RunLog(logging.LoggerAdapter[logging.Logger]):
     def _value(self, value: object) -> str | int:
         if value is None:
             return ""
-        return value if type(value) is int else self._context.redact(str(value))
+        return value if type(value) is int else self._plain(str(value))
 
     def _exception(self, raised: BaseException | bool | None) -> str | None:
         if isinstance(raised, BaseException):
@@ -85,4 +85,8 @@ class RunLog(logging.LoggerAdapter[logging.Logger]):
             text = traceback.format_exc().rstrip()
         else:
             return None
-        return shortened(self._context.redact(text), LONGEST_EXCEPTION)
+        return shortened(self._plain(text), LONGEST_EXCEPTION)
+
+    def _plain(self, text: str) -> str:
+        """Returns the text without secrets, and with escapes for what a handler with UTF-8 could not write."""
+        return encodable(self._context.redact(text))

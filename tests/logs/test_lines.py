@@ -140,10 +140,15 @@ def test_a_message_that_does_not_fit_its_arguments_is_logged_all_the_same(log: R
     assert kept[0].message == "%d of %d ('some',)"
 
 
-def test_a_line_with_characters_that_cannot_be_encoded_is_written_and_sent(log: RunLog, kept: list[LogLine]) -> None:
+def test_a_line_with_characters_that_cannot_be_encoded_is_written_and_sent(
+    log: RunLog, kept: list[LogLine], caplog: pytest.LogCaptureFixture
+) -> None:
     log.error("no file a\udcff", exc_info=OSError("b\udcfe"), extra={"instance": "c\udcfd", "epoch": True})
     assert decode(encode(kept[0])) == kept[0]
     assert kept[0].message == "no file a\\udcff"
+    (record,) = caplog.records
+    assert record.getMessage() == kept[0].message, "handlers of the user can write it, too"
+    assert record.__dict__["seep_instance"] == "c\\udcfd"
     kept[0].written(LogFormat.JSON).encode()
     kept[0].written(LogFormat.TEXT).encode()
 

@@ -206,10 +206,10 @@ def never_give_a_wish_for_balance_up() -> AbstractContextManager[Any]:
 def let_policies_change_what_was_asked_for_by_hand() -> AbstractContextManager[Any]:
     opened = Scalings.open
 
-    def open_anyway(self: Scalings, facts: Any, decision: Any, by_hand: bool = False) -> None:
+    def open_anyway(self: Scalings, facts: Any, decision: Any, seen: int | None = None) -> None:
         if (there := self._open.get(decision.operator)) is not None and not there.is_begun:
-            there.by_hand = False
-        opened(self, facts, decision, by_hand)
+            there.seen = there.before
+        opened(self, facts, decision, seen)
 
     return patch.object(Scalings, "open", open_anyway)
 
@@ -232,10 +232,10 @@ def tell_what_was_not_carried_out_as_done() -> AbstractContextManager[Any]:
 
 
 def open_a_second_decision_on_an_operator() -> AbstractContextManager[Any]:
-    def open_beside(self: Scalings, facts: Any, decision: Any, by_hand: bool = False) -> None:
+    def open_beside(self: Scalings, facts: Any, decision: Any, seen: int | None = None) -> None:
         before = facts.query.instances(decision.operator)
         key = decision.operator if decision.operator not in self._open else f"{decision.operator} again"
-        self._open[key] = Scaling(decision, facts.at, before, by_hand)
+        self._open[key] = Scaling(decision, facts.at, before, seen)
 
     return patch.object(Scalings, "open", open_beside)
 

@@ -176,10 +176,11 @@ def check_resume(program: Program, options: RunOptions) -> None:
     if catalogue is None:
         raise UserError("a run is to begin from a checkpoint: say where it is with storage (--storage)")
     manifest = catalogue.standing(program.resume.checkpoint).renamed(program.aliases)
-    stateful = [o for o in program.graph.order if program.graph.kind(o) is Kind.STATEFUL]
-    manifest.check_operators(stateful, allow_dropped=options.allow_dropped_state)
+    operators = program.graph.operators
+    keepers = [o for o in program.graph.order if operators[o].kind is Kind.STATEFUL or operators[o].keeps_extra]
+    manifest.check_operators(keepers, allow_dropped=options.allow_dropped_state)
     _check_sources(program, manifest)
-    for operator in (*stateful, *(o for o, spec in program.graph.operators.items() if spec.keeps_extra)):
+    for operator in keepers:
         if operator in manifest.components:
             _check_component(program, operator, manifest.components[operator], options.allow_dropped_state)
 

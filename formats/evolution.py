@@ -18,7 +18,7 @@ from formats.renaming import renamed
 from primitives.errors import SeepError, UserError
 from primitives.slots import SlotSet
 from primitives.state.chunk import Chunk, merge_chunks
-from primitives.state.keys import CONVERSION_ERRORS
+from primitives.state.columnar.fixed import CONVERSION_ERRORS
 
 #: An operator's conversion of state: gets the stored version and a full chunk of it, returns the chunk for today's
 #: code.

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from primitives.errors import UserError
 from primitives.hashing import hash_key, hash_keys
 from primitives.slots import check_slot_bits, slot_of
+from primitives.state.columnar.fixed import CONVERSION_ERRORS
 from primitives.state.owned_keys import OwnedKeys
 
 Key = Hashable  # a value if there is one key column, otherwise a tuple of one value per column
@@ -27,9 +28,6 @@ _KEY_TYPES = {
 }
 
 _BITS = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
-
-#: What Arrow raises for values that do not fit a column.
-CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 #: Python values of these exact types are always normal; so are ints in the range of an integer type.
 _PLAIN: dict[pa.DataType, type] = {

@@ -17,8 +17,9 @@ from primitives.slots import DEFAULT_SLOT_BITS, SlotSet, slots_of
 from primitives.state.changes import Changes
 from primitives.state.chunk import Chunk
 from primitives.state.codec import Decode, Encode, ValueCodec
+from primitives.state.columnar.fixed import CONVERSION_ERRORS
 from primitives.state.columnar.runs import Runs, SortedRun, signatures
-from primitives.state.keys import CONVERSION_ERRORS, Column, Key, KeyColumns, same_rows, to_array
+from primitives.state.keys import Column, Key, KeyColumns, same_rows, to_array
 from primitives.state.numbered import NumberedRows, concatenated
 
 _TIMES = range(-(2**63), 2**63)

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from queue import Queue
 
@@ -97,7 +97,7 @@ def _follow(run: RunListing, console: Console, interval: float) -> None:
     last: RunMoment | None = None
     try:
         with _keys_are_read(told), Live(console=console, screen=True, auto_refresh=False) as live:
-            _start_thread("seep top", _fetch, run, interval, told)
+            threading.Thread(target=_fetch, args=(run, interval, told), name="seep top", daemon=True).start()
             while isinstance(news := told.get(), RunMoment):
                 last = news
                 live.update(panels(last, rows_for(console.height)), refresh=True)
@@ -134,7 +134,7 @@ def _keys_are_read(told: Queue[_Told]) -> Iterator[None]:
     before = termios.tcgetattr(terminal)
     tty.setcbreak(terminal)  # keys come without Enter; Ctrl-C still interrupts
     try:
-        _start_thread("seep keys", _read_keys, terminal, told)
+        threading.Thread(target=_read_keys, args=(terminal, told), name="seep keys", daemon=True).start()
         yield
     finally:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
@@ -144,7 +144,3 @@ def _read_keys(terminal: int, told: Queue[_Told]) -> None:
     while os.read(terminal, 1) not in (b"q", b"Q", b""):
         pass
     told.put(None)
-
-
-def _start_thread(name: str, work: Callable[..., None], *arguments: object) -> None:
-    threading.Thread(target=work, args=arguments, name=name, daemon=True).start()

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from primitives.errors import SeepError, UserError
 from primitives.graph import Kind
-from primitives.state.keys import CONVERSION_ERRORS, Key, KeyColumns
+from primitives.state.columnar.fixed import CONVERSION_ERRORS
+from primitives.state.keys import Key, KeyColumns
 from primitives.state.values import Values
 from seep.operators.base import BatchLogic
 from seep.operators.definition import Definition, Input, OperatorSetting

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from primitives.errors import UserError
 from primitives.graph import Kind
-from primitives.state.keys import CONVERSION_ERRORS
+from primitives.state.columnar.fixed import CONVERSION_ERRORS
 from seep.operators.base import BatchLogic
 from seep.operators.definition import Definition, Input, OperatorSetting
 from seep.operators.expressions import evaluate, no_column, type_of

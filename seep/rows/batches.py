@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from primitives.errors import UserError
-from primitives.state.keys import CONVERSION_ERRORS
+from primitives.state.columnar.fixed import CONVERSION_ERRORS
 
 _BITS = {pa.float32(): np.int32, pa.float64(): np.int64}
 

@@ -11,10 +11,9 @@ import pyarrow as pa
 
 from primitives.errors import UserError
 from primitives.hashing import hash_keys
-from primitives.state.columnar.fixed import is_span, storage_type
+from primitives.state.columnar.fixed import CONVERSION_ERRORS, is_span, storage_type
 from primitives.state.columnar.folds import FOLDS
 from primitives.state.columnar.table import MAX_COLUMNS
-from primitives.state.keys import CONVERSION_ERRORS
 
 
 class DeclaredColumns:

@@ -13,6 +13,8 @@ from primitives.hashing import NUMBER_TYPES
 #: Rows of a container: their numbers, or a range as a slice with a start and a stop.
 Selection = NDArray[np.int64] | slice
 
+#: What Arrow raises for values that do not fit a column.
+CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 #: A decimal of 128 bits in Arrow's layout.
 WIDE: np.dtype[Any] = np.dtype([("low", "<u8"), ("high", "<u8")])

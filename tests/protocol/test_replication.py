@@ -360,3 +360,17 @@ def test_a_holder_that_is_always_some_behind_but_goes_on_is_never_late(steps: li
             told = BackupStored(life(SUM), epoch[node], (0, epoch[node]), NODES)
             replication.stored(node, told, NODES, pulse)
         assert not replication.late(pulse, {"sum": 4}, NODES)
+
+
+def test_what_one_holder_had_of_an_earlier_incarnation_does_not_count_for_the_next() -> None:
+    """The next one began from an older backup: rows that it has yet to read would be trimmed."""
+    replication, live = Replication(), ("r1", "r2")
+    replication.stored("r1", BackupStored(life(SUM), 9, (0, 5), live), live, 0)
+    assert replication.counts(SUM, live) is None, "the other one has not got it"
+    replication.begin(SUM)
+    replication.stored("r2", BackupStored(life(SUM, 1), 5, (1, 0), live), live, 1)
+    assert replication.counts(SUM, live) is None
+    replication.stored("r1", BackupStored(life(SUM, 1), 5, (1, 0), live), live, 2)
+    counted = replication.counts(SUM, live)
+    assert counted is not None
+    assert (counted[0], counted[1].order) == (5, (1, 0))

@@ -136,10 +136,6 @@ def count_a_backup_as_soon_as_one_replica_has_it() -> AbstractContextManager[Any
     return patch.object(Replication, "counts", of_the_newest)
 
 
-def count_what_replicas_had_of_an_earlier_incarnation() -> AbstractContextManager[Any]:
-    return patch.object(Replication, "begin", lambda _self, _owner: None)
-
-
 def complete_a_cut_before_the_sinks_have_committed_it() -> AbstractContextManager[Any]:
     committed = Epochs._has_committed
 
@@ -286,7 +282,6 @@ BROKEN: dict[Callable[[], AbstractContextManager[Any]], tuple[tuple[What, ...], 
     begin_empty_where_state_is_lost: (ALL, 200),
     give_up_without_asking_for_unrecorded_copies: (ALL, 1_000),
     count_a_backup_as_soon_as_one_replica_has_it: (REPLICAS, 1_000),
-    count_what_replicas_had_of_an_earlier_incarnation: ((What.REPLICATE, What.KILL_CONCERNED, What.MOVE), 1_000),
     give_a_new_life_the_incarnations_of_the_last: ((What.RESTART, What.KILL), 100),
 }
 
@@ -339,7 +334,6 @@ BROKEN_IN_LONG_RUNS: dict[Callable[[], AbstractContextManager[Any]], tuple[Plan,
 SLOW = (
     accept_what_zombies_say,
     complete_a_cut_before_the_sinks_have_committed_it,
-    count_what_replicas_had_of_an_earlier_incarnation,
     forget_that_what_was_restored_ahead_is_new,
     forget_what_changed_since_the_last_cut,
     give_up_without_asking_for_unrecorded_copies,

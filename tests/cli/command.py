@@ -14,7 +14,7 @@ from pathlib import Path
 _PATIENCE = 240
 
 
-def _hear_ctrl_c() -> None:
+def hear_ctrl_c() -> None:
     """As in the foreground of a terminal; what is started in the background, as tests may be, ignores it."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
@@ -32,7 +32,7 @@ class Command:
             text=True,
             env=os.environ | {name: value},
             start_new_session=True,
-            preexec_fn=_hear_ctrl_c,
+            preexec_fn=hear_ctrl_c,
         )
 
     def press_ctrl_c(self) -> None:

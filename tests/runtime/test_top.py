@@ -19,7 +19,7 @@ import pytest
 from seep.rows.rate import Rate
 from seep.running.remote_control import listed
 from seep.spark.session import Host
-from tests.cli.command import seep
+from tests.cli.command import hear_ctrl_c, seep
 from tests.runtime.counting import committed, counting, expected, found, recovered, start, wait_until
 
 TOP = [sys.executable, "-c", "from seep.cli import main; main()", "top"]
@@ -69,7 +69,9 @@ def on_terminal(*command: str) -> Iterator[Screen]:
     """A program whose terminal is a new one, 140 columns wide."""
     ours, its = pty.openpty()
     environment = os.environ | {"COLUMNS": "140", "LINES": "60", "TERM": "xterm"}
-    process = subprocess.Popen(command, stdin=its, stdout=its, stderr=its, env=environment, start_new_session=True)
+    process = subprocess.Popen(
+        command, stdin=its, stdout=its, stderr=its, env=environment, start_new_session=True, preexec_fn=hear_ctrl_c
+    )
     os.close(its)
     screen = Screen(process, ours)
     try:

@@ -52,3 +52,12 @@ def of(count: int, thing: str) -> str:
     """
     plural = thing[:-1] + "ies" if thing.endswith("y") else thing + "s"
     return f"{count:,} {thing if count == 1 else plural}"
+
+
+def cut(text: str, most: int) -> str:
+    """Shortens a text to so many characters.
+
+    >>> cut("counter", 7), cut("counter[0]", 7)
+    ('counter', 'counte…')
+    """
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -8,6 +8,7 @@ from html import escape
 from itertools import count, pairwise
 
 from primitives.graph import Kind
+from seep.reports import figures
 
 #: The most operators that are drawn; nobody can read more.
 MOST = 200
@@ -189,10 +190,10 @@ class _Drawing:
         parts = [
             f"<title>{title}</title>",
             f'<rect class="box {kind.value}" x="{left:.0f}" y="{top:.1f}" width="{_WIDTH}" height="{height}" rx="6"/>',
-            _text(left + _PAD, top + _PAD + 11, _cut(name, _FITS - 2), "name"),
+            _text(left + _PAD, top + _PAD + 11, figures.cut(name, _FITS - 2), "name"),
         ]
         for number, line in enumerate(notes.lines, 1):
-            parts.append(_text(left + _PAD, top + _PAD + 11 + _LINE * number, _cut(line, _FITS + 2), "small"))
+            parts.append(_text(left + _PAD, top + _PAD + 11 + _LINE * number, figures.cut(line, _FITS + 2), "small"))
         if notes.used is not None:
             parts += self._bar(left + _PAD, top + height - _PAD - 2, notes.used, notes.is_full)
         return f"<g>{''.join(parts)}</g>"
@@ -225,14 +226,10 @@ class _Drawing:
         if text:
             x1, y1 = self._at[way[0]][0] + _WIDTH, self._at[way[0]][1]
             y2 = self._at[way[1]][1]
-            middle = _text(x1 + _GAP_X / 2, (y1 + y2) / 2 - 5, _cut(text, _FITS_ARROW), "small onto", "middle")
+            middle = _text(x1 + _GAP_X / 2, (y1 + y2) / 2 - 5, figures.cut(text, _FITS_ARROW), "small onto", "middle")
             shapes += f"<title>{escape(f'{way[0]} to {way[-1]}: {text}')}</title>{middle}"
         return f"<g>{shapes}</g>"
 
 
 def _text(x: float, y: float, text: str, kind: str, anchor: str = "start") -> str:
     return f'<text class="{kind}" x="{x:.0f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -70,12 +70,8 @@ def columns_table(schema: pa.Schema, keys: Sequence[str], time: str | None) -> s
 def rows_table(rows: pa.Table) -> str:
     """Returns a table of rows; long values are cut."""
     numeric = [at for at, each in enumerate(rows.schema) if pa.types.is_integer(each.type)]
-    shown = [[_cut(str(value)) for value in row.values()] for row in rows.to_pylist()]
+    shown = [[figures.cut(str(value), _VALUE) for value in row.values()] for row in rows.to_pylist()]
     return table(rows.column_names, shown, numeric)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _VALUE else f"{text[: _VALUE - 1]}…"
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------
@@ -121,7 +117,7 @@ def run_html(
         parts += [line(_figures_line(status)), live_graph(graph, status)]
         parts += [line(f"{each.kind} of {each.subject} is open: {each.why}") for each in status.decisions]
     if events:
-        newest = [(f"{each.at:.1f} s", _cut(str(each))) for each in events[-_EVENTS:]]
+        newest = [(f"{each.at:.1f} s", figures.cut(str(each), _VALUE)) for each in events[-_EVENTS:]]
         parts.append(table((), newest, [0]))
     return card(title, *parts)
 

@@ -109,7 +109,7 @@ def phases_svg(changes: Sequence[ChangeBar], seconds: float) -> str:
 
 
 def _row(change: ChangeBar, top: float, place: Any) -> Iterable[str]:
-    label = change.name if len(change.name) <= _FITS else f"{change.name[: _FITS - 1]}…"
+    label = figures.cut(change.name, _FITS)
     yield f'<text x="{_LEFT - 8}" y="{top + _BAR:.1f}" text-anchor="end">{escape(label)}</text>'
     right = 0.0
     for number, part in enumerate(change.parts):

@@ -25,17 +25,28 @@ RUNTIME = [
 
 EXTRAS = {
     "cloud": ["boto3>=1.34", "google-cloud-compute>=1.19"],
+    "dashboard": ["duckdb>=1.1", "fastapi>=0.115", "uvicorn>=0.32"],
     "disk": ["rocksdict>=0.3.29"],
     "metrics": ["prometheus-client>=0.20"],
+    "otlp": ["opentelemetry-exporter-otlp-proto-http>=1.30", "opentelemetry-sdk>=1.30"],
     "pandas": ["pandas>=2.2,<3"],  # for processors that get frames, and what benchmarks compare with
     "dev": [
+        "axe-playwright-python>=0.1.4",  # accessibility of the dashboard
         "boto3>=1.34",  # the extra `cloud`, which the tests need whole
+        "duckdb>=1.1",  # the extra `dashboard`
+        "fastapi>=0.115",
         "google-cloud-compute>=1.19",
+        "httpx>=0.27",
         "hypothesis>=6.100",
+        "ipykernel>=6.29",  # a real kernel for the tests of notebooks
+        "jupyter-client>=8.6",
         "moto[ec2,server]>=5.1",  # a real EC2 API on loopback
         "mypy>=1.15",
+        "opentelemetry-exporter-otlp-proto-http>=1.30",  # the extra `otlp`
+        "opentelemetry-sdk>=1.30",
         "packaging>=24.0",
         "pip-tools>=7.4",
+        "playwright>=1.49",  # drives the system's Chromium in the tests of the dashboard
         "pre-commit>=4.0",
         "prometheus-client>=0.20",  # the extra `metrics`
         "pytest>=8.2",
@@ -43,7 +54,9 @@ EXTRAS = {
         "pytest-xdist>=3.6",
         "rocksdict>=0.3.29",  # the extra `disk`
         "ruff>=0.12",
+        "schemathesis>=4.0",  # requests that its description permits, for the REST API
         "towncrier>=24.8",  # puts the fragments of the changelog together
+        "uvicorn>=0.32",
     ],
     # what `make docs` calls, in an environment of its own and with a lock of its own: docs/requirements.lock
     "docs": ["mkdocs-material>=9.5", "mkdocstrings-python>=1.12"],

@@ -22,8 +22,10 @@ pytestmark = [pytest.mark.installed, pytest.mark.timeout(600, func_only=False)]
 #: Extra -> what code of ours imports of it.
 EXTRAS = {
     "cloud": ["boto3", "google.cloud.compute_v1"],
+    "dashboard": ["duckdb", "fastapi", "uvicorn"],
     "disk": ["rocksdict"],
     "metrics": ["prometheus_client"],
+    "otlp": ["opentelemetry.exporter.otlp.proto.http", "opentelemetry.sdk"],
     "pandas": ["pandas"],
 }
 #: What the lowest versions must do: state, keys, messages, files, settings, windows and joins.

@@ -44,7 +44,16 @@ def test_the_wheel_takes_no_other_name_at_the_top(names: set[str]) -> None:
 def test_the_wheel_says_what_it_is_called(wheel: Path) -> None:
     said = metadata_of(wheel)
     assert said["Name"] == DISTRIBUTION
-    assert set(said.get_all("Provides-Extra") or ()) == {"cloud", "disk", "metrics", "pandas", "dev", "docs"}
+    assert set(said.get_all("Provides-Extra") or ()) == {
+        "cloud",
+        "dashboard",
+        "disk",
+        "metrics",
+        "otlp",
+        "pandas",
+        "dev",
+        "docs",
+    }
 
 
 def test_everything_that_is_asked_for_has_a_lowest_version(wheel: Path) -> None:

@@ -67,12 +67,7 @@ class Event:
 
     def text(self) -> str:
         """One line, without its time."""
-        subject = self.instance or self.operator
-        where = f"on {self.node}" if self.node and subject else self.node
-        took = f"in {self.seconds:.3f} s" if self.seconds is not None else ""
-        parts = ", ".join(f"{name} {seconds:.3f}" for name, seconds in self.parts.items())
-        words = (self.kind, subject, where, took, f"({parts})" if parts else "", self.detail)
-        return " ".join(word for word in words if word)
+        return event_text({"kind": self.kind} | {name: getattr(self, name) for name in COMMON})
 
     def __str__(self) -> str:
         return self.text()
@@ -88,6 +83,20 @@ class Event:
     def dated(self: E, at: float) -> E:
         """The same event at another time."""
         return replace(self, at=at)
+
+
+def event_text(told: Mapping[str, Any]) -> str:
+    """Returns the line of text of an event that is given as its JSON.
+
+    >>> event_text({"kind": "recovered", "at": 3.0, "instance": "counter[0]", "node": "n2", "seconds": 1.5})
+    'recovered counter[0] on n2 in 1.500 s'
+    """
+    subject, node, seconds = told.get("instance") or told.get("operator"), told.get("node"), told.get("seconds")
+    where = f"on {node}" if node and subject else node
+    took = f"in {seconds:.3f} s" if seconds is not None else ""
+    parts = ", ".join(f"{name} {each:.3f}" for name, each in (told.get("parts") or {}).items())
+    words = (told["kind"], subject, where, took, f"({parts})" if parts else "", told.get("detail"))
+    return " ".join(word for word in words if word)
 
 
 _KINDS: dict[str, type[Event]] = {}

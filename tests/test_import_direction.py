@@ -35,6 +35,7 @@ LADDER = (
     "seep.threads",
     "seep.logs",
     "seep.metrics",
+    "seep.dashboard",
     "seep.storage",
     "seep.channels",
     "seep.durable",

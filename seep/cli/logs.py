@@ -43,8 +43,7 @@ def _next_page(run: RunListing, asked: Mapping[str, Any]) -> Mapping[str, Any] |
 
 
 def _show(page: Mapping[str, Any], form: LogFormat) -> None:
-    lines: tuple[LogLine, ...] = page["lines"]
     if page["missed"]:
         typer.echo(f"{page['missed']:,} lines before these are not kept any more", err=True)
-    for line in lines:
-        typer.echo(line.written(form))
+    for line in page["lines"]:
+        typer.echo(LogLine.from_json(line).written(form))

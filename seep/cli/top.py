@@ -17,6 +17,7 @@ from rich.live import Live
 from primitives.errors import EnvironmentFault
 from seep.cli.display.panels import RunMoment, panels, rows_for
 from seep.cli.display.view import status_line
+from seep.record.status import Status
 from seep.running.remote_control import RunListing, find, listed
 
 #: The phase of a run whose driver ended before it could tell how the run ended.
@@ -55,13 +56,14 @@ def moments(run: RunListing, interval: float) -> Iterator[RunMoment]:
 
 
 def _ask(run: RunListing, wait: float) -> RunMoment:
-    return RunMoment(run.id, run.query, **run.tell("status", wait=wait))
+    told = run.tell("status", wait=wait)
+    status, wrong, events = Status.from_json(told["status"]), tuple(told["wrong"]), tuple(told["events"])
+    return RunMoment(run.id, run.query, told["phase"], told["failure"], status, wrong, events)
 
 
 def as_data(moment: RunMoment) -> dict[str, object]:
     """Returns a moment as JSON values."""
-    data = moment._asdict() | {"events": [each.to_json() for each in moment.events]}
-    return data | {"healthy": not moment.wrong, "status": moment.status.to_json()}
+    return moment._asdict() | {"healthy": not moment.wrong, "status": moment.status.to_json()}
 
 
 def ended(moment: RunMoment) -> str:

@@ -45,16 +45,19 @@ class RunLogs(RunListener):
         self._log.info("run of %s ends: its nodes are stopped", self._name)
         self.lines.close()
 
-    def answer(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    def answer(self, node: str | None, level: LogLevel, after: int, wait: float) -> Mapping[str, Any]:
         """Answers `seep logs`: the lines after a cursor, and whether there can be further ones."""
-        node = asked.get("node")
         if node is not None and node not in self._process.nodes:
             known = ", ".join(self._process.nodes) or "none yet"
             raise UserError(f"there has been no node {node!r}; there are, or were lately: {known}")
-        wanted = at_least(LogLevel(asked.get("level", "info")).number, node)
-        page = self.lines.after(int(asked.get("after", 0)), wanted, min(float(asked.get("wait", 0.0)), _WAIT))
-        over = self.lines.is_closed and page.is_last
-        return {"lines": page.lines, "next": page.cursor, "missed": page.missed, "last": page.is_last, "over": over}
+        page = self.lines.after(after, at_least(level.number, node), min(wait, _WAIT))
+        return {
+            "lines": [line.to_json() for line in page.lines],
+            "next": page.cursor,
+            "missed": page.missed,
+            "last": page.is_last,
+            "over": self.lines.is_closed and page.is_last,
+        }
 
     @property
     def _name(self) -> str:

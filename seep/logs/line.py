@@ -83,6 +83,23 @@ class LogLine:
         }
         return told | ({"exception": self.exception} if self.exception else {})
 
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> LogLine:
+        """Returns the line that `to_json` wrote.
+
+        >>> line = LogLine(at=1.5, level=25, logger="seep.node", message="lost", fields={"run": "ab", "epoch": 3})
+        >>> LogLine.from_json(line.to_json()) == line
+        True
+        """
+        return cls(
+            at=datetime.fromisoformat(told["time"]).timestamp(),
+            level=_level(told["level"]),
+            logger=told["logger"],
+            message=told["message"],
+            fields={name: told[name] for name in FIELDS if name in told},
+            exception=told.get("exception", ""),
+        )
+
     def written(self, form: LogFormat) -> str:
         """The line in one of its forms."""
         return json.dumps(self.to_json(), ensure_ascii=False) if form is LogFormat.JSON else self.text()
@@ -107,6 +124,11 @@ def encodable(text: str) -> str:
 
 def _rfc3339(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _level(name: str) -> int:
+    """Returns the number of a level; one without a name of its own is written `Level 25`."""
+    return logging.getLevelNamesMapping().get(name) or int(name.removeprefix("Level "))
 
 
 def _visible(text: str) -> str:

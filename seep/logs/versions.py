@@ -12,8 +12,13 @@ _PACKAGES = ("pyspark", "pyarrow", "numpy")
 
 def versions() -> str:
     """Returns the versions of seep, Python and the packages that matter most, in words."""
-    named = ("seep", _version(DISTRIBUTION)), ("Python", platform.python_version())
+    named = ("seep", own_version()), ("Python", platform.python_version())
     return ", ".join(f"{name} {number}" for name, number in (*named, *((each, _version(each)) for each in _PACKAGES)))
+
+
+def own_version() -> str:
+    """Returns the version of seep itself."""
+    return _version(DISTRIBUTION)
 
 
 def _version(distribution: str) -> str:

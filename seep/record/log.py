@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
@@ -33,7 +32,7 @@ class EventLog:
     def __init__(self, clock: Callable[[], float], most: int = _MOST) -> None:
         self._clock, self._most = clock, most
         self._start = clock()
-        self._numbers = itertools.count()
+        self._newest = -1  #: number of the newest event
         self._kinds: dict[str, Ring[tuple[int, Event]]] = {}
         self._lock = threading.Lock()  #: held while an event gets its number and its place
         self._listeners: list[Listener] = []
@@ -57,7 +56,8 @@ class EventLog:
         """Records an event; its time is now unless it has one."""
         dated = event if event.at else event.dated(self.now)
         with self._lock:
-            self._ring(event.kind).append((next(self._numbers), dated))
+            self._newest += 1
+            self._ring(event.kind).append((self._newest, dated))
         for listener in list(self._listeners):
             listener(dated)
         return dated
@@ -73,6 +73,19 @@ class EventLog:
     def newest(self, most: int, *kinds: str) -> list[Event]:
         """Returns the newest events of each of some kinds, at most `most` of each, in order."""
         return self._ordered(kinds, -most)
+
+    @property
+    def number(self) -> int:
+        """The number of the newest event; the first of a run has 0, and before it, it is -1."""
+        return self._newest
+
+    def after(self, number: int, most: int) -> tuple[int, list[Event]]:
+        """Returns the number of the newest event, and the events after the one with a number: the newest `most`."""
+        with self._lock:
+            newest = self._newest
+            first = max(number, newest - most)
+            found = [each for ring in self._kinds.values() for each in ring.newest(lambda each: each[0] > first)]
+        return newest, [event for _, event in sorted(found, key=itemgetter(0))]
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from primitives.errors import EnvironmentFault, SeepError, UserError
 from primitives.event import Event
+from primitives.graph import QueryGraph
 from primitives.topology import Assignment, Topology
 from seep.record.causes.spans import Span
 from seep.record.samples import Sample
@@ -89,20 +90,26 @@ def make_report(
 
 
 def _layout(topology: Topology | None) -> dict[str, Any]:
-    """The query graph, and the owners of slots after all announced plans; of very scattered slots, coarsely."""
+    """The query graph, and the owners of slots after all announced plans."""
     if topology is None:
         return {}
     graph = topology.graph
     return {
-        "graph": {
-            "operators": {name: graph.kind(name).value for name in graph.order},
-            "edges": [[edge.upstream, edge.downstream] for edge in graph.edges],
-        },
-        "slots": {name: _owned(each[-1].assignment) for name, each in topology.history.items() if graph.inputs[name]},
+        "graph": graph_of(graph),
+        "slots": {name: owned(each[-1].assignment) for name, each in topology.history.items() if graph.inputs[name]},
     }
 
 
-def _owned(assignment: Assignment) -> dict[str, Any]:
+def graph_of(graph: QueryGraph) -> dict[str, Any]:
+    """Returns the operators of a query with their kinds, and its edges, as plain data."""
+    return {
+        "operators": {name: graph.kind(name).value for name in graph.order},
+        "edges": [[edge.upstream, edge.downstream] for edge in graph.edges],
+    }
+
+
+def owned(assignment: Assignment) -> dict[str, Any]:
+    """Returns the owners of slots as runs of slots with one owner; of very scattered slots, coarsely."""
     starts, owners = assignment.runs
     if len(starts) > _RUNS:
         starts = np.linspace(0, assignment.owners.size, _RUNS, endpoint=False).astype(np.int32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -47,6 +47,11 @@ class Ring(Generic[T]):
         with self._lock:
             first = max(number, self._dropped)
             return first, [item for item, _ in islice(self._items, first - self._dropped, None)]
+
+    def newest(self, is_new: Callable[[T], bool]) -> list[T]:
+        """Returns the newest items, oldest first, up to the last one that is not `is_new`."""
+        with self._lock:
+            return [item for item, _ in takewhile(lambda each: is_new(each[0]), reversed(self._items))][::-1]
 
     @property
     def total(self) -> int:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
 from typing import Any, NamedTuple
+
+from pydantic import TypeAdapter
 
 from policies.observation import InstanceReport
 from primitives.event import plain
@@ -131,6 +134,16 @@ class Status:
 
     def to_json(self) -> dict[str, Any]:
         return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Status:
+        """Returns the status that `to_json` wrote, also after its way through JSON text."""
+        return _statuses().validate_python(told)
+
+
+@cache
+def _statuses() -> TypeAdapter[Status]:
+    return TypeAdapter(Status)
 
 
 def _plain(value: Any) -> Any:

@@ -10,12 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from primitives.errors import UserError
+from primitives.errors import EnvironmentFault, InternalError, SeepError, UserError
 from seep.channels.links import Link, NoLinkEvents
 from seep.channels.port import Address
 from seep.channels.process import ProcessId
 from seep.channels.security import Security
+from seep.dashboard.requests import RunIsOver
 from seep.protocol.view import MANAGER
+
+#: What is raised for a refusal, by the name of the error that the run raised.
+_REFUSALS: Mapping[str, type[SeepError]] = {each.__name__: each for each in (UserError, EnvironmentFault, RunIsOver)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +44,18 @@ class RunListing:
         self._path.unlink(missing_ok=True)
 
     def tell(self, what: str, **more: Any) -> Mapping[str, Any]:
-        """Sends the run a command, and returns its answer; raises UserError or EnvironmentFault with its refusal."""
+        """Sends the run a request, and returns its answer; raises UserError or EnvironmentFault with its refusal."""
+        return self.answer({"do": what} | more)
+
+    def answer(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Answers a request by asking the run; raises UserError or EnvironmentFault with its refusal."""
         link = Link("control", MANAGER, self.address, self.security, NoLinkEvents())
         try:
-            answer: Mapping[str, Any] = link.call("control", {"do": what} | more)
+            answer: Mapping[str, Any] = link.call("control", dict(body))
         finally:
             link.close()
         if "refused" in answer:
-            raise UserError(f"run {self.id}: {answer['refused']}")
+            raise _REFUSALS.get(answer["kind"], InternalError)(f"run {self.id}: {answer['refused']}")
         return answer
 
     @property

@@ -52,13 +52,12 @@ from seep.protocol.manager.plans import Accepted, Refused
 from seep.query.program import Program
 from seep.record.facts import Facts
 from seep.record.log import EventLog
-from seep.record.ring import Ring
 from seep.record.status import Status
-from seep.reports.health import RELEVANT, problems
 from seep.reports.notebook import RunReport
 from seep.rows.position import rows_up_to
 from seep.rows.rate import Rate
 from seep.running import live_runs
+from seep.running.answering import RunAnswers
 from seep.running.interrupts import ENDING, Interrupts, uninterrupted
 from seep.running.migration_handle import MigrationHandle
 from seep.running.queryable import StateView
@@ -82,14 +81,6 @@ Progress = Callable[[str], None]
 
 #: Seconds between two samples of a run's status.
 SAMPLED = 0.5
-
-#: The most seconds that a request for the status waits in the run.
-LONGEST_WAIT = 20.0
-#: The newest events that are sent with a status; and those of each kind by which it is found what is wrong.
-_NEWEST, _OF_EACH_KIND = 20, 200
-
-#: The most migrations requested by other processes whose progress can be asked for.
-_ASKED = 100
 
 
 def launch(
@@ -172,8 +163,6 @@ class Run:
             self._manager.close()
             self._manager.close_port()
             raise
-        #: migrations requested by other processes
-        self._asked = Ring[MigrationHandle](_ASKED)
         self._metrics: MetricsEndpoint | None = None
         self._interrupts = Interrupts()
         self._is_launched = self._is_ended = self._is_asked_to_finish = False
@@ -215,7 +204,8 @@ class Run:
         steward = Steward(self.program.graph, governor, _steward_settings(self.options))
         self._steering = Steering(self._manager, steward, self._fleet.pool)
         self._requests = MigrationRequests(self.program.graph, steps)
-        self._manager.serve("control", self._on_request)
+        self._answers = RunAnswers(self, self._manager, self._archivist, self._logs)
+        self._manager.serve("control", self._answers.on_call)
         self._feeds = Feeds(self._manager, self.program, self._security, catalogue_of(self.options, self.program.name))
         self._listed = RunListing(self.id, self.program.name, ProcessId.this(), self._manager.address, self._security)
         self._publisher = SparkPublisher(self._manager, host.is_local)
@@ -468,23 +458,17 @@ class Run:
 
         Raises EnvironmentFault if it takes too long, or the run is over.
         """
-        return StateView.of(operator, self._read_state(operator, timeout))
+        return StateView.of(operator, self.read_state(operator, timeout))
 
-    def _read_state(self, operator: str, timeout: float = 30.0) -> CutComplete:
-        if operator not in self._stateful():
-            raise UserError(f"{operator!r} keeps no state; those that do: {', '.join(self._stateful()) or 'none'}")
+    def read_state(self, operator: str, timeout: float = 30.0) -> CutComplete:
+        """Returns the state of an operator like `state`, as the parts of its instances, which are not put together."""
+        if operator not in self.stateful:
+            raise UserError(f"{operator!r} keeps no state; those that do: {', '.join(self.stateful) or 'none'}")
         return answer_of(self._archivist.look(operator), timeout, f"state of {operator}", self._archivist.waits_for)
 
-    def _state_as_data(self, operator: str) -> Mapping[str, Any]:
-        """Returns the state of an operator as plain data, for another process."""
-        cut = self._read_state(operator)
-        return {
-            "epoch": cut.cut.epoch,
-            "slot_bits": self.program.graph.operators[operator].slot_bits,
-            "parts": [[instance, part.slots, list(part.reference)] for instance, part in cut.parts.items()],
-        }
-
-    def _stateful(self) -> list[str]:
+    @property
+    def stateful(self) -> list[str]:
+        """The operators that keep state."""
         return [o for o in self.program.graph.order if self.program.graph.kind(o) is Kind.STATEFUL]
 
     def move(self, operator: str, parts: Mapping[int, SlotSet], first: int | None = None) -> Accepted | Refused:
@@ -573,58 +557,6 @@ class Run:
         if not found:
             raise UserError(f"there is no node, instance or operator {target!r}; instances: {', '.join(placement)}")
         return list(dict.fromkeys(found))
-
-    def _on_request(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Answers a request of another process that has the run's secret."""
-        try:
-            return self._done(body)
-        except SeepError as reason:
-            return {"refused": str(reason)}
-
-    def _done(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Carries out requests of `seep savepoint`, `migrate`, `story`, `top`, `logs`, `state` and `stop`."""
-        match body:
-            case {"do": "migrate", "operator": operator, "to": parallelism, **chosen}:
-                handle = self.migrate(operator, int(parallelism), **chosen)
-                self._asked.append(handle)
-                return {"migration": self._asked.total - 1}
-            case {"do": "migration", "migration": number}:
-                return dict(self._requested_migration(int(number)).progress.to_json())
-            case {"do": "savepoint"}:
-                return {"id": self.savepoint()}
-            case {"do": "story"}:
-                return {"events": [event.to_json() for event in self.events], "story": self._manager.machine_story()}
-            case {"do": "status", **asked}:
-                return self._watched(float(asked.get("wait", 0.0)))
-            case {"do": "logs", **asked}:
-                return self._logs.answer(asked)
-            case {"do": "operators"}:
-                return {"stateful": self._stateful()}
-            case {"do": "look", "operator": operator}:
-                return self._state_as_data(operator)
-            case {"do": "stop"}:
-                self._archivist.store_before_stop()
-                self._manager.halt()
-                return {}
-        raise UserError(f"a run does not know what {body.get('do')!r} is")
-
-    def _watched(self, wait: float) -> Mapping[str, Any]:
-        """Returns what `seep top` shows, after so many seconds, or as soon as the run is over."""
-        self._manager.ended.wait(min(wait, LONGEST_WAIT))
-        status = self._manager.record.latest or self.status()
-        return {
-            "phase": self.phase,
-            "failure": str(self.failure or ""),
-            "status": status,
-            "wrong": problems(status, self.events.newest(_OF_EACH_KIND, *RELEVANT)),
-            "events": tuple(self.events.newest(_NEWEST, *self.events.kinds)[-_NEWEST:]),
-        }
-
-    def _requested_migration(self, number: int) -> MigrationHandle:
-        handle = self._asked.numbered(number)
-        if handle is None:
-            raise UserError(f"no migration {number} was asked for from outside, or too many were since; see the events")
-        return handle
 
     # -- ending -------------------------------------------------------------------------------------------------------
 

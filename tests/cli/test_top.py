@@ -47,8 +47,8 @@ STATUS = Status(
     since_commit=0.05,
 )  # fmt: skip
 EVENTS = (
-    NodeKilled(node="n3", hosted=(InstanceId("counter", 0),), at=5.0),
-    ScalingOut(operator="counter", before=1, after=2, why="full", at=10.0),
+    NodeKilled(node="n3", hosted=(InstanceId("counter", 0),), at=5.0).to_json(),
+    ScalingOut(operator="counter", before=1, after=2, why="full", at=10.0).to_json(),
 )
 MOMENT = RunMoment("ab12cd34", "orders", "running", "", STATUS, ("1 full instance: counter[0]#1",), EVENTS)
 
@@ -189,3 +189,7 @@ def test_an_interval_that_would_load_the_run_is_refused() -> None:
     result = CliRunner().invoke(app, ["top", "orders", "--interval", "0.01"])
     assert result.exit_code == 2
     assert "'--interval': Input should be greater than or equal to 0.2" in result.output
+
+
+def test_a_status_comes_whole_through_json() -> None:
+    assert Status.from_json(json.loads(json.dumps(STATUS.to_json()))) == STATUS

@@ -112,3 +112,18 @@ def test_times_are_counted_from_the_beginning_of_the_query_also_of_what_happened
 def test_an_event_keeps_a_time_that_it_has() -> None:
     log = EventLog(lambda: 9.0)
     assert log.add(NodeJoined(node="n1", at=4.0)).at == 4.0
+
+
+def test_the_events_after_a_number_are_returned_once_each_however_they_are_asked_for() -> None:
+    log, seen, number = EventLog(time.monotonic, most=100), list[str](), -1
+    assert log.after(-1, 10) == (-1, [])
+    for at in range(60):
+        log.add(announced(at))
+        log.add(complete(at))
+        if at % 7 == 0:
+            number, new = log.after(number, 500)
+            seen += [event.text() for event in new]
+    number, new = log.after(number, 500)
+    assert seen + [event.text() for event in new] == [event.text() for event in log]
+    assert log.after(number, 500) == (119, [])
+    assert [event.text() for event in log.after(-1, 3)[1]] == [event.text() for event in log][-3:]

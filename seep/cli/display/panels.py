@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from primitives.event import Event
+from primitives.event import event_text
 from seep.record.status import InstanceStatus, NodeStatus, OperatorStatus, Status
 from seep.reports import figures
 from seep.reports.health import FULL, names
@@ -32,7 +32,7 @@ class RunMoment(NamedTuple):
     failure: str
     status: Status
     wrong: tuple[str, ...]  #: what is wrong, in sentences
-    events: tuple[Event, ...]  #: the newest ones
+    events: tuple[Mapping[str, Any], ...]  #: the newest ones, as JSON
 
 
 def rows_for(height: int) -> int:
@@ -50,7 +50,9 @@ def panels(moment: RunMoment, most: int = MOST) -> Group:
     parts += _lines("open decisions", _decisions(status), _SENTENCES)
     parts += _lines("checkpoints", [_checkpoints(status)])
     parts += _lines("VMs", [_vms(status)])
-    parts += _lines("newest events", [f"{each.at:9.2f} s  {each}" for each in moment.events[: -most - 1 : -1]])
+    parts += _lines(
+        "newest events", [f"{each['at']:9.2f} s  {event_text(each)}" for each in moment.events[: -most - 1 : -1]]
+    )
     return Group(*parts)
 
 

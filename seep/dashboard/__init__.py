@@ -1,0 +1,1 @@
+"""The dashboard: a live page and a REST API, by which a run is watched and controlled."""

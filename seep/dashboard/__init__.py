@@ -1,1 +1,1 @@
-"""The dashboard: a live page and a REST API, by which a run is watched and controlled."""
+"""The dashboard: the live page and the REST API of a run, and who may use them."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from primitives.errors import UserError
 from seep.deploy.cluster import Tell
-from seep.deploy.ec2.identity import InstanceProfile, Role
+from seep.deploy.ec2.identity import IamRole, InstanceProfile
 from seep.deploy.ec2.machines import Master, Workers, is_numbered, worker_names
 from seep.deploy.ec2.network import SecurityGroup
 from seep.deploy.ec2.part import CloudPart, Site
@@ -83,9 +83,9 @@ class Ec2Cluster:
 
     def _parts(self) -> list[CloudPart]:
         return [
-            Role(self.site, WORKER),
+            IamRole(self.site, WORKER),
             InstanceProfile(self.site, WORKER),
-            Role(self.site, MASTER),
+            IamRole(self.site, MASTER),
             InstanceProfile(self.site, MASTER),
             SecurityGroup(self.site),
             LaunchTemplate(self.site, MASTER),

@@ -51,7 +51,7 @@ class Identity(CloudPart):
 
 
 @dataclass(frozen=True, slots=True)
-class Role(Identity):
+class IamRole(Identity):
     """A role, for the master with the policy in policy.json."""
 
     @property

@@ -1,0 +1,74 @@
+/** Nodes: each with its VM, its state, and the instances that it hosts; lost ones stay for a minute. */
+
+import { natural, nodesAt, plainName } from "../cluster.js";
+import { element, keyed, setAttributes, setChildren, setStyle, setText } from "../dom.js";
+import { age, colourOf, count, names, number } from "../format.js";
+
+export const title = "Nodes";
+
+/** The most nodes that are shown, and instances of one. */
+const NODES = 200;
+const INSTANCES = 8;
+
+export function mount(root, app) {
+  root.className = "card";
+  const told = element("span", { class: "muted" });
+  const list = element("ul", { class: "nodes" });
+  const more = element("p", { class: "muted" });
+  root.append(element("div", { class: "head" }, element("h2", {}, "Nodes"), told), list, more);
+  let drawn = null;
+
+  function make() {
+    const node = element("li", { class: "node new" });
+    node.parts = { name: element("b"), state: element("span", { class: "muted" }), hosted: element("div", { class: "hosted" }) };
+    node.append(element("div", { class: "who" }, node.parts.name, node.parts.state), node.parts.hosted);
+    return node;
+  }
+
+  function change(item, node, model, colours) {
+    const isMarked = model.selected.operator && node.instances.some((each) => each.operator === model.selected.operator);
+    setAttributes(item, { class: `node ${node.state} ${isMarked ? "highlight" : ""}` });
+    setText(item.parts.name, node.vm ? `${node.name} on ${node.vm}` : node.name);
+    setText(item.parts.state, stateWords(node, model.at));
+    const shown = [...node.instances].sort((one, other) => natural(one.name, other.name)).slice(0, INSTANCES);
+    const text = JSON.stringify([shown.map((each) => each.name), node.instances.length, node.state, node.hosted]);
+    if (item.drawn === text) return;
+    item.drawn = text;
+    setChildren(item.parts.hosted, shown.map((each) => instance(each, colours)), node.instances.length > INSTANCES ? `and ${number(node.instances.length - INSTANCES)} more` : null,
+      node.state === "lost" ? lostWords(node) : node.instances.length ? null : "no instance");
+  }
+
+  function instance(each, colours) {
+    const dot = element("span", { class: "dot", "aria-hidden": "true" });
+    setStyle(dot, "background", colours.get(each.operator));
+    return element("span", {}, dot, plainName(each.name));
+  }
+
+  function update(model) {
+    if (drawn === model.status && list.at === model.at && list.selected === model.selected) return;
+    drawn = model.status;
+    Object.assign(list, { at: model.at, selected: model.selected });
+    const nodes = nodesAt(model.events, model.status, model.at);
+    const colours = new Map(Object.keys(model.run.operators).map((name, place) => [name, colourOf(place)]));
+    setText(told, summary(nodes));
+    keyed(list, nodes.slice(0, NODES), (each) => each.name, make, (item, node) => change(item, node, model, colours));
+    setText(more, nodes.length > NODES ? `and ${number(nodes.length - NODES)} more nodes` : "");
+  }
+
+  return { update };
+}
+
+function stateWords({ state, at, cpu, cores }, now) {
+  if (state === "lost") return `lost ${age(now - at)}`;
+  if (state === "used" && cpu !== undefined) return `${number(cpu, 2)} of ${number(cores, cores % 1 ? 2 : 0)} cores`;
+  return state;
+}
+
+function lostWords({ hosted, why }) {
+  return `${hosted?.length ? `had ${names(hosted)}; ` : ""}${why}`;
+}
+
+function summary(nodes) {
+  const counts = ["used", "idle", "leaving", "lost"].map((state) => [state, nodes.filter((each) => each.state === state).length]);
+  return `${count(nodes.filter((each) => each.state !== "lost").length, "node")}: ${counts.filter(([, many]) => many).map(([state, many]) => `${many} ${state}`).join(", ")}`;
+}

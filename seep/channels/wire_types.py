@@ -31,7 +31,15 @@ from seep.protocol.cuts import Cut, CutPart
 from seep.protocol.view import Incarnation, Seat, View
 from seep.record import events as run_events
 from seep.record.histogram import DurationCounts
-from seep.record.reports import BulkTransfer, HandedPart, InstanceFigures, NodeReport, Resources, SlotRows
+from seep.record.reports import (
+    BulkTransfer,
+    HandedPart,
+    InstanceFigures,
+    LetterSample,
+    NodeReport,
+    Resources,
+    SlotRows,
+)
 from seep.record.slot_counts import HottestSlot
 from seep.record.status import CheckpointStatus, InstanceStatus, NodeStatus, OpenDecision, OperatorStatus, Status
 from seep.record.totals import HandedTotals, InstanceTotals, RunTotals, SourceTotals
@@ -254,7 +262,7 @@ TYPES: list[WireType] = [
     *(_record(kind) for kind in vars(messages).values() if getattr(kind, "__module__", "") == messages.__name__),
     WireType(Cause, lambda cause: [cause.value], lambda items: Cause(*items)),
     WireType(Event, _event_fields, _event_made),
-    *map(_record, (HandedPart, SlotRows, InstanceFigures, Resources, BulkTransfer, NodeReport, LogLine)),
+    *map(_record, (HandedPart, SlotRows, LetterSample, InstanceFigures, Resources, BulkTransfer, NodeReport, LogLine)),
     *map(_record, (InstanceTotals, SourceTotals, HandedTotals, DurationCounts, RunTotals)),
     *map(_record, (HottestSlot, OpenDecision, CheckpointStatus, InstanceStatus, OperatorStatus, NodeStatus, Status)),
     *map(_record, (*get_args(letters.FromNode), *get_args(letters.ToNode))),

@@ -14,7 +14,7 @@ from primitives.emission import Emission
 from primitives.graph import Edge
 from seep.node.slot_meter import SlotMeter
 from seep.protocol.view import Incarnation
-from seep.record.reports import HandedPart, InstanceFigures
+from seep.record.reports import HandedPart, InstanceFigures, LetterSample
 
 T = TypeVar("T")
 
@@ -25,6 +25,13 @@ class CountingLogic(Protocol):
 
     @property
     def counters(self) -> Mapping[str, int]: ...
+
+
+@runtime_checkable
+class SamplingLogic(Protocol):
+    """A logic that has samples of its dead letters."""
+
+    def letter_samples(self) -> tuple[LetterSample, ...]: ...
 
 
 @runtime_checkable
@@ -74,7 +81,7 @@ class Meter:
         self.age = max(0.0, time.time() - created) if created else 0.0
 
     def figures(self, identity: Incarnation, phase: str, epoch: int) -> InstanceFigures:
-        """Returns the figures to report; each latency, count by slot and handover is reported once."""
+        """Returns the figures to report; each latency, count by slot, handover and dead letter is reported once."""
         return InstanceFigures(
             identity=identity,
             phase=phase,
@@ -93,6 +100,7 @@ class Meter:
             latencies=tuple(_taken(self.latencies)),
             handed=tuple(_taken(self.handed)),
             slots=self.slots.take() if self.slots is not None else None,
+            letters=self.logic.letter_samples() if isinstance(self.logic, SamplingLogic) else (),
         )
 
     def _counters(self) -> dict[str, int]:

@@ -13,6 +13,7 @@ from primitives.state.processing import Containers
 from seep.operators.definition import OperatorSetting
 from seep.operators.errors import Guard
 from seep.protocol.logic import Piece
+from seep.record.reports import LetterSample
 from seep.rows.batches import concat, conform, in_sequence
 
 
@@ -46,6 +47,10 @@ class BatchLogic:
     def changed(self, since: int) -> int:
         """See `Logic.changed`."""
         return self.state.changed(since)
+
+    def letter_samples(self) -> tuple[LetterSample, ...]:
+        """Returns the newest dead letters since the last call; for another thread."""
+        return self.guard.samples()
 
     def close(self) -> None:
         """Closes the containers, and deletes their files on disk."""

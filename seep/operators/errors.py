@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from primitives.errors import SeepError, UserError
 from seep.operators.definition import OperatorSetting
+from seep.record.reports import LETTER_TEXT, MOST_LETTERS, LetterSample
 
 Result = TypeVar("Result")
 Row = Mapping[str, Any]
@@ -107,13 +110,19 @@ def naming(operator: str) -> Iterator[None]:
 class Guard:
     """Calls the user code of one instance. Without an edge for dead letters, the first failure stops the run.
 
-    Errors of the project itself are not caught: a UserError means that the query is wrong, not a row.
+    Errors of the project itself are not caught: a UserError means that the query is wrong, not a row. `samples` is for
+    another thread.
     """
 
-    def __init__(self, setting: OperatorSetting) -> None:
+    def __init__(self, setting: OperatorSetting, clock: Callable[[], float] = time.monotonic) -> None:
         self._operator = setting.operator
         self._keeps_letters = setting.dead_letters is not None
+        self._clock = clock
         self._letters: list[dict[str, Any]] = []
+        #: the errors of the newest of these letters
+        self._errors = deque[Exception](maxlen=MOST_LETTERS)
+        #: the newest letters that were taken, and not yet as samples; with the times of `take` as their ages
+        self._samples = deque[LetterSample](maxlen=MOST_LETTERS)
         self.failed = 0  #: total of rows that became dead letters
 
     def call(self, epoch: int, function: Callable[[pa.RecordBatch], Result], batch: pa.RecordBatch) -> Result | None:
@@ -138,6 +147,7 @@ class Guard:
         if not self._keeps_letters:
             raise UserCodeFailed(self._operator, epoch, [row], describe(error)) from error
         self.failed += 1
+        self._errors.append(error)
         self._letters.append(
             {"operator": self._operator, "epoch": epoch, "error": _headline(error), "row": row_as_json(row)}
         )
@@ -145,7 +155,24 @@ class Guard:
     def take(self) -> pa.RecordBatch:
         """Returns the dead letters since the last call, as rows of `DEAD_LETTERS`."""
         letters, self._letters = self._letters, []
+        self._sample(letters[-MOST_LETTERS:])
         return pa.RecordBatch.from_pylist(letters, DEAD_LETTERS)
+
+    def samples(self) -> tuple[LetterSample, ...]:
+        """Returns the newest of the letters that were taken since the last call, oldest first."""
+        taken, self._samples = self._samples, deque(maxlen=MOST_LETTERS)
+        found, now = tuple(taken), self._clock()
+        return tuple(each._replace(age=max(0.0, now - each.age)) for each in found)
+
+    def _sample(self, letters: Sequence[Mapping[str, Any]]) -> None:
+        """Keeps samples of letters, with their errors, which are released."""
+        now = self._clock()
+        for letter, error in zip(letters, self._errors, strict=True):
+            frame = _user_frame(error)
+            function, text = frame.function if frame is not None else "", letter["error"]
+            sample = (function[:LETTER_TEXT], text[:LETTER_TEXT], letter["row"][:LETTER_TEXT])
+            self._samples.append(LetterSample(letter["epoch"], *sample, age=now))
+        self._errors.clear()
 
     def _without_bad_rows(
         self, epoch: int, function: Callable[[pa.RecordBatch], Any], batch: pa.RecordBatch, error: Exception
@@ -195,10 +222,26 @@ def _failure(function: Callable[[pa.RecordBatch], Any], batch: pa.RecordBatch) -
 
 def describe(error: Exception) -> str:
     """Returns the text of an exception, and the line of user code that it came from."""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not Path(frame.filename).is_relative_to(_PROJECT) and "site-packages" not in frame.filename:
-            return f"{_headline(error)} (in {frame.name}, line {frame.lineno} of {frame.filename})"
-    return _headline(error)
+    frame = _user_frame(error)
+    where = "" if frame is None else f" (in {frame.function}, line {frame.line} of {frame.file})"
+    return f"{_headline(error)}{where}"
+
+
+class _UserFrame(NamedTuple):
+    """The place in user code that an exception came from."""
+
+    function: str
+    line: int
+    file: str
+
+
+def _user_frame(error: Exception) -> _UserFrame | None:
+    """Returns the innermost place of user code in the traceback of an exception."""
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        file = frame.f_code.co_filename
+        if not Path(file).is_relative_to(_PROJECT) and "site-packages" not in file:
+            return _UserFrame(frame.f_code.co_name, line, file)
+    return None
 
 
 def _headline(error: Exception) -> str:

@@ -29,6 +29,7 @@ from seep.protocol.view import Incarnation, Seat
 from seep.record.causes.traces import KeptTraces
 from seep.record.commits import Commits
 from seep.record.comparison import compared, pairs
+from seep.record.dead_letters import DeadLetter, LetterSamples
 from seep.record.events import CheckpointStored, InstanceRecovered, NodeKilled, SavepointStored
 from seep.record.facts import Handover, QueryFacts
 from seep.record.histogram import Histogram
@@ -129,6 +130,7 @@ class Record:
         self._progress: deque[tuple[float, int]] = deque(maxlen=_PROGRESS)  #: (time, rows read so far)
         self._handed: Mapping[tuple[str, int], Handover] = MappingProxyType({})
         self._slots = SlotCounts({name: operator.slot_bits for name, operator in graph.operators.items()})
+        self._letters = LetterSamples()
         self._tally = Tally()
         self._totals = TotalCounters()
         self._durations = Durations()
@@ -266,6 +268,7 @@ class Record:
         self._tally.note(figures.identity, figures.counted, figures.counters)
         self._totals.note(figures)
         self._note_handed(figures)
+        self._letters.note(figures, now)
         if figures.slots is not None:
             self._slots.take(figures.identity, figures.slots, cores)
         if figures.latencies:
@@ -379,6 +382,15 @@ class Record:
     def counters(self) -> tuple[dict[str, int], bool]:
         """Returns the sums of all operators' counters, and whether they are exact; if not, they are lower bounds."""
         return self._tally.total(), self._tally.is_exact
+
+    @_locked
+    def dead_letters(self, operator: str | None = None) -> tuple[tuple[DeadLetter, ...], dict[str, int]]:
+        """Returns the newest dead letters of an operator, or of all, oldest first; and the number of all by operator.
+
+        Operators without dead letters have no number.
+        """
+        totals = {name: totals.dead_letters for name, totals in self._totals.operators.items() if totals.dead_letters}
+        return self._letters.newest(operator), {o: n for o, n in totals.items() if operator in (None, o)}
 
     @_locked
     def status(

@@ -22,6 +22,20 @@ class MalformedReport(EnvironmentFault):
     """A node has sent an impossible report."""
 
 
+#: The most dead letters of an instance in a report, and the most characters of each text of a dead letter.
+MOST_LETTERS, LETTER_TEXT = 5, 500
+
+
+class LetterSample(NamedTuple):
+    """A row on which a user's function has failed, and which became a dead letter; its texts are cut."""
+
+    epoch: int
+    function: str  #: the name of the user's function; empty if it is not known
+    error: str
+    row: str  #: the row as JSON
+    age: float = 0.0  #: seconds from the failure to the report
+
+
 class HandedPart(NamedTuple):
     """A handover to an instance at an epoch, or a part of one."""
 
@@ -110,6 +124,7 @@ class InstanceFigures:
     latencies: tuple[float, ...] = ()
     handed: tuple[HandedPart, ...] = ()  #: reported once
     slots: SlotRows | None = None
+    letters: tuple[LetterSample, ...] = ()  #: the newest dead letters; each is reported once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,3 +194,13 @@ def _objections(figures: InstanceFigures, graph: QueryGraph) -> Iterator[str]:
         yield f"a latency of {min(figures.latencies)} s"
     if not all(np.isfinite(figures.latencies)):
         yield "a latency that is not finite"
+    yield from _objections_to_letters(figures.letters)
+
+
+def _objections_to_letters(letters: tuple[LetterSample, ...]) -> Iterator[str]:
+    if len(letters) > MOST_LETTERS:
+        yield f"{len(letters)} dead letters; at most {MOST_LETTERS} are samples"
+    if any(len(text) > LETTER_TEXT for each in letters for text in (each.function, each.error, each.row)):
+        yield f"a dead letter with a text of more than {LETTER_TEXT} characters"
+    if any(not 0 <= each.age < np.inf for each in letters):
+        yield "a dead letter whose age is no number of seconds"

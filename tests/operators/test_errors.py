@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -17,13 +19,14 @@ from primitives.errors import EnvironmentFault, UserError
 from primitives.graph import Edge
 from seep.operators.definition import OperatorSetting
 from seep.operators.errors import DEAD_LETTERS, Guard, UserCodeFailed, naming, row_as_json
+from seep.record.reports import LETTER_TEXT, MOST_LETTERS
 
 SCHEMA = pa.schema([("n", pa.int64())])
+EDGE = Edge("halve", "letters")
 
 
 def guard(*, letters: bool = True) -> Guard:
-    edge = Edge("halve", "letters") if letters else None
-    return Guard(OperatorSetting("halve", 2, (), SCHEMA, (), dead_letters=edge))
+    return Guard(OperatorSetting("halve", 2, (), SCHEMA, (), dead_letters=EDGE if letters else None))
 
 
 def batch(*numbers: int) -> pa.RecordBatch:
@@ -96,6 +99,63 @@ def test_letters_are_taken_once() -> None:
     assert len(guarded.take()) == 1
     assert len(guarded.take()) == 0
     assert guarded.failed == 1
+
+
+# --- samples ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_newest_letters_are_samples_with_the_users_function_its_error_and_the_time_since() -> None:
+    times = iter([100.0, 103.5])
+    guarded = Guard(OperatorSetting("halve", 2, (), SCHEMA, (), dead_letters=EDGE), lambda: next(times))
+    guarded.call(4, only_even, batch(*range(20)))
+    assert guarded.take().num_rows == 10
+    samples = guarded.samples()
+    assert [sample.row for sample in samples] == [json.dumps({"n": n}) for n in (11, 13, 15, 17, 19)]
+    assert {(sample.epoch, sample.function, sample.error, sample.age) for sample in samples} == {
+        (4, "only_even", "ValueError: odd", 3.5)
+    }
+
+
+@given(st.lists(st.lists(st.integers(0, 9), max_size=12), max_size=5))
+def test_each_letter_is_a_sample_once_at_most_and_only_the_newest_are(epochs: list[list[int]]) -> None:
+    guarded = guard()
+    for epoch, numbers in enumerate(epochs):
+        guarded.call(epoch, only_even, batch(*numbers))
+        guarded.take()
+    odd = [(epoch, json.dumps({"n": n})) for epoch, numbers in enumerate(epochs) for n in numbers if n % 2]
+    assert [(sample.epoch, sample.row) for sample in guarded.samples()] == odd[-MOST_LETTERS:]
+    assert guarded.samples() == ()
+
+
+def test_the_texts_of_a_sample_are_cut_and_those_of_the_letter_are_whole() -> None:
+    def refuse(rows: pa.RecordBatch) -> None:
+        raise ValueError(rows["text"][0].as_py())
+
+    guarded = guard()
+    guarded.call(1, refuse, pa.record_batch({"text": ["x" * 10_000]}))
+    assert len(guarded.take()["row"][0].as_py()) > 10_000
+    (sample,) = guarded.samples()
+    assert (len(sample.error), len(sample.row)) == (LETTER_TEXT, LETTER_TEXT)
+
+
+def test_a_sample_does_not_keep_the_exception_and_what_it_refers_to() -> None:
+    class Big:
+        pass
+
+    alive: weakref.ref[Big] | None = None
+
+    def refuse(rows: pa.RecordBatch) -> None:  # noqa: ARG001
+        nonlocal alive
+        big = Big()
+        alive = weakref.ref(big)
+        raise ValueError("no")
+
+    guarded = guard()
+    guarded.call(1, refuse, batch(1))
+    guarded.take()
+    gc.collect()
+    assert alive is not None
+    assert alive() is None
 
 
 # --- stopping ---------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from primitives.topology import Assignment
 from seep.protocol.events import MoveAnnounced, MoveComplete, NodeLost, Rebound, Retired, StateRestored
 from seep.protocol.view import Incarnation, Seat
 from seep.record.events import BottleneckFound, NodeJoined, ReplicasPlaced, ScaledOut
-from seep.record.reports import HandedPart, InstanceFigures, SlotRows
+from seep.record.reports import HandedPart, InstanceFigures, LetterSample, SlotRows
 from tests.record.kit import GRAPH, Recorded, figures, launched, node
 from tests.record.test_events import EXAMPLES
 
@@ -94,6 +94,7 @@ class Month:
             edges={"map->counter:0": turn},
             counters={"late": turn},
             latencies=(0.01, 0.02, 0.05, 0.1) if is_sink else (),
+            letters=(LetterSample(turn, "halve", "ValueError", "x" * 500),) * 5 if operator == "map" else (),
             slots=SlotRows(first=0, type="uint8", rows=b"\x01\x02", epochs=1, heaviest=(1, "key", 0.5))
             if is_counted
             else None,

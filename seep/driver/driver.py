@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, assert_never
@@ -14,7 +14,6 @@ from primitives.errors import EnvironmentFault, InternalError, SeepError, UserEr
 from primitives.event import Event
 from primitives.graph import InstanceId
 from seep.channels.letters import (
-    CountSlots,
     EndNode,
     EventTold,
     ForgetPeers,
@@ -32,11 +31,13 @@ from seep.channels.letters import (
 from seep.channels.peers import Peers, PeersReceiver
 from seep.channels.port import Address, Port
 from seep.channels.security import Security
+from seep.driver import queries
 from seep.driver.detector import SILENT, Detector
 from seep.driver.listener import Listeners, RunListener
 from seep.driver.manager_access import ManagerAccess
 from seep.driver.node_register import NodeRecord, NodeRegister
 from seep.driver.options import RunOptions
+from seep.driver.slot_counting import SlotCounting
 from seep.durable.backups import StorageHolder
 from seep.node.failures import failure_from_json, manager_failure
 from seep.node.stores import DriverStores
@@ -66,7 +67,7 @@ class ManagerProcess(ManagerAccess, PeersReceiver):
     """Runs a `Manager` on an event loop, which owns all mutable state here; other threads send it requests.
 
     Other threads may read immutable values, which are replaced as a whole: `nodes`, each source's `positions`,
-    `counted`, `failure`; and `ended`, an event.
+    `failure`; and `ended`, an event.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class ManagerProcess(ManagerAccess, PeersReceiver):
         self.positions: dict[str, dict[int, Any]] = {o: dict(read.get(o, {})) for o in program.sources}
         self.record = Record(program.graph, _demands(program), self.positions, time.monotonic, time.time, run)
         self.events = self.record.log
-        self.counted: frozenset[str] = frozenset()  #: operators whose rows are counted by slot
+        self.slot_counting = SlotCounting(self.record, self._tell_nodes, options.heartbeat)
         self.failure: SeepError | None = None
         self.story: dict[str, tuple[str, ...]] = {}  #: after an internal error: the last actions of the machines
         self._last_words = LastWords(options.patience)
@@ -186,11 +187,9 @@ class ManagerProcess(ManagerAccess, PeersReceiver):
         for record in self._register.of_order(order):
             self._loop.put(partial(self._detector.ended, record.name, why))
 
-    def count_slots(self, operators: Iterable[str]) -> None:
-        """Makes nodes count the rows of each slot of these operators, and of no others; on the event loop."""
-        self.counted = frozenset(operators)
-        self.record.restart_slots()
-        self._tell_nodes(CountSlots(tuple(sorted(self.counted))))
+    def slot_load(self, operator: str) -> Mapping[str, Any]:
+        """Returns owners and rates of an operator's slots; has nodes count its rows by slot for a while."""
+        return self.on_loop(partial(self._slot_load, operator))
 
     def tell_nodes(self, body: ToNode) -> None:
         """Sends all live nodes a letter that is not part of the protocol."""
@@ -332,6 +331,11 @@ class ManagerProcess(ManagerAccess, PeersReceiver):
         for name in self.nodes:
             self.peers.post(name, 0, EndNode())
 
+    def _slot_load(self, operator: str) -> Mapping[str, Any]:
+        if not self.ended.is_set():
+            self.slot_counting.look(operator, time.monotonic())
+        return self.record.slot_load(operator, queries.latest_assignment(self.manager, operator))
+
     def _note_kill(self, name: str) -> None:
         self.record.killed(name, self.manager.placement)
 
@@ -352,6 +356,7 @@ class ManagerProcess(ManagerAccess, PeersReceiver):
             self._lose(node, why)
         if self._last_words.overdue(now):
             self.record.unheard()
+        self.slot_counting.expire(now)
         self._end_when_heard()
 
     def _on_letter(self, peer: str, body: Any) -> None:
@@ -412,7 +417,7 @@ class ManagerProcess(ManagerAccess, PeersReceiver):
         record = self._register.joined(name)
         live = {node: self._listens(node) for node in self.manager.nodes}
         self.peers.post(name, 0, KnowPeers(live))
-        self.peers.post(name, 0, CountSlots(tuple(sorted(self.counted))))
+        self.peers.post(name, 0, self.slot_counting.letter)
         for node in live:
             self.peers.post(node, 0, KnowPeers({name: self._listens(name)}))
         self._detector.joined(name, time.monotonic())

@@ -125,7 +125,7 @@ class DriverShell(StewardShell, RunListener):
         self._process.perform(effects)
 
     def watch_slots(self, operators: frozenset[str]) -> None:
-        self._process.count_slots(operators)
+        self._process.slot_counting.balance(operators)
 
     def window(self, command: EndWindow) -> object:
         return self._process.record.end_window(command.operator, command.seconds, command.assignment, command.moving)
@@ -213,4 +213,4 @@ class Steering:
 
     def _status(self, vms: Mapping[str, int], vm_seconds: float) -> Status:
         query, decisions = query_facts(self._process.manager), self._steward.decisions()
-        return self._process.record.status(query, vms, self._process.counted, decisions, vm_seconds)
+        return self._process.record.status(query, vms, self._process.slot_counting.balanced, decisions, vm_seconds)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
@@ -42,6 +42,7 @@ from seep.record.reports import InstanceFigures, NodeReport, check_figures, chec
 from seep.record.samples import Sample, sample_of
 from seep.record.series import CoarseningSeries
 from seep.record.slot_counts import SlotCounts
+from seep.record.slot_rates import SlotRates
 from seep.record.status import (
     CheckpointStatus,
     InstanceStatus,
@@ -129,7 +130,8 @@ class Record:
         self._read_to: int | None = None  #: the highest watermark that a source has reported, except that of the end
         self._progress: deque[tuple[float, int]] = deque(maxlen=_PROGRESS)  #: (time, rows read so far)
         self._handed: Mapping[tuple[str, int], Handover] = MappingProxyType({})
-        self._slots = SlotCounts({name: operator.slot_bits for name, operator in graph.operators.items()})
+        slot_bits = {name: operator.slot_bits for name, operator in graph.operators.items()}
+        self._slots, self._slot_rates = SlotCounts(slot_bits), SlotRates(slot_bits)
         self._letters = LetterSamples()
         self._tally = Tally()
         self._totals = TotalCounters()
@@ -271,6 +273,7 @@ class Record:
         self._letters.note(figures, now)
         if figures.slots is not None:
             self._slots.take(figures.identity, figures.slots, cores)
+            self._slot_rates.take(figures.identity.instance.operator, figures.slots, now)
         if figures.latencies:
             self.latencies.add(now, figures.latencies)
             self._histogram.add(np.asarray(figures.latencies))
@@ -307,9 +310,19 @@ class Record:
     # -- rows by slot -------------------------------------------------------------------------------------------------
 
     @_locked
-    def restart_slots(self) -> None:
-        """Removes all counts by slot, as nodes count those of other operators from now on."""
-        self._slots.clear()
+    def restart_slots(self, operators: Container[str] | None = None) -> None:
+        """Removes all counts by slot, as balancers need those of other operators from now on; None: of all."""
+        self._slots.restart(operators)
+
+    @_locked
+    def show_slots(self, operators: Iterable[str], seconds: float) -> None:
+        """Keeps the rates by slot of these operators, in windows of so many seconds, apart from balancers' counts."""
+        self._slot_rates.show(operators, seconds, self.log.now)
+
+    @_locked
+    def slot_load(self, operator: str, assignment: Assignment) -> dict[str, Any]:
+        """Returns the owners of an operator's slots, and its rows per second by slot, as plain data."""
+        return self._slot_rates.load(operator, assignment, self.log.now)
 
     @_locked
     def end_window(self, operator: str, seconds: float, assignment: Assignment, moving: SlotSet) -> SlotLoads | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,12 +73,15 @@ class SlotCounts:
     """The counts of all operators since their windows began. Not thread-safe."""
 
     slot_bits: Mapping[str, int]
+    operators: Container[str] | None = None  #: the operators that are counted; None: all
     _told: dict[str, _Told] = field(default_factory=dict)
     _known: set[Incarnation] = field(default_factory=set)  #: instances that have reported and may do so again
     _hottest: dict[str, HottestSlot] = field(default_factory=dict)  #: by operator, in its last window
 
     def take(self, who: Incarnation, told: SlotRows, cores: float) -> None:
         """Adds the rows that an instance has counted since its last report."""
+        if self.operators is not None and who.instance.operator not in self.operators:
+            return
         operator = self._told.setdefault(who.instance.operator, _Told())
         part = operator.parts.get(who)
         if part is None:
@@ -98,8 +101,9 @@ class SlotCounts:
         """Notes that an instance will not report again; its reports count until the window ends."""
         self._known.discard(who)
 
-    def clear(self) -> None:
-        """Removes all counts."""
+    def restart(self, operators: Container[str] | None) -> None:
+        """Removes all counts; from now on these operators are counted."""
+        self.operators = operators
         self._told.clear()
         self._known.clear()
         self._hottest.clear()
@@ -122,16 +126,18 @@ class SlotCounts:
             rows += part.rows * part.scale(epochs)
             cpu += part.cpu_by_slot * part.scale(epochs)
         is_busy = any(part.busy >= _BUSY for part in told.parts.values())
-        self._note_hottest(operator, rows, assignment, told.heaviest)
+        hottest = hottest_slot(rows, assignment, told.heaviest)
+        if hottest is not None:
+            self._hottest[operator] = hottest
         return SlotLoads(
             seconds, assignment, np.rint(rows).astype(np.int64), cpu if is_busy else None, moving, told.heaviest
         )
 
-    def _note_hottest(
-        self, operator: str, rows: NDArray[np.float64], assignment: Assignment, heaviest: Mapping[int, Heaviest]
-    ) -> None:
-        if rows.any():
-            slot = int(rows.argmax())
-            key = heaviest[slot].key if slot in heaviest else None
-            share = float(rows[slot] / rows.sum())
-            self._hottest[operator] = HottestSlot(slot, int(assignment.owners[slot]), share, key)
+
+def hottest_slot(rows: NDArray[Any], assignment: Assignment, heaviest: Mapping[int, Heaviest]) -> HottestSlot | None:
+    """Returns the slot with the most rows; None if there are no rows."""
+    if not rows.any():
+        return None
+    slot = int(rows.argmax())
+    key = heaviest[slot].key if slot in heaviest else None
+    return HottestSlot(slot, int(assignment.owners[slot]), float(rows[slot] / rows.sum()), key)

@@ -18,6 +18,7 @@ from seep.dashboard.requests import (
     ListStateful,
     LookAtState,
     Migrate,
+    ReadDeadLetters,
     ReadLogs,
     ReadMigration,
     ReadMigrations,
@@ -37,7 +38,7 @@ from seep.driver.archivist import Archivist
 from seep.driver.driver import ManagerProcess
 from seep.driver.run_logs import RunLogs
 from seep.logs.versions import own_version
-from seep.record.report import graph_of, owned
+from seep.record.report import graph_of
 from seep.record.ring import Ring
 from seep.reports.health import RELEVANT, problems
 from seep.running.migration_handle import MigrationHandle
@@ -66,6 +67,7 @@ class RunAnswers:
             ReadReport.do: lambda _: run.report(),
             ReadStory.do: self._story,
             ReadSlots.do: self._slots,
+            ReadDeadLetters.do: self._dead_letters,
             ReadLogs.do: self._read_logs,
             ReadMigration.do: self._migration,
             ReadMigrations.do: self._migrations,
@@ -142,18 +144,20 @@ class RunAnswers:
         return {"events": [event.to_json() for event in self._run.events], "story": self._manager.machine_story()}
 
     def _slots(self, request: ReadSlots) -> Answer:
-        """Returns the owners of slots after all announced plans, as runs of slots with one owner."""
+        """Returns the owners of slots after all announced plans, and the rows per second of each."""
         graph, operator = self._run.program.graph, request.operator
         if operator not in graph.operators or graph.kind(operator) is Kind.SOURCE:
             known = ", ".join(each for each in graph.order if graph.kind(each) is not Kind.SOURCE)
             raise UserError(f"{operator!r} is no operator with slots; those are {known}")
-        latest = self._manager.record.latest
-        hottest = next((each.hottest for each in latest.operators if each.name == operator), None) if latest else None
-        return {
-            "operator": operator,
-            **owned(self._manager.latest_assignment(operator)),
-            "hottest": None if hottest is None else hottest._asdict(),
-        }
+        return self._manager.slot_load(operator)
+
+    def _dead_letters(self, request: ReadDeadLetters) -> Answer:
+        """Returns the newest dead letters, newest last, and the number of all by operator."""
+        if request.operator is not None and request.operator not in self._run.program.graph.operators:
+            known = ", ".join(self._run.program.graph.order)
+            raise UserError(f"there is no operator {request.operator!r}; there are {known}")
+        letters, totals = self._manager.record.dead_letters(request.operator)
+        return {"letters": [letter.to_json() for letter in letters], "totals": totals}
 
     def _read_logs(self, request: ReadLogs) -> Answer:
         return self._logs.answer(request.node, request.level, request.after, request.wait)

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import uvicorn
 
+from seep.dashboard.connections import BoundedConnection
 from tests.waiting import eventually
 
 
@@ -21,7 +22,13 @@ class Served:
     """Where an application is served."""
 
     port: int
+    server: uvicorn.Server
     scheme: str = "http"
+
+    @property
+    def connections(self) -> int:
+        """The number of open connections."""
+        return len(self.server.server_state.connections)
 
     @property
     def url(self) -> str:
@@ -51,8 +58,8 @@ def read_all(connection: socket.socket) -> bytes:
 @contextmanager
 def served(app: Any, **options: Any) -> Iterator[Served]:
     config = uvicorn.Config(
-        app, port=0, log_config=None, access_log=False, proxy_headers=False, lifespan="off", http="h11", ws="none",
-        timeout_graceful_shutdown=1, **options,
+        app, port=0, log_config=None, access_log=False, proxy_headers=False, lifespan="off", http=BoundedConnection,
+        ws="none", timeout_graceful_shutdown=1, **options,
     )  # fmt: skip
     server = uvicorn.Server(config)
     listening = socket.create_server(("127.0.0.1", 0))
@@ -60,7 +67,7 @@ def served(app: Any, **options: Any) -> Iterator[Served]:
     thread.start()
     try:
         assert eventually(lambda: server.started)
-        yield Served(listening.getsockname()[1], "https" if config.is_ssl else "http")
+        yield Served(listening.getsockname()[1], server, "https" if config.is_ssl else "http")
     finally:
         server.should_exit = True
         thread.join(30)

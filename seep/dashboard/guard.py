@@ -12,6 +12,7 @@ import json
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -91,13 +92,15 @@ class AccessGuard:
             await answer.refuse(refused)
             return
         state = {**scope.get("state", {}), "visitor": visitor}
+        answer.is_wanted = partial(self._is_still, visitor, scope)
         try:
             await self._app({**scope, "state": state}, _replayed(body, receive), answer)
         except Exception:
+            if answer.is_cut:
+                return
             self._log.exception("a request to the dashboard failed: %s %s", scope["method"], _plain(scope["path"]))
-            if answer.has_begun:
-                raise
-            await answer.refuse(_Refused(HTTPStatus.INTERNAL_SERVER_ERROR, "an error in seep; the run's log has it"))
+            if not answer.has_begun:  # else the server ends the connection
+                await answer.refuse(_Refused(HTTPStatus.INTERNAL_SERVER_ERROR, "an error in seep; see the run's log"))
 
     def _checked(self, scope: Scope) -> Visitor | None:
         """Returns who sends this request; None for anybody. Raises _Refused if it must not be answered."""
@@ -119,6 +122,10 @@ class AccessGuard:
                 "add the name to the setting dashboard.hosts",
             )
         return hosts[0]
+
+    def _is_still(self, visitor: Visitor | None, scope: Scope) -> bool:
+        """Whether an answer may go on: not one to a browser that has logged out, or whose session is over."""
+        return visitor is None or visitor.csrf is None or self._with_cookie(scope) == visitor
 
     def _visitor(self, scope: Scope) -> Visitor | None:
         authorization = list(_headers(scope, "authorization"))
@@ -295,16 +302,22 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 
 class _GuardedAnswer:
-    """Sends an answer, with the headers that every answer has."""
+    """Sends an answer, with the headers that every answer has, as long as it is wanted."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self.has_begun = False
+        self.is_cut = False  #: it has ended because it is not wanted any more
+        self.is_wanted: Callable[[], bool] = lambda: True  #: asked when a part of an answer is not the last
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.has_begun = True
             message = {**message, "headers": list(_with_our_own(message.get("headers", ())))}
+        elif message.get("more_body") and not self.is_wanted():
+            self.is_cut = True
+            await self._send({"type": "http.response.body", "body": b""})
+            raise ConnectionAbortedError("the session of this visitor is over")
         await self._send(message)
 
     async def refuse(self, refused: _Refused) -> None:

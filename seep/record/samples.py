@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from seep.record.status import Status
 
 #: The figures of each instance, in this order.
-_FIGURES = ("utilisation", "rows_in", "state_bytes", "outbox_bytes")
+_FIGURES = ("utilisation", "rows_in", "state_bytes", "outbox_bytes", "rows_out", "waiting", "unsent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,7 @@ def _whole(figures: list[Any]) -> dict[str, int]:
 def sample_of(status: Status, before: Sample | None = None) -> Sample:
     """Makes the sample of a status."""
     hosted = tuple((each.name, each.node) for each in status.instances)
+    behind = [each.watermark_behind for each in status.operators if each.watermark_behind is not None]
     figures = [[getattr(each, name) for name in _FIGURES] for each in status.instances]
     return Sample(
         at=status.at,
@@ -56,6 +57,11 @@ def sample_of(status: Status, before: Sample | None = None) -> Sample:
             "idle_nodes": status.idle_nodes,
             "vms": dict(status.vms),
             "imbalance": dict(status.imbalance),
+            "rows_out_per_second": status.rows_out_per_second,
+            "edges": dict(status.edges),
+            "window": status.window,
+            "since_commit": status.since_commit,
+            "watermark_behind": max(behind, default=None),
         },
         hosted=before.hosted if before is not None and before.hosted == hosted else hosted,
         figures=np.array(figures).reshape(-1, len(_FIGURES)),

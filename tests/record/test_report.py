@@ -15,12 +15,17 @@ from seep.record.commits import Commits
 from seep.record.events import InstanceRecovered, NodeKilled, RunFailed, RunFinished, ScaledOut
 from seep.record.report import make_report
 from seep.record.samples import Sample, sample_of
-from seep.record.status import InstanceStatus, Status
+from seep.record.status import InstanceStatus, OperatorStatus, Status, operator_status
 
 
 def sample(at: float, *, ticked: int = 0, committed: int = 0) -> Sample:
-    instance = InstanceStatus("counter[0]#1", "counter", "n1", "running", committed, 10, 0, 0.5, 0.25, 0, 0, 0, {})
-    return sample_of(Status(at, ticked, committed, int(at * 100), 100.0, {"p50": 0.01}, (instance,), 3, 1))
+    figures = {"outbox_bytes": 40, "state_bytes": 30, "counters": {}, "unsent": 4}
+    instance = InstanceStatus("counter[0]#1", "counter", "n1", "running", committed, 10, 6, 0.5, 0.25, 2, **figures)  # type: ignore[arg-type]
+    operators = (operator_status("counter", (instance,), None), OperatorStatus("out", 1, 0, 0, 0, 0, 0, 0, 0, 7))
+    flow = {"edges": {"counter->out:0": 90.0}, "rows_out_per_second": 80.0, "window": 16, "since_commit": 0.2}
+    rows = int(at * 100)
+    given = (at, ticked, committed, rows, 100.0, {"p50": 0.01}, (instance,), 3, 1)
+    return sample_of(Status(*given, operators=operators, **flow))  # type: ignore[arg-type]
 
 
 def report_of(*samples: Sample, events: tuple[Event, ...] = (), failure: UserError | None = None) -> dict[str, object]:
@@ -66,13 +71,21 @@ def test_a_point_of_the_series_says_how_things_were() -> None:
             "idle_nodes": 1,
             "vms": {},
             "imbalance": {},
+            "rows_out_per_second": 80.0,
+            "edges": {"counter->out:0": 90.0},
+            "window": 16,
+            "since_commit": 0.2,
+            "watermark_behind": 7,
             "instances": {
                 "counter[0]#1": {
                     "node": "n1",
                     "utilisation": 0.25,
                     "rows_in": 10,
-                    "state_bytes": 0,
-                    "outbox_bytes": 0,
+                    "state_bytes": 30,
+                    "outbox_bytes": 40,
+                    "rows_out": 6,
+                    "waiting": 2,
+                    "unsent": 4,
                 }
             },
         }

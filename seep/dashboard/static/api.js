@@ -6,8 +6,9 @@ const SILENT = 20;
 /** Seconds before the stream is opened again: the first time, and at most. */
 const FIRST_WAIT = 1;
 const LONGEST_WAIT = 15;
-/** Milliseconds after which a request is given up. */
-const PATIENCE = 60_000;
+/** Seconds after which a request for figures is given up, and one that has the run do something: a savepoint may take two minutes. */
+const PATIENCE = 60;
+const ACTING_PATIENCE = 130;
 
 /** A request that was refused or could not be made. `status` is that of HTTP, 0 if the server was not reached. */
 export class ApiError extends Error {
@@ -18,31 +19,31 @@ export class ApiError extends Error {
   }
 }
 
-/** Makes the client: `get(path, parameters, {signal})`, `post(path, body)`, `signIn(token)`, `follow(listener)`. */
+/** Makes the client: `get(path, parameters, {signal, patience})`, `post(path, body, …)`, `signIn(token)`, `follow(listener)`. */
 export function makeApi() {
   let csrf = null;
 
-  async function ask(url, options, signal) {
-    const limit = AbortSignal.timeout(PATIENCE);
+  async function ask(url, options, { signal, patience = PATIENCE } = {}) {
+    const limit = AbortSignal.timeout(1000 * patience);
     const given = { credentials: "same-origin", signal: signal ? AbortSignal.any([signal, limit]) : limit, ...options };
     let response;
     try {
       response = await fetch(url, given);
     } catch (error) {
       if (signal?.aborted) throw error;
-      throw new ApiError(limit.aborted ? "the run has not answered for a minute" : "the run cannot be reached", 0);
+      throw new ApiError(limit.aborted ? `the run has not answered for ${patience} s` : "the run cannot be reached", 0);
     }
     return answerOf(response);
   }
 
-  function post(path, body = {}) {
+  function post(path, body = {}, { signal, patience = ACTING_PATIENCE } = {}) {
     const headers = { "Content-Type": "application/json", "X-Seep-Csrf": csrf ?? "" };
-    return ask(BASE + path, { method: "POST", headers, body: JSON.stringify(body) });
+    return ask(BASE + path, { method: "POST", headers, body: JSON.stringify(body) }, { signal, patience });
   }
 
-  function get(path, parameters = {}, { signal } = {}) {
+  function get(path, parameters = {}, given = {}) {
     const query = queryOf(parameters);
-    return ask(BASE + path + (query ? `?${query}` : ""), {}, signal);
+    return ask(BASE + path + (query ? `?${query}` : ""), {}, given);
   }
 
   return {

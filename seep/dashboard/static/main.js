@@ -89,7 +89,7 @@ function follow() {
 async function hear(data) {
   if (store.missed(data)) {
     const caught = await attempt(() => api.get("/status", { after: store.number }));
-    if (caught && store.number < caught.number) store.hear(caught);
+    if (caught && store.hear(caught)) renewLater();
   }
   if (store.hear(data)) renewLater();
 }

@@ -100,7 +100,7 @@ export function makeStore() {
       return hasEnded;
     },
     /** Whether events were missed before this news. */
-    missed: (data) => data.number - data.new.length > number,
+    missed: (data) => data.after > number,
     /** Takes in parts of a newer report. */
     renew(parts) {
       model.report = { ...model.report, ...parts };
@@ -137,7 +137,7 @@ export function makeStore() {
     model.phase = data.phase;
     model.failure = data.failure;
     addEvents(data.new);
-    number = data.number;
+    number = Math.max(number, data.number);
     addSample(data.sample);
     if (model.live) model.end = Math.max(model.end, data.status.at);
   }

@@ -97,7 +97,8 @@ function windowFull(status) {
 }
 
 function watermark(status) {
-  const known = (status.operators ?? []).map((each) => each.watermark_behind).filter((each) => each !== null && each !== undefined);
+  const told = [status.watermark_behind, ...(status.operators ?? []).map((each) => each.watermark_behind)];
+  const known = told.filter((each) => each !== null && each !== undefined);
   return known.length ? `watermark ${number(Math.max(...known))} behind` : "no watermark";
 }
 

@@ -19,7 +19,7 @@ export class ApiError extends Error {
   }
 }
 
-/** Makes the client: `get(path, parameters, {signal, patience})`, `post(path, body, …)`, `signIn(token)`, `follow(listener)`. */
+/** Makes the client: `get(path, parameters, {signal, patience})`, `post(path, body, …)`, `follow(listener)`. */
 export function makeApi() {
   let csrf = null;
 
@@ -55,10 +55,6 @@ export function makeApi() {
       csrf = run.csrf ?? null;
       return run;
     },
-    signIn(token) {
-      const headers = { "Content-Type": "application/json" };
-      return ask("/login", { method: "POST", headers, body: JSON.stringify({ token }) });
-    },
     follow: (listener) => follow(`${BASE}/stream`, listener),
   };
 }
@@ -77,7 +73,7 @@ async function answerOf(response) {
   try {
     answer = await response.json();
   } catch {
-    if (response.ok) return {};
+    if (response.ok) throw new ApiError("the answer of the run broke off", 0);
   }
   if (response.ok) return answer;
   throw new ApiError(answer?.error ?? `the server has answered with ${response.status}`, response.status);

@@ -1,6 +1,6 @@
-/** What the page asks and tells the user: confirmation, notices, help, and the token to sign in. */
+/** What the page asks and tells the user: confirmation, notices and help. */
 
-import { element, setChildren } from "./dom.js";
+import { element } from "./dom.js";
 
 /** Milliseconds for which a notice stays; one of something bad stays until it is dismissed. */
 const STAYS = 8000;
@@ -39,25 +39,7 @@ export function makeDialogs(notices) {
     )));
   }
 
-  function signIn(tell) {
-    const input = element("input", { type: "password", id: "token", autocomplete: "off", required: true, class: "input" });
-    const told = element("p", { class: "refused", role: "alert" });
-    const button = element("button", { type: "submit", class: "button primary" }, "Sign in");
-    const submit = async (event) => {
-      event.preventDefault();
-      try {
-        await tell(input.value);
-      } catch (error) {
-        setChildren(told, error.message);
-      }
-    };
-    return element("form", { class: "card sign-in", on: { submit } },
-      element("h1", {}, "Sign in to this run"),
-      element("p", { class: "muted" }, "Open the link that the run has printed (a link works once), get a new one with “seep dashboard RUN”, or give its token."),
-      element("label", { for: "token" }, "Token"), input, told, row(button));
-  }
-
-  return { confirm, notify, help, signIn };
+  return { confirm, notify, help };
 }
 
 function form(...children) {

@@ -20,8 +20,10 @@ const PARTS = [];
 
 /** Milliseconds from the end of a change until the report is asked for its spans, so that several are asked for at once. */
 const SETTLES = 1500;
-/** The most samples of a report, whatever its length. */
-const POINTS = 2000;
+/** The most samples of the report that is loaded. */
+const POINTS = 600;
+/** Milliseconds after which a run that could not be reached is asked again. */
+const AGAIN = 3000;
 /** The parts of the report that are asked for again after a change. */
 const RENEWED = ["summary", "latencies", "migrations", "spans", "totals"];
 
@@ -50,9 +52,9 @@ async function start() {
   try {
     await load();
   } catch (error) {
-    if (error instanceof ApiError && error.status === 401) askToSignIn();
+    if (error.status === 401) location.assign("/login");
     else setChildren(document.getElementById("panels"), problem(error));
-    if (error instanceof ApiError && error.status === 0) setTimeout(start, 3000);
+    if (error.status === 0) setTimeout(start, AGAIN);
   }
 }
 
@@ -81,9 +83,15 @@ function follow() {
   api.follow({
     status: hear,
     connected: () => store.model.connection.state === "connected" || store.connect("connected"),
-    lost: (since) => store.connect("lost", since),
+    lost,
     over: end,
   });
+}
+
+/** The connection has ended: the run may be out of reach, or the session may be over. */
+async function lost(since) {
+  store.connect("lost", since);
+  await api.run().catch((error) => error.status === 401 && location.assign("/login"));
 }
 
 async function hear(data) {
@@ -128,13 +136,6 @@ async function attempt(ask) {
 function problem(error) {
   console.error(error);
   return element("p", { class: "note refused", role: "alert" }, `The run cannot be shown: ${error.message}`);
-}
-
-function askToSignIn() {
-  setChildren(document.getElementById("panels"), dialogs.signIn(async (token) => {
-    await api.signIn(token);
-    location.reload();
-  }));
 }
 
 start();

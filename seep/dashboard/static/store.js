@@ -153,6 +153,7 @@ export function makeStore() {
   function addSample(sample) {
     if (!sample || sample.at <= (model.series.at(-1)?.at ?? -Infinity)) return;
     model.series.push(sample);
+    if ("p50" in sample.latency) model.latencies.push({ at: sample.at, ...sample.latency });
     const instances = Math.max(1, Object.keys(sample.instances).length);
     if (model.series.length > Math.min(MOST_SAMPLES, Math.max(200, MOST_FIGURES / instances))) thin();
   }

@@ -25,7 +25,7 @@ const MOST_CELLS = 200;
 const CANVAS_HEIGHT = 120;
 /** Epochs of output that a receiver has not fetched, from which on an edge counts as held up. */
 const HELD = 3;
-const NAME_FITS = 22;
+const NAME_FITS = 26;
 const ROWS = 200;
 const LEVELS = [0.25, 0.5, 0.7, 0.9];
 
@@ -35,7 +35,7 @@ export function mount(root, app) {
   const edges = svg("g");
   const boxes = svg("g");
   drawing.append(edges, boxes);
-  const scroll = element("div", { class: "graph-scroll scroll", tabindex: "0", role: "region", "aria-label": "Execution graph" }, drawing);
+  const scroll = element("div", { class: "graph-scroll scroll", tabindex: "0", role: "group", "aria-label": "Execution graph, scrolls" }, drawing);
   const details = makeDetails(app);
   root.append(element("div", { class: "head" }, element("h2", {}, "Execution graph"), legend()), scroll, details.node);
 
@@ -164,7 +164,7 @@ function edgeOf({ id, upstream, downstream, way }, places, isDown, status, view,
   const per = ratesOf(status, upstream, downstream);
   const unsent = Math.max(0, ...(view.get(upstream)?.instances ?? []).map((each) => each.unsent ?? 0));
   const held = unsent >= HELD;
-  const lines = [per === undefined ? null : `${short(per)} rows/s`, held ? `${short(unsent)} epochs unsent` : null].filter(Boolean);
+  const lines = [per === undefined ? null : `${short(per)} rows/s`, held ? `${short(unsent)} unsent` : null].filter(Boolean);
   const label = lines.length ? placed(points, isDown, lines, labels) : null;
   return { id, path, tip, held, label, words: `${upstream} to ${downstream}: ${rate(per)}, at most ${count(unsent, "epoch")} of output not fetched yet` };
 }
@@ -244,11 +244,18 @@ function changeBox(node, box) {
   setAttributes(parts.box, { height: box.height });
   setAttributes(parts.band, { height: box.height - 16 });
   setStyle(parts.band, "fill", `var(--series-${box.place % 10})`);
-  setText(parts.name, cut(box.name, NAME_FITS));
+  if (parts.name.textContent === "") fit(parts.name, box.name);
   setText(parts.figures, words);
   setText(parts.rates, rates);
   if (box.instances.length > MOST_CELLS) drawCanvas(node, box);
   else drawCells(node, box);
+}
+
+/** Writes as much of a name as there is room for. */
+function fit(node, name) {
+  let most = NAME_FITS;
+  setText(node, cut(name, most));
+  while (most > 2 && node.getComputedTextLength() > WIDTH - 2 * PAD) setText(node, cut(name, (most -= 1)));
 }
 
 function drawCells(node, box) {

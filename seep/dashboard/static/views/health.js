@@ -1,7 +1,9 @@
 /** Health: whether anything is wrong now, in words, and the figures that a person on call looks at first. */
 
+import { plainName } from "../cluster.js";
 import { element, keyed, setAttributes, setText } from "../dom.js";
-import { UNKNOWN, bytes, count, moment, number, seconds, short } from "../format.js";
+import { UNKNOWN, bytes, count, cut, moment, number, percent, seconds, short } from "../format.js";
+import { FULL } from "../past.js";
 
 export const title = "Health";
 
@@ -19,6 +21,7 @@ const TILES = [
   ["Instances", (status) => number(status.instances?.length), (status) => count(status.operators?.length ?? 0, "operator")],
   ["Nodes", (status) => number(status.nodes), (status) => `${number(status.idle_nodes)} idle`],
   ["State", (status) => bytes(sum(status, "state_bytes")), (status) => `${bytes(sum(status, "outbox_bytes"))} buffered`],
+  ["Busiest instance", (status) => percent(busiest(status)?.utilisation), (status) => cut(plainName(busiest(status)?.name ?? ""), 24), full],
 ];
 
 /** The figures of a run that is over. */
@@ -31,6 +34,7 @@ const WHOLE = [
   ["Longest pause", (summary) => seconds(summary.largest_gap), () => "between two commits"],
   ["Scalings", (summary) => number(summary.scalings?.length), () => ""],
   ["Recoveries", (summary) => number(summary.recoveries?.length), () => "of instances"],
+  ["Left out", (summary) => number(leftOut(summary)), () => "late, shed, dead letters"],
   ["VM time", (summary) => `${number(summary.vm_seconds)} s`, (summary) => count(Object.keys(summary.vms ?? {}).length, "VM")],
 ];
 
@@ -90,6 +94,18 @@ export function inFlight(status) {
 
 function behind(status) {
   return status.offered && status.rows_per_second < 0.9 * status.offered ? "bad" : "";
+}
+
+function busiest(status) {
+  return status.instances?.reduce((one, other) => (other.utilisation > (one?.utilisation ?? -1) ? other : one), null);
+}
+
+function full(status) {
+  return (busiest(status)?.utilisation ?? 0) > FULL ? "warn" : "";
+}
+
+function leftOut({ counters = {} }) {
+  return ["late", "shed", "dead_letters"].reduce((all, name) => all + (counters[name] ?? 0), 0);
 }
 
 function windowFull(status) {

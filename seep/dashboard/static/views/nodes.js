@@ -2,13 +2,14 @@
 
 import { natural, nodesAt, plainName } from "../cluster.js";
 import { element, keyed, setAttributes, setChildren, setStyle, setText } from "../dom.js";
-import { age, colourOf, count, names, number } from "../format.js";
+import { age, colourOf, count, cut, names, number } from "../format.js";
 
 export const title = "Nodes";
 
 /** The most nodes that are shown, and instances of one. */
 const NODES = 200;
 const INSTANCES = 8;
+const NAME_FITS = 40;
 
 export function mount(root, app) {
   root.className = "card";
@@ -41,7 +42,7 @@ export function mount(root, app) {
   function instance(each, colours) {
     const dot = element("span", { class: "dot", "aria-hidden": "true" });
     setStyle(dot, "background", colours.get(each.operator));
-    return element("span", {}, dot, plainName(each.name));
+    return element("span", {}, dot, cut(plainName(each.name), NAME_FITS));
   }
 
   function update(model) {

@@ -13,7 +13,8 @@ const REASON = 10;
 export function mount(root, app) {
   root.className = "card short";
   const list = element("dl");
-  root.append(element("h2", {}, "In short"), list);
+  const heading = element("h2");
+  root.append(heading, list);
 
   function make({ question }) {
     const answer = element("dd");
@@ -30,7 +31,12 @@ export function mount(root, app) {
     setAttributes(show, { hidden: !change, "data-change": change ?? "", "aria-label": `Show the change: ${text}` });
   }
 
-  return { update: (model) => keyed(list, answersOf(model), (each) => each.question, make, change) };
+  function update(model) {
+    setText(heading, model.live ? "In short" : "In short, of the whole run");
+    keyed(list, answersOf(model), (each) => each.question, make, change);
+  }
+
+  return { update };
 }
 
 /** Returns the questions with their answers, and the change that an answer is about. */
@@ -95,7 +101,7 @@ function lost(model) {
   const waiting = model.live ? recoveringAt(model.events, model.end).flatMap((each) => each.waiting) : [];
   if (waiting.length) return { text: `Not known before ${names(waiting)} ${waiting.length === 1 ? "has" : "have"} recovered. ${told}` };
   const recoveries = model.changes.filter((each) => each.kind === "recovery").length;
-  const through = recoveries ? `, through ${count(recoveries, "loss").replace("losss", "losses")} of a node too` : "";
+  const through = recoveries ? `, also through the loss of ${count(recoveries, "node")}` : "";
   const rows = model.newest?.rows_read ?? model.report?.summary?.rows;
   return { text: `No: each of ${number(rows)} rows counts once${through}. ${told}` };
 }

@@ -14,6 +14,7 @@ const TOP = 6;
 const BOTTOM = 20;
 /** Marks that are closer than so many pixels are one. */
 const CLOSE = 26;
+const NAME_FITS = 32;
 /** The most marks that are drawn as lines. */
 const MOST_LINES = 200;
 const WINDOWS = [["all", "the whole run"], ["60", "one minute"], ["300", "five minutes"], ["3600", "one hour"]];
@@ -147,7 +148,7 @@ function changeChart(node, chart, frame, key) {
   setAttributes(parts.band, { x: left, width: Math.max(right - left, band && right >= left ? 2 : 0), visibility: band ? "visible" : "hidden" });
   drawChangeLines(parts.marks, frame);
   const values = chart.lines.map((line) => ({ ...line, value: line.points[placeAtPoint(line.points, model.at)]?.[1] }));
-  keyed(parts.keys, values, (each) => each.name, makeKey, (key, line) => setText(key.lastChild, `${line.name} ${chart.format(line.value)}`));
+  keyed(parts.keys, values, (each) => each.name, makeKey, (key, line) => setText(key.lastChild, `${format.cut(line.name, NAME_FITS)} ${chart.format(line.value)}`));
   const words = values.map((each) => `${each.name} ${chart.format(each.value)}`).join(", ");
   setAttributes(parts.drawing, { "aria-label": `${chart.name} over time. At ${format.moment(model.at)}: ${words}` });
 }

@@ -77,9 +77,9 @@ export function keyed(parent, items, keyOf, make, change, leaves = () => false) 
       node = make(item);
       known.set(key, node);
     }
-    change(node, item);
     const place = before === null ? parent.firstChild : before.nextSibling;
     if (node !== place) parent.insertBefore(node, place);
+    change(node, item);
     before = node;
   }
   for (const [key, node] of known) {

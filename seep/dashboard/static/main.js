@@ -8,15 +8,28 @@ import { makeShortcuts } from "./shortcuts.js";
 import { makeStore } from "./store.js";
 import { makeTabs } from "./tabs.js";
 import { makeTimeBar } from "./timebar.js";
+import * as actions from "./views/actions.js";
+import * as letters from "./views/letters.js";
+import * as logs from "./views/logs.js";
 import * as overview from "./views/overview.js";
+import * as pool from "./views/pool.js";
+import * as slots from "./views/slots.js";
+import * as state from "./views/state.js";
+import * as storage from "./views/storage.js";
 
 /** The tabs in order: the name in the address of the page, and the view. */
 const TABS = [
   ["overview", overview],
+  ["slots", slots],
+  ["checkpoints", storage],
+  ["pool", pool],
+  ["dead-letters", letters],
+  ["state", state],
+  ["logs", logs],
 ];
 
 /** What stands in the header on every tab. */
-const PARTS = [];
+const PARTS = [actions];
 
 /** Milliseconds from the end of a change until the report is asked for its spans, so that several are asked for at once. */
 const SETTLES = 1500;

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from seep.metrics.definitions import GROUPS
+from seep.metrics.definitions import GROUPS, METRICS
 from seep.metrics.metric import Metric
+from seep.metrics.otlp.names import UNITS, otlp_name
 from tools.grafana import dashboard
 
 ROOT = Path(__file__).parent.parent
@@ -15,8 +16,9 @@ DASHBOARD = ROOT / "deploy" / "grafana" / "seep.json"
 _INTRODUCTION = """\
 # Metrics
 
-The driver of a run serves metrics for [Prometheus](https://prometheus.io), if asked to. This page is made of their
-definitions ([`seep/metrics/`](../seep/metrics)) by `python -m tools.metrics`; everything in it is read from the
+The driver of a run serves metrics for [Prometheus](https://prometheus.io), and pushes them with traces to a collector
+of [OpenTelemetry](https://opentelemetry.io), if asked to. This page is made of their definitions
+([`seep/metrics/`](../seep/metrics)) by `python -m tools.metrics`; everything in it is read from the
 [record](record.md).
 
 ## How to scrape a run
@@ -67,6 +69,43 @@ them, and those of the queries below.
   lists. The series of an instance that was retired and of a node that was lost vanish. `operator="counter"`,
   `index="0"` is the instance `counter[0]`; Prometheus has the label `instance` for the process that it scrapes.
 
+## How to push to a collector
+
+It needs `pip install 'seep-streaming[otlp]'`. Then `--otlp http://127.0.0.1:4318`, or `seep.launch(query,
+metrics={"otlp": {"url": "http://127.0.0.1:4318"}})`, pushes the metrics below and the traces of the run by OTLP over
+HTTP (in protobuf) to `/v1/metrics` and `/v1/traces` below this address. Without it, nothing is sent and no library is
+loaded. In a [policy file](configuration.md):
+
+```yaml
+metrics:
+  otlp:
+    url: https://collector.example.org
+    headers_file: /etc/seep/otlp-headers   # such as `Authorization: Bearer …`, one header per line
+    interval: 10s
+    timeout: 5s
+```
+
+- The variables `OTEL_EXPORTER_OTLP_HEADERS`, `…_CERTIFICATE`, `…_CLIENT_KEY`, `…_CLIENT_CERTIFICATE` and
+  `…_COMPRESSION`, also with `METRICS_` or `TRACES_` before the last part, and `OTEL_RESOURCE_ATTRIBUTES` mean what they
+  mean for every exporter of OpenTelemetry. Headers of the file replace those of the environment. The values of headers
+  never stand in a [log line](logs.md#secrets); an address with a password in it is refused.
+- All data have the resource `service.name` (the query), `service.instance.id` and "seep.run" (the id of the run).
+- **Metrics** are the same as on the page, with the same labels as attributes, [under their names in
+  OpenTelemetry](#names-in-opentelemetry): with dots after the first two words, and without `_total` and without the
+  unit, which stands beside the name. Counters and histograms are cumulative since the query began to run; a histogram
+  has the record's own counts in the bounds of the page. A system that translates OTLP by the rules of Prometheus has
+  the names of the page again, so that the dashboard, the alerts and the queries below work there too.
+- **Traces** are those of [the record](record.md#traces), with their ids, attributes and true times: one trace for each
+  change, recovery and checkpoint in storage. A trace is pushed once and whole, when all of it has ended. The reason of
+  an error is the message of the span's status.
+- A push begins after each interval, unless the one before has not ended. What could not be delivered is pushed the next
+  time: metrics as they are then, traces from the record, which keeps the newest 2,000 spans. After an answer that
+  [OTLP](https://opentelemetry.io/docs/specs/otlp/#failures-1) calls final (4xx but 429, and some others), these traces
+  are given up. A collector that is down or slow does not hold up the run, and nothing is queued for it.
+- The last push is made at the end of the run, which waits for it no longer than `timeout`.
+- The first failure of several in a row, and the end of the row, are each a [log line](logs.md) of `seep.metrics`; all
+  are [counted](#pushes-to-a-collector).
+
 ## Questions, and queries that answer them
 
 """
@@ -114,7 +153,16 @@ QUESTIONS = {
 def page() -> str:
     """The page, with all definitions."""
     questions = "".join(f"{question}\n\n```promql\n{query}\n```\n\n" for question, query in QUESTIONS.items())
-    return _INTRODUCTION + questions + "## All metrics\n\n" + "\n".join(map(_table, GROUPS))
+    return _INTRODUCTION + questions + "## All metrics\n\n" + "\n".join(map(_table, GROUPS)) + "\n" + _names()
+
+
+def _names() -> str:
+    """All names in OpenTelemetry with their units, as aligned columns; they look like names of modules otherwise."""
+    rows = [(otlp_name(each), UNITS[each.unit] or "-", each.name) for each in METRICS]
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    lines = (f"{name:{widths[0]}}  {unit:{widths[1]}}  {page}\n" for name, unit, page in rows)
+    heading = "## Names in OpenTelemetry\n\nName, unit (`By` is bytes), and name on the page:\n\n"
+    return f"{heading}```text\n{''.join(lines)}```\n"
 
 
 def _table(heading: str) -> str:

@@ -109,6 +109,10 @@ class Flags:
         int | None,
         _option("--metrics", metavar="[PORT]", help="Serve metrics for Prometheus, on this port or any free one."),
     ] = None
+    otlp: Annotated[
+        str | None,
+        _option("--otlp", metavar="URL", help="Push metrics and traces to this OpenTelemetry collector, over HTTP."),
+    ] = None
     report: Annotated[
         Path | None,
         _option("--report", metavar="FILE.json", help="Write events, time series and summary here."),

@@ -57,6 +57,8 @@ def session(query: Query, settings: CommandSettings, view: ConsoleView) -> Itera
                 interrupts.listen()
                 if run.metrics_url is not None:
                     view.say(f"metrics at {run.metrics_url}")
+                if settings.options.metrics.otlp.url is not None:
+                    view.say(f"metrics and traces are pushed to {settings.options.metrics.otlp.url}")
                 run.events.listen(view.happen)
                 with Chaos(run, settings.strikes) as chaos:
                     follow(run, view, interrupts)

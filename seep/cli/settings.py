@@ -17,7 +17,7 @@ from seep.config.launching import launch_settings, sections_of
 from seep.config.policy import PolicyFile, rows_per_second
 from seep.driver.options import RunOptions
 from seep.logs.settings import LogSettings
-from seep.metrics.settings import MetricsSettings
+from seep.metrics.settings import MetricsSettings, OtlpSettings
 from seep.rows.rate import Profile, Rate
 from seep.running.chaos import Strike, parse_chaos
 from seep.storage.settings import StorageSettings
@@ -77,9 +77,12 @@ def _log(log: LogSettings, flags: Flags) -> LogSettings:
 
 
 def _metrics(metrics: MetricsSettings, flags: Flags) -> MetricsSettings:
-    if flags.metrics is None:
-        return metrics
-    return checked(MetricsSettings, {**metrics.model_dump(), "port": flags.metrics}, "--metrics")
+    if flags.metrics is not None:
+        metrics = checked(MetricsSettings, {**metrics.model_dump(), "port": flags.metrics}, "--metrics")
+    if flags.otlp is not None:
+        otlp = checked(OtlpSettings, {**metrics.otlp.model_dump(), "url": flags.otlp}, "--otlp")
+        metrics = metrics.model_copy(update={"otlp": otlp})
+    return metrics
 
 
 def _given(flags: Flags) -> dict[str, Any]:

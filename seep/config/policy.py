@@ -144,4 +144,6 @@ class PolicyFile(Section):
     balance: BalanceSettings = Field(BalanceSettings(), description="How the load of instances is balanced.")
     scaling: ScalingSettings = Field(ScalingSettings(), description="How the number of instances is decided.")
     log: LogSettings = Field(LogSettings(), description="Which log lines are written, and in which form.")
-    metrics: MetricsSettings = Field(MetricsSettings(), description="Where the driver serves metrics for Prometheus.")
+    metrics: MetricsSettings = Field(
+        MetricsSettings(), description="Where the driver serves metrics, and pushes them to."
+    )

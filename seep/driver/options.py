@@ -55,7 +55,7 @@ class RunOptions:
     balance: BalanceSettings = field(default_factory=BalanceSettings)  #: how the load of instances is balanced
     scaling: ScalingSettings = field(default_factory=ScalingSettings)  #: how the number of instances is decided
     log: LogSettings = field(default_factory=LogSettings)  #: which log lines are written, and in which form
-    metrics: MetricsSettings = field(default_factory=MetricsSettings)  #: where metrics are served for Prometheus
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)  #: where metrics are served, and pushed to
 
     def __post_init__(self) -> None:
         for name in ("epoch", "heartbeat", "patience", "start_timeout"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from primitives.errors import UserError
@@ -28,10 +28,18 @@ _WAIT = 10.0
 class RunLogs(RunListener):
     """Writes the driver's log, and collects the newest lines of all processes of the run."""
 
-    def __init__(self, process: ManagerProcess, settings: LogSettings, run: str, security: Security) -> None:
+    def __init__(
+        self,
+        process: ManagerProcess,
+        settings: LogSettings,
+        run: str,
+        security: Security,
+        secrets: Iterable[str] = (),
+    ) -> None:
+        """No line has one of the `secrets`."""
         self._process, self._run = process, run
         self.lines = CollectedLines()
-        context = LogContext(self.lines.keep, settings.kept, Redactor.of(security.token, security.key))
+        context = LogContext(self.lines.keep, settings.kept, Redactor.of(security.token, security.key, *secrets))
         self._log = RunLog("seep.driver", context, {"run": run})
         process.events.listen(EventLines(self._log.named("seep.record")))
         process.subscribe(self)
@@ -39,6 +47,10 @@ class RunLogs(RunListener):
     def begins(self, master: str) -> None:
         where = f"{self._process.address.host}:{self._process.address.port}"
         self._log.info("run of %s begins: driver at %s, master %s, %s", self._name, where, master, versions())
+
+    def named(self, name: str) -> RunLog:
+        """Returns the driver's log under another name."""
+        return self._log.named(name)
 
     def ends(self) -> None:
         """Logs the end of the run in this process, once its nodes are told to end."""

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 #: What stands in place of a secret.
 HIDDEN = "[redacted]"
@@ -19,6 +19,8 @@ _HARMLESS = re.compile(
     r"AWS_(DEFAULT_)?(REGION|OUTPUT|PROFILE|CA_BUNDLE|CONFIG_FILE|RETRY_MODE|MAX_ATTEMPTS|ENDPOINT_URL\w*)"
     r"|AWS_(PAGER|SDK_\w+|EC2_METADATA_\w+|\w+_TIMEOUT)|GOOGLE_CLOUD_(PROJECT|REGION|LOCATION)"
 )
+#: Headers of pushes to a collector: name=value, separated by commas, with escapes as in a URL.
+_HEADERS = re.compile(r"OTEL_EXPORTER_OTLP_(\w+_)?HEADERS")
 _NAMED = re.compile(r"SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIAL|(ACCESS|PRIVATE|API)_?KEY", re.IGNORECASE)
 
 #: Secrets that are found by their form. Repetitions that may begin anywhere are bounded: the time is linear.
@@ -85,7 +87,20 @@ def environment_secrets(environment: Mapping[str, str]) -> list[str]:
     >>> environment_secrets({"AWS_SESSION_TOKEN": "abcdefgh", "AWS_REGION": "eu-west-1", "HOME": "/home/me"})
     ['abcdefgh']
     """
-    return [value for name, value in environment.items() if _is_secret(name)]
+    whole = [value for name, value in environment.items() if _is_secret(name)]
+    headers = [value for name, value in environment.items() if _HEADERS.fullmatch(name)]
+    values = [unquote(each.partition("=")[2]) for value in headers for each in value.split(",")]
+    return [*whole, *header_secrets(values)]
+
+
+def header_secrets(values: Iterable[str]) -> list[str]:
+    """Returns what is secret of the values of headers: each, and what follows a scheme.
+
+    >>> header_secrets(["Bearer 0123456789", "my-key"])
+    ['Bearer 0123456789', '0123456789', 'my-key']
+    """
+    found = (form for value in values for form in (value.strip(), value.strip().rpartition(" ")[2]))
+    return [form for form in dict.fromkeys(found) if form]
 
 
 def _is_secret(name: str) -> bool:

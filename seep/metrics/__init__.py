@@ -1,1 +1,1 @@
-"""Metrics: what a monitoring system scrapes from a run; defined as data, and read from the record."""
+"""Metrics and traces: what monitoring systems get from a run; defined as data, and read from the record."""

@@ -18,6 +18,7 @@ GROUPS: Mapping[str, tuple[Metric, ...]] = {
     "Checkpoints in storage": of_run.CHECKPOINTS,
     "Recoveries and replicas": of_run.RECOVERIES,
     "Scaling, migration and balance": of_run.CHANGES,
+    "Pushes to a collector": of_run.PUSHES,
 }
 
 METRICS: tuple[Metric, ...] = tuple(metric for group in GROUPS.values() for metric in group)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import vmpool.events
 from primitives.event import event_kinds
@@ -20,6 +20,7 @@ from seep.metrics.metric import (
 )
 from seep.protocol import events as protocol_events
 from seep.record import events as record_events
+from seep.record.totals import PushTotals
 from vmpool.vm import VmState
 
 #: The modules with all events of a run.
@@ -119,6 +120,38 @@ def _last_checkpoint_bytes(present: Present) -> float | None:
     stored = present.status.checkpoints
     return min(stored, key=lambda each: each.age).bytes if stored else None
 
+
+PUSHED = Choice("signal", ("metrics", "traces"))
+
+
+def _pushes(value: Callable[[PushTotals], float]) -> Reading:
+    return by_choice(lambda present: {what: value(each) for what, each in present.status.totals.pushes.items()})
+
+
+def _dropped_traces(present: Present) -> float | None:
+    pushes = present.status.totals.pushes
+    return sum(each.dropped for each in pushes.values()) if pushes else None
+
+
+PUSHES = (
+    counter(
+        "seep_pushes_total",
+        "Pushes that a collector has taken; no series unless they are asked for.",
+        _pushes(lambda each: each.delivered),
+        choice=PUSHED,
+    ),
+    counter(
+        "seep_push_failures_total",
+        "Pushes that a collector has not taken, or not whole; no series unless they are asked for.",
+        _pushes(lambda each: each.failed),
+        choice=PUSHED,
+    ),
+    counter(
+        "seep_push_dropped_traces_total",
+        "Traces that were given up: a collector has refused them, or too many were waiting for it.",
+        of_run(_dropped_traces),
+    ),
+)
 
 PROGRESS = (
     gauge("seep_run_info", "The run and its query; always 1.", _info, told=("run", "query")),

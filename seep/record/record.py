@@ -54,7 +54,7 @@ from seep.record.status import (
     operator_status,
 )
 from seep.record.tally import Tally
-from seep.record.totals import Durations, RunTotals, SourceTotals, TotalCounters
+from seep.record.totals import Durations, PushTotals, RunTotals, SourceTotals, TotalCounters
 from seep.rows.position import MIN_WATERMARK, Position
 
 #: Seconds of the percentiles of "now"; or number of latencies, if there is none in that time.
@@ -136,6 +136,7 @@ class Record:
         self._tally = Tally()
         self._totals = TotalCounters()
         self._durations = Durations()
+        self._pushes: Mapping[str, PushTotals] = MappingProxyType({})
         self._histogram = Histogram()
         self._recoveries = Recoveries()
         self._recovery_changes = RecoveryChanges()
@@ -151,6 +152,7 @@ class Record:
         self._samples = CoarseningSeries[Sample]()
         self._last_sample: Sample | None = None
         self._latest: Status | None = None
+        self.begun = wall_clock()  #: unix time at which the query began to run; until then, at which this was made
 
     # -- reports about the run ---------------------------------------------------------------------------------------
 
@@ -161,6 +163,7 @@ class Record:
         self.traces.shift(self.log.now)
         self._progress.clear()
         self.log.begin()
+        self.begun = self._wall_clock()
 
     def tell(self, event: Event) -> None:
         """Adds an event to the log."""
@@ -195,6 +198,11 @@ class Record:
         for event in (event for recovered in over for event in _told(recovered)):
             self.log.add(event)
         return is_news
+
+    @_locked
+    def pushed(self, what: str, failed: bool = False, dropped: int = 0) -> None:
+        """Notes a push of metrics or traces to a collector, and how many traces were given up with it."""
+        self._pushes = {**self._pushes, what: self._pushes.get(what, PushTotals()).plus(failed, dropped)}
 
     # -- reports about nodes and instances ---------------------------------------------------------------------------
 
@@ -519,6 +527,7 @@ class Record:
             events=self.log.totals,
             latency=self._histogram.counts(),
             durations=self._durations.counts(),
+            pushes=self._pushes,
         )
 
     def _rate(self, seconds: float = 3.0) -> float:

@@ -55,6 +55,22 @@ class HandedTotals(NamedTuple):
     held_back: int = 0  #: rows that waited for them
 
 
+class PushTotals(NamedTuple):
+    """Pushes of metrics, or of traces, to a collector."""
+
+    delivered: int = 0
+    failed: int = 0  #: not taken by the collector, or not whole
+    dropped: int = 0  #: traces that were given up
+
+    def plus(self, failed: bool, dropped: int) -> PushTotals:
+        """Counts one more push.
+
+        >>> PushTotals(delivered=2).plus(failed=True, dropped=3)
+        PushTotals(delivered=2, failed=1, dropped=3)
+        """
+        return PushTotals(self.delivered + (not failed), self.failed + failed, self.dropped + dropped)
+
+
 @dataclass(frozen=True, slots=True)
 class RunTotals:
     """The totals of a run at one moment. None of them goes back while the run lasts."""
@@ -66,6 +82,7 @@ class RunTotals:
     events: Mapping[str, int] = field(default_factory=dict)  #: number of events by kind
     latency: DurationCounts = field(default_factory=DurationCounts)  #: of epochs, from their oldest row to the commit
     durations: Mapping[str, DurationCounts] = field(default_factory=dict)  #: of ended changes, by name
+    pushes: Mapping[str, PushTotals] = field(default_factory=dict)  #: by what is pushed, `metrics` or `traces`
 
 
 class TotalCounters:

@@ -43,7 +43,9 @@ from seep.driver.options import RunOptions
 from seep.driver.run_logs import RunLogs, node_settings
 from seep.driver.spark_publisher import SparkPublisher
 from seep.driver.steering import Steering
+from seep.logs.redaction import header_secrets
 from seep.metrics.endpoint import MetricsEndpoint, check_metrics
+from seep.metrics.otlp.headers import check_otlp
 from seep.metrics.settings import metrics_settings
 from seep.node.main import NodeTask, serve
 from seep.node.node import NodeSettings
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from seep.metrics.otlp.push import OtlpPush
     from seep.query.query import Query
     from seep.running.frames import Frames
 
@@ -113,6 +116,7 @@ def launch(
     policy = make_policy(chosen.scaling)
     check_scaling(chosen.scaling, policy, program.graph)
     check_metrics(chosen.metrics)
+    check_otlp(chosen.metrics.otlp)
     tell = progress or (lambda _: None)
     wanted = chosen.nodes or _instances(program)
     check_feeds(program, chosen.storage.location is not None, wanted)
@@ -164,6 +168,7 @@ class Run:
             self._manager.close_port()
             raise
         self._metrics: MetricsEndpoint | None = None
+        self._push: OtlpPush | None = None
         self._interrupts = Interrupts()
         self._is_launched = self._is_ended = self._is_asked_to_finish = False
         self._stopping = threading.Lock()
@@ -173,7 +178,9 @@ class Run:
 
     def _make_services(self, host: Host, policy: Policy) -> None:
         """Makes the parts around the manager: logs, nodes, scaling, storage."""
-        self._logs = RunLogs(self._manager, self.options.log, self.id, self._security)
+        self._push_headers = check_otlp(self.options.metrics.otlp)
+        secrets = header_secrets(self._push_headers.values())
+        self._logs = RunLogs(self._manager, self.options.log, self.id, self._security, secrets)
         task = NodeTask(
             self.program,
             NodeSettings(
@@ -237,6 +244,12 @@ class Run:
     def _open_metrics(self) -> None:
         if self.options.metrics.port is not None:
             self._metrics = MetricsEndpoint(self.options.metrics, self.id, self.program.name)
+        if self.options.metrics.otlp.url is not None:
+            from seep.metrics.otlp.push import OtlpPush  # with a library that is only loaded if it is needed
+
+            log, settings = self._logs.named("seep.metrics"), self.options.metrics.otlp
+            record, query = self._manager.record, self.program.name
+            self._push = OtlpPush(settings, self._push_headers, self.id, query, record, log)
 
     def _has_nothing_to_do(self) -> bool:
         """Whether all sources had ended before; for a source that Spark pushes to, that is known only with a batch."""
@@ -334,8 +347,9 @@ class Run:
     def _sample(self) -> None:
         if not self._is_ended:
             self._manager.record.sample(self.status())
-            if self._metrics is not None:
-                self._metrics.show(self._steering.facts())
+            for each in (self._metrics, self._push):
+                if each is not None:
+                    each.show(self._steering.facts())
 
     @property
     def metrics_url(self) -> str | None:
@@ -588,6 +602,9 @@ class Run:
         self._fleet.end()
         self._manager.close_port()
         _remove(record.directory for record in self._manager.nodes.values() if record.process.is_local)
+        if self._push is not None:
+            self._manager.record.sample(self.status())
+            self._push.close(self._steering.facts())
 
     def stop_when_over(self) -> None:
         """Stops the run in the background when its input has ended or it has failed; returns at once.

@@ -219,6 +219,17 @@ def test_where_metrics_are_is_printed_once(monkeypatch: pytest.MonkeyPatch) -> N
     assert written.getvalue().count("metrics at http://127.0.0.1:9400/metrics\n") == 1
 
 
+def test_where_metrics_are_pushed_to_is_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from seep.driver.options import RunOptions
+    from seep.metrics.settings import metrics_settings
+
+    options = RunOptions(metrics=metrics_settings({"otlp": {"url": "http://127.0.0.1:4318"}}))
+    running, written = start(monkeypatch, FakeRun(nothing, nothing), options=options)
+    with running:
+        pass
+    assert written.getvalue().count("metrics and traces are pushed to http://127.0.0.1:4318\n") == 1
+
+
 def test_what_the_settings_say_reaches_compiler_and_launch(monkeypatch: pytest.MonkeyPatch) -> None:
     from seep.driver.options import RunOptions
     from seep.rows.rate import Rate

@@ -15,7 +15,7 @@ from seep.cli.settings import settings_of
 from seep.driver.options import RunOptions
 from seep.logs.levels import LogFormat, LogLevel
 from seep.logs.settings import LogSettings
-from seep.metrics.settings import MetricsSettings
+from seep.metrics.settings import MetricsSettings, OtlpSettings
 from seep.rows.rate import Profile, Rate
 from vmpool.settings import PoolSettings, VMSettings
 
@@ -106,6 +106,7 @@ def test_a_wrong_policy_file_is_refused_by_its_name(policy: Path) -> None:
         (Flags(chaos="boom"), "chaos 'boom'"),
         (Flags(nodes=0), "option 'nodes' is 0"),
         (Flags(vm_cpu=0), "--vm-cpu: cpu is 0: Input should be greater than 0"),
+        (Flags(otlp="collector:4318"), "--otlp: url is 'collector:4318': String should match pattern"),
         (Flags(metrics=70_000), "--metrics: port is 70000: Input should be less than or equal to 65535"),
         (Flags(report=Path("/no/such/place/r.json")), "there is no directory /no/such/place"),
     ],
@@ -141,3 +142,11 @@ def test_balance_turns_on_what_the_file_describes(policy: Path) -> None:
     assert settings_of(Flags(policy=policy)).options.balance == described
     turned_on = settings_of(Flags(policy=policy, balance=True)).options.balance
     assert turned_on == described.model_copy(update={"enabled": True})
+
+
+def test_a_collector_of_a_flag_goes_before_that_of_the_file_and_keeps_the_rest(policy: Path) -> None:
+    policy.write_text("metrics: {port: 9400, otlp: {url: 'http://a:4318', interval: 2s}}")
+    assert settings_of(Flags(policy=policy)).options.metrics.otlp == OtlpSettings(url="http://a:4318", interval=2.0)
+    assert settings_of(Flags(policy=policy, otlp="http://b:1", metrics=0)).options.metrics == MetricsSettings(
+        port=0, otlp=OtlpSettings(url="http://b:1", interval=2.0)
+    )

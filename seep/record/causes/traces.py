@@ -16,6 +16,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import groupby
+from operator import attrgetter
 from typing import TypeVar
 
 from primitives.event import Event, NodeEvent, OperatorEvent
@@ -451,14 +453,14 @@ class KeptTraces:
     def __init__(self, run: str, most: int = _KEPT) -> None:
         """`most` spans of ended traces are kept, and at least one trace."""
         self._traces, self._most = Traces(run), most
-        self._ended = Ring[tuple[Span, ...]](most, len)
+        self._ended = Ring[tuple[Span, ...]](most, len)  #: each item is one trace
         self._lock = threading.Lock()
 
     def hear(self, event: Event) -> None:
         """Handles an event of the run."""
         with self._lock:
-            if ended := self._traces.hear(event):
-                self._ended.append(ended)
+            for _, spans in groupby(self._traces.hear(event), attrgetter("trace")):
+                self._ended.append(tuple(spans))
 
     def shift(self, seconds: float) -> None:
         """Counts all times from a moment that was so many seconds later."""
@@ -467,6 +469,13 @@ class KeptTraces:
             before, self._ended = self._ended, Ring[tuple[Span, ...]](self._most, len)
             for spans in before:
                 self._ended.append(tuple(_earlier(span, seconds) for span in spans))
+
+    def since(self, number: int) -> tuple[int, list[tuple[Span, ...]]]:
+        """Returns the kept traces that have ended from a number on, counted from 0, with the number of the first.
+
+        Parents come first in each. Numbers count from the moment in which the query began to run.
+        """
+        return self._ended.since(number)
 
     def __iter__(self) -> Iterator[Span]:
         """Yields all kept spans: those of ended traces, then those of open ones."""

@@ -1,0 +1,1 @@
+"""OTLP: metrics and traces of a run, pushed to an OpenTelemetry collector over HTTP."""

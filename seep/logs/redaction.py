@@ -27,6 +27,7 @@ _NAMED = re.compile(r"SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIAL|(ACCESS|PRIVATE|AP
 _FORMS = (
     (re.compile(r"(://[^\s/:@]{0,256}:)[^\s/@]{1,256}(?=@)"), r"\1" + HIDDEN),
     (re.compile(r"(Bearer\s{1,8})[\w.~+/=-]{8,}"), r"\1" + HIDDEN),
+    (re.compile(r"((?:/login\?code|\bseep-\d{1,5})=)[\w-]{8,}"), r"\1" + HIDDEN),  # links and cookies of the dashboard
     (
         re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)", re.DOTALL),
         HIDDEN,

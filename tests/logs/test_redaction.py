@@ -41,6 +41,11 @@ def test_no_known_secret_is_left_in_any_text(secret: str, before: str, after: st
         ("GET /x?X-Amz-Signature=0123456789&n=1", f"GET /x?X-Amz-Signature={HIDDEN}&n=1"),
         ("AWS_SECRET_ACCESS_KEY=0123456789 python", f"AWS_SECRET_ACCESS_KEY={HIDDEN} python"),
         ("-----BEGIN PRIVATE KEY-----\nabc\n-----END PRIVATE KEY-----", HIDDEN),
+        (
+            "dashboard at http://localhost:8042/login?code=abc-DEF_123",
+            f"dashboard at http://localhost:8042/login?code={HIDDEN}",
+        ),
+        ("cookie: a=b; seep-8042=abc-DEF_123; c=d", f"cookie: a=b; seep-8042={HIDDEN}; c=d"),
         ("link to n3 broken", "link to n3 broken"),
         ("s3://bucket/a@b and http://127.0.0.1:8080/x", "s3://bucket/a@b and http://127.0.0.1:8080/x"),
         ("plan 3 at epoch 9: 512 slots", "plan 3 at epoch 9: 512 slots"),

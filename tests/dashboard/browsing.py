@@ -23,6 +23,11 @@ _NO_BROWSER = "there is no Chromium: install it with the system's package manage
 #: It is root in a container, has no graphics, and does not talk to its maker.
 _ARGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 
+#: Waits for the end of all animations that have one.
+_AT_REST = """() => Promise.all(document.getAnimations()
+  .filter((each) => each.effect.getTiming().iterations !== Infinity)
+  .map((each) => each.finished.catch(() => null))).then(() => null)"""
+
 #: Returns texts of the graph that lie over each other.
 _OVERLAPS = """() => {
   const boxes = [...document.querySelectorAll(".graph-drawing text")]
@@ -88,8 +93,7 @@ class WatchedPage:
 
     def settle(self) -> None:
         """Waits until all that moves has come to rest."""
-        self.page.evaluate("Promise.all(document.getAnimations().filter((each) => each.effect.getTiming().iterations !== Infinity)"
-                           ".map((each) => each.finished.catch(() => null))).then(() => null)")  # fmt: skip
+        self.page.evaluate(_AT_REST)
 
     def shoot(self, name: str) -> None:
         """Puts a picture of the whole page to where it can be looked at."""

@@ -6,7 +6,7 @@ const SILENT = 20;
 /** Seconds before the stream is opened again: the first time, and at most. */
 const FIRST_WAIT = 1;
 const LONGEST_WAIT = 15;
-/** Seconds after which a request for figures is given up, and one that has the run do something: a savepoint may take two minutes. */
+/** Seconds after which a request is given up: one for figures, and one that acts: a savepoint takes two minutes. */
 const PATIENCE = 60;
 const ACTING_PATIENCE = 130;
 

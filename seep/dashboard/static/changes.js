@@ -1,4 +1,4 @@
-/** Changes of a run, for cards and marks: the traces of the report with their phases, bytes and the latency they cost. */
+/** Changes of a run, for cards and marks: the traces of the report with phases, bytes, and the latency they cost. */
 
 import { names, number, seconds } from "./format.js";
 import { placeAt } from "./past.js";
@@ -68,7 +68,9 @@ function change(spans, latencies) {
     operator: told.operator,
     node: told.node,
     attributes: told,
-    instances: [...new Set(spans.flatMap((each) => [each.attributes.instance, each.attributes.instances]).flat().filter(Boolean))],
+    instances: [
+      ...new Set(spans.flatMap((each) => [each.attributes.instance, each.attributes.instances]).flat().filter(Boolean))
+    ],
     bytes: bytesOf(spans),
     slots: told.slots_moved ?? sum(spans.filter((each) => each.name === "plan"), "slots") ?? told.slots,
     phases: phasesOf(root, spans),
@@ -124,21 +126,29 @@ export function costOf(start, end, latencies) {
 function titleOf({ kind, status, operator, node, instances, attributes, reason }) {
   const done = status === "ok";
   const open = status === "open" || status === "unset";
-  const numbers = "before" in attributes && "after" in attributes ? ` ${attributes.before} → ${attributes.after}` : "";
+  const isNumbered = "before" in attributes && "after" in attributes;
+  const numbers = isNumbered ? ` ${attributes.before} → ${attributes.after}` : "";
   switch (kind) {
     case "scaling":
-      return done ? `Scaled ${operator}${numbers}` : open ? `Scaling ${operator}${numbers}` : `Did not scale ${operator}${numbers}`;
+      return done
+        ? `Scaled ${operator}${numbers}`
+        : open
+        ? `Scaling ${operator}${numbers}`
+        : `Did not scale ${operator}${numbers}`;
     case "recovery":
       return `Lost node ${node}, ${done ? "recovered" : open ? "recovering" : "not recovered:"} ${names(instances)}`;
     case "migration":
       return `${done ? "Migrated" : open ? "Migrating" : "Did not finish migrating"} slots of ${operator}`;
     case "balance":
-      return `${done ? "Balanced" : open ? "Balancing" : "Did not balance"} ${operator}${done && numbers ? imbalance(attributes) : ""}`;
+      if (!done) return `${open ? "Balancing" : "Did not balance"} ${operator}`;
+      return `Balanced ${operator}${isNumbered ? imbalance(attributes) : ""}`;
     case "drain":
       return `${done ? "Drained" : open ? "Draining" : "Did not drain"} node ${node}`;
     case "checkpoint":
     case "savepoint":
-      return done ? `Stored ${kind}${"id" in attributes ? ` ${attributes.id}` : ""}` : `Could not store a ${kind}: ${reason}`;
+      return done
+        ? `Stored ${kind}${"id" in attributes ? ` ${attributes.id}` : ""}`
+        : `Could not store a ${kind}: ${reason}`;
   }
   return `Moved slots of ${operator}`;
 }
@@ -152,22 +162,37 @@ function lossOf({ kind, status }) {
     if (status === "ok") return "No row: state came back from a backup, and what came after it was replayed.";
     return status === "error" ? "See why it failed." : "Not known before it has recovered.";
   }
-  if (kind === "checkpoint" || kind === "savepoint") return status === "error" ? "Nothing now; a restart would begin from the one before." : "";
-  return status === "error" ? "Nothing: the slots stayed where they were, or whole steps have moved." : "No row: slots move between two epochs.";
+  if (kind === "checkpoint" || kind === "savepoint") return status === "error"
+    ? "Nothing now; a restart would begin from the one before."
+    : "";
+  return status === "error"
+    ? "Nothing: the slots stayed where they were, or whole steps have moved."
+    : "No row: slots move between two epochs.";
+}
+
+/** What changes without a trace have in common: one moment. */
+function momentary(id, kind, event) {
+  const [start, why] = [event.at, event.why ?? event.detail ?? ""];
+  return { id, kind, start, end: start, why, reason: "", attributes: {}, instances: [], phases: [], cost: null };
 }
 
 function idleLoss(event, latencies) {
   return {
-    id: `loss-${event.node}`, kind: "loss", start: event.at, end: event.at, status: "ok", reason: "", why: event.why ?? event.detail ?? "",
-    node: event.node, attributes: {}, instances: [], phases: [], cost: costOf(event.at, event.at, latencies),
-    title: `Lost node ${event.node}, which hosted nothing`, lost: "Nothing: it hosted no instance.",
+    ...momentary(`loss-${event.node}`, "loss", event),
+    status: "ok",
+    node: event.node,
+    cost: costOf(event.at, event.at, latencies),
+    title: `Lost node ${event.node}, which hosted nothing`,
+    lost: "Nothing: it hosted no instance.",
   };
 }
 
 function failure(event) {
   return {
-    id: `failed-${event.at}`, kind: "failure", start: event.at, end: event.at, status: "error", reason: "", why: event.detail ?? "",
-    attributes: {}, instances: [], phases: [], cost: null, title: "The run has failed", lost: "What was not committed is read again by a run that continues.",
+    ...momentary(`failed-${event.at}`, "failure", event),
+    status: "error",
+    title: "The run has failed",
+    lost: "What was not committed is read again by a run that continues.",
   };
 }
 

@@ -4,8 +4,9 @@ import { identityOf } from "./past.js";
 
 /** Seconds for which a lost node is shown. */
 const SHOWN = 60;
+const COLLATOR = new Intl.Collator("en", { numeric: true });
 
-/** Returns the nodes: {name, vm, state, at, instances, cpu, cores}, lost ones last. `state` is used, idle, leaving or lost. */
+/** Returns the nodes: {name, vm, state, at, instances, cpu, cores}; `state` is used, idle, leaving or lost. */
 export function nodesAt(events, status, at) {
   const nodes = new Map();
   const vms = new Map();
@@ -16,8 +17,12 @@ export function nodesAt(events, status, at) {
     if (event.kind === "node joined") add(event.node, event.at);
     else if (event.kind === "vm ready") event.nodes?.forEach((name) => vms.set(name, event.vm));
     else if (event.kind === "node leaving" && node) node.state = "leaving";
-    else if (event.kind === "node lost" && node) Object.assign(node, { state: "lost", at: event.at, why: event.why ?? event.detail ?? "", hosted: event.hosted });
-    else if (event.kind === "killed" && node) Object.assign(node, { state: "lost", at: event.at, why: "killed on purpose", hosted: event.hosted });
+    else if (event.kind === "node lost" && node) Object.assign(
+      node, { state: "lost", at: event.at, why: event.why ?? event.detail ?? "", hosted: event.hosted },
+    );
+    else if (event.kind === "killed" && node) Object.assign(
+      node, { state: "lost", at: event.at, why: "killed on purpose", hosted: event.hosted },
+    );
     else if (event.kind === "vm released") for (const [name, vm] of vms) if (vm === event.vm) nodes.delete(name);
   }
   for (const host of status?.hosts ?? []) {
@@ -42,7 +47,7 @@ function rank({ state }) {
 
 /** Orders "n2" before "n10". */
 export function natural(one, other) {
-  return one.localeCompare(other, "en", { numeric: true });
+  return COLLATOR.compare(one, other);
 }
 
 /** The name of an instance without its incarnation. */

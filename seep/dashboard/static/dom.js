@@ -18,7 +18,7 @@ function filled(node, attributes, children) {
   return node;
 }
 
-/** Sets attributes that differ: true is present without a value, false and null are absent; `style` goes by property. */
+/** Sets attributes that differ: true is present without a value, false and null are absent; `style` has properties. */
 export function setAttributes(node, attributes) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name === "on") {
@@ -48,7 +48,9 @@ export function setText(node, text) {
 /** Sets the children of a node, if they are others. */
 export function setChildren(node, ...children) {
   const wanted = flat(children);
-  const same = wanted.length === node.childNodes.length && wanted.every((each, place) => isSame(each, node.childNodes[place]));
+  const same = wanted.length === node.childNodes.length && wanted.every(
+    (each, place) => isSame(each, node.childNodes[place])
+  );
   if (!same) node.replaceChildren(...wanted);
 }
 
@@ -62,8 +64,8 @@ function flat(children) {
 }
 
 /**
- * Keeps one child for each item: `make(item)` makes it, `change(node, item)` brings it up to date. A child whose item is
- * gone is removed, at the end of its animation if `leaves(node)` says that it has one.
+ * Keeps one child for each item: `make(item)` makes it, `change(node, item)` brings it up to date. A child whose item
+ * is gone is removed, at the end of its animation if `leaves(node)` says that it has one.
  */
 export function keyed(parent, items, keyOf, make, change, leaves = () => false) {
   const known = (parent.seepChildren ??= new Map());

@@ -6,7 +6,9 @@ import { moment } from "./format.js";
 const THEMES = ["system", "dark", "light"];
 const SIGNS = { system: "◐", dark: "☾", light: "☀" };
 const PHASES = {
-  starting: ["warn", "starting"], running: ["good", "running"], finished: ["good", "finished"], halted: ["warn", "stopped before the end of its input"],
+  starting: ["warn", "starting"], running: ["good", "running"], finished: ["good", "finished"], halted: [
+    "warn", "stopped before the end of its input",
+  ],
   failed: ["bad", "failed"], stopped: ["warn", "stopped"], ended: ["warn", "ended"],
 };
 const STORED = "seep-theme";
@@ -18,7 +20,10 @@ export function makeHeader(root, app, parts) {
   const theme = element("button", { type: "button", class: "button quiet", on: { click: nextTheme } });
   const actions = element("div", { id: "actions", class: "actions" });
   root.append(
-    element("div", { class: "title" }, element("h1", { title: run.query }, run.query), phase, element("span", { class: "muted run-id" }, `run ${run.id}`), connection),
+    element(
+      "div", { class: "title" }, element("h1", { title: run.query }, run.query), phase,
+      element("span", { class: "muted run-id" }, `run ${run.id}`), connection,
+    ),
     actions,
     theme,
   );
@@ -58,7 +63,9 @@ export function makeHeader(root, app, parts) {
 }
 
 function connectionWords({ connection, live, isNow, at }) {
-  if (connection.state === "lost") return ["bad", `connection lost since ${new Date(connection.since).toLocaleTimeString()}; trying again`];
+  if (connection.state === "lost") return [
+    "bad", `connection lost since ${new Date(connection.since).toLocaleTimeString()}; trying again`,
+  ];
   if (live && connection.state === "connecting") return ["warn", "connecting …"];
   if (!live) return ["", isNow ? "report of a run that is over" : `as it was at ${moment(at)}`];
   return isNow ? ["good", "live"] : ["warn", `as it was at ${moment(at)}`];

@@ -1,46 +1,77 @@
 /** The lines of the timelines: points over time, made of the samples of a run. */
 
-import { identityOf } from "./past.js";
+import { identityOf, placeAt } from "./past.js";
 
 /** The most lines of a chart. */
 const LINES = 10;
 const byOperator = new WeakMap();
 
-/** Returns the charts with their lines: {name, colour, dash, points: [[at, value]]}. */
+/** Returns the charts with their lines: {name, place, points: [{at, value}]}, where `place` is that of its colour. */
 export function chartsOf(model, format) {
-  const { series, latencies, run } = model;
-  const operators = Object.keys(run.operators);
-  const last = series.at(-1);
-  const line = (name, place, of, items = series) => ({ name, place, points: pointsOf(items, of) });
-  const rows = [line("in", 0, (each) => each.rows_per_second)];
-  if (series.some((each) => each.offered)) rows.push(line("due", 1, (each) => each.offered));
-  if (last && "rows_out_per_second" in last) rows.push(line("out", 2, (each) => each.rows_out_per_second));
-  const percentiles = ["p50", "p99", "max"].map((name, place) => line(name, place, (each) => each[name], latencies));
-  const instances = operators.map((name, place) => line(name, place, (each) => (counted(each).size ? counted(each).get(name)?.count ?? 0 : null)));
-  const changed = instances.filter((each) => new Set(each.points.map(([, value]) => value)).size > 1);
-  const busy = operators.map((name, place) => line(name, place, (each) => counted(each).get(name)?.busiest));
+  const { number, percent, seconds, short } = format;
+  const instances = instancesOf(model);
+  const isChanging = instances.some(changes);
   return [
-    { name: "Rows per second", lines: rows, format: format.number, axis: format.short },
-    { name: "Latency, from due to committed", lines: percentiles, format: format.seconds, axis: format.seconds, log: true },
-    { name: changed.length ? "Instances, where their number changed" : "Instances", lines: (changed.length ? changed : instances).slice(0, LINES), format: format.number, axis: format.short, steps: true },
-    { name: "Busiest instance, of its CPU share", lines: busy.slice(0, LINES), format: format.percent, axis: format.percent, limit: 1 },
-    { name: "VMs", lines: vmsOf(series, line), format: format.number, axis: format.short, steps: true },
+    { key: "rows", name: "Rows per second", lines: ratesOf(model.series), format: number, axis: short },
+    {
+      key: "latency",
+      name: "Latency, from due to committed",
+      lines: ["p50", "p99", "max"].map((name, place) => line(name, place, model.latencies, (each) => each[name])),
+      format: seconds,
+      axis: seconds,
+      log: true,
+    },
+    {
+      key: "instances",
+      name: isChanging ? "Instances, where their number changed" : "Instances",
+      lines: (isChanging ? instances.filter(changes) : instances).slice(0, LINES),
+      format: number,
+      axis: short,
+      steps: true,
+    },
+    {
+      key: "busy",
+      name: "Busiest instance, of its CPU share",
+      lines: busyOf(model),
+      format: percent,
+      axis: percent,
+      limit: 1,
+    },
+    { key: "vms", name: "VMs", lines: vmsOf(model.series), format: number, axis: short, steps: true },
   ];
 }
 
-function vmsOf(series, line) {
-  const states = [...new Set(series.flatMap((each) => Object.keys(each.vms ?? {})))];
-  if (!states.length) return [line("nodes", 0, (each) => each.nodes)];
-  return states.map((state, place) => line(state, place, (each) => each.vms[state] ?? 0));
+function line(name, place, items, valueOf) {
+  const points = items.map((each) => ({ at: each.at, value: valueOf(each) }));
+  return { name, place, points: points.filter(({ value }) => Number.isFinite(value)) };
 }
 
-function pointsOf(items, of) {
-  const points = [];
-  for (const each of items) {
-    const value = of(each);
-    if (value !== undefined && value !== null && Number.isFinite(value)) points.push([each.at, value]);
-  }
-  return points;
+function changes({ points }) {
+  return points.some(({ value }) => value !== points[0].value);
+}
+
+function ratesOf(series) {
+  const found = [line("in", 0, series, (each) => each.rows_per_second)];
+  if (series.some((each) => each.offered)) found.push(line("due", 1, series, (each) => each.offered));
+  found.push(line("out", 2, series, (each) => each.rows_out_per_second));
+  return found.filter((each) => each.points.length);
+}
+
+function instancesOf({ run, series }) {
+  const known = series.filter((each) => counted(each).size);
+  return Object.keys(run.operators).map((name, place) =>
+    line(name, place, known, (each) => counted(each).get(name)?.count ?? 0));
+}
+
+function busyOf({ run, series }) {
+  const names = Object.keys(run.operators).slice(0, LINES);
+  return names.map((name, place) => line(name, place, series, (each) => counted(each).get(name)?.busiest));
+}
+
+function vmsOf(series) {
+  const states = [...new Set(series.flatMap((each) => Object.keys(each.vms ?? {})))];
+  if (!states.length) return [line("nodes", 0, series, (each) => each.nodes)];
+  return states.map((state, place) => line(state, place, series, (each) => each.vms[state] ?? 0));
 }
 
 /** By operator the number of instances in a sample, and the use of the busiest. */
@@ -61,27 +92,18 @@ function counted(sample) {
 
 /** Leaves of the points in a window of time, and the ones beside it, at most a lowest and a highest per pixel. */
 export function thinned(points, from, to, pixels) {
-  const first = Math.max(0, points.findIndex(([at]) => at >= from) - 1);
-  const inside = points.slice(first).filter(([at], place, all) => at <= to || all[place - 1]?.[0] <= to);
+  const inside = points.slice(Math.max(0, placeAt(points, from)), placeAt(points, to) + 2);
   if (inside.length <= 3 * pixels) return inside;
-  const kept = [];
-  let bucket = [];
-  const flush = () => {
-    if (!bucket.length) return;
-    const low = bucket.reduce((one, other) => (other[1] < one[1] ? other : one));
-    const high = bucket.reduce((one, other) => (other[1] > one[1] ? other : one));
-    kept.push(...(low[0] <= high[0] ? [low, high] : [high, low]));
-    bucket = [];
-  };
-  let column = null;
+  const columns = new Map();
   for (const point of inside) {
-    const own = Math.floor(((point[0] - from) / (to - from)) * pixels);
-    if (own !== column) flush();
-    column = own;
-    bucket.push(point);
+    const column = Math.floor(((point.at - from) / (to - from)) * pixels);
+    const of = columns.get(column);
+    if (of === undefined) columns.set(column, { low: point, high: point });
+    else if (point.value < of.low.value) of.low = point;
+    else if (point.value > of.high.value) of.high = point;
   }
-  flush();
-  return kept;
+  return [...columns.values()].flatMap(({ low, high }) =>
+    low === high ? [low] : low.at < high.at ? [low, high] : [high, low]);
 }
 
 /** Round numbers on an axis, and how to place values on it. */
@@ -104,6 +126,8 @@ export function roundNumbers(low, high, wanted) {
   const power = 10 ** Math.floor(Math.log10(least));
   const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= least * (1 - 1e-9));
   const found = [];
-  for (let number = Math.ceil(low / step - 1e-9); number * step <= high * (1 + 1e-9); number += 1) found.push(number * step);
+  for (
+    let number = Math.ceil(low / step - 1e-9); number * step <= high * (1 + 1e-9); number += 1
+  ) found.push(number * step);
   return found;
 }

@@ -31,7 +31,7 @@ const TABS = [
 /** What stands in the header on every tab. */
 const PARTS = [actions];
 
-/** Milliseconds from the end of a change until the report is asked for its spans, so that several are asked for at once. */
+/** Milliseconds from the end of a change until the report is asked for its spans: several may end at once. */
 const SETTLES = 1500;
 /** The most samples of the report that is loaded. */
 const POINTS = 600;

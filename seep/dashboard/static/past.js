@@ -26,7 +26,9 @@ export function identityOf(text) {
   const bracket = text.lastIndexOf("[");
   const end = text.indexOf("]", bracket);
   if (bracket < 0 || end < 0) return { operator: text, index: 0, name: text };
-  return { operator: text.slice(0, bracket), index: Number(text.slice(bracket + 1, end)), name: text.slice(0, end + 1) };
+  return {
+    operator: text.slice(0, bracket), index: Number(text.slice(bracket + 1, end)), name: text.slice(0, end + 1),
+  };
 }
 
 /** Returns the status at a time; null before the first sample. `graph` has `operators` and `edges`. */
@@ -51,7 +53,9 @@ function instancesOf(sample, before, waiting) {
   const elapsed = sample.at - before.at;
   return Object.entries(sample.instances).map(([key, figures]) => {
     const earlier = before.instances[key];
-    const per = (name) => (elapsed > 0 && earlier && name in figures ? (figures[name] - earlier[name]) / elapsed : undefined);
+    const per = (name) => (
+      elapsed > 0 && earlier && name in figures ? (figures[name] - earlier[name]) / elapsed : undefined
+    );
     const identity = identityOf(key);
     return {
       ...figures,
@@ -137,13 +141,16 @@ export function wrongAt(status, events, at) {
     found.push(`node ${loss.node} was lost ${seconds(Math.max(at - loss.at, 0))} before; ${waiting}`);
   }
   if (!status) return found;
-  const full = status.instances.filter((each) => each.utilisation > FULL).sort((one, other) => other.utilisation - one.utilisation);
+  const full = status.instances.filter((each) => each.utilisation > FULL).sort(
+    (one, other) => other.utilisation - one.utilisation
+  );
   if (full.length) {
     const told = full.map((each) => `${each.name} on ${each.node} is busy ${percent(each.utilisation)}`);
     found.push(`${count(full.length, "full instance")}: ${names(told)}`);
   }
   if (status.rows_per_second < ENOUGH * status.offered) {
-    found.push(`sources fall behind: ${number(status.offered)} rows/s are due, and ${number(status.rows_per_second)} rows/s are read`);
+    const due = `${number(status.offered)} rows/s are due`;
+    found.push(`sources fall behind: ${due}, and ${number(status.rows_per_second)} rows/s are read`);
   }
   if (status.window && status.in_flight >= status.window) {
     found.push(`${count(status.in_flight, "epoch")} in flight, as many as may be, so sources wait`);

@@ -22,7 +22,11 @@ export function makeShortcuts({ tabs, bar, header, dialogs }) {
   bar.onHelp(help);
 
   addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || isWriting(event.target) || document.querySelector("dialog[open]")) return;
+    if (
+      event.ctrlKey || event.metaKey || event.altKey || isWriting(event.target) || document.querySelector(
+        "dialog[open]"
+      )
+    ) return;
     if (event.key === "?") help();
     else if (!isOn()) return;
     else if (/^[1-9]$/.test(event.key)) tabs.openNumber(Number(event.key) - 1);
@@ -33,5 +37,7 @@ export function makeShortcuts({ tabs, bar, header, dialogs }) {
 }
 
 function isWriting(target) {
-  return target instanceof HTMLElement && (target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName) && target.type !== "range");
+  return target instanceof HTMLElement && (
+    target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName) && target.type !== "range"
+  );
 }

@@ -1,4 +1,4 @@
-/** The model of the page: the run, its report so far, and the moment that is shown. Views read it and never write it. */
+/** The model of the page: the run, its report so far, and the moment that is shown. Views never write it. */
 
 import { changesOf } from "./changes.js";
 import { placeAt, statusAt, wrongAt } from "./past.js";
@@ -9,7 +9,8 @@ const MOST_SAMPLES = 4_000;
 const MOST_EVENTS = 20_000;
 /** Kinds of event that end something of which the report has spans or totals. */
 export const ENDINGS = new Set([
-  "scaled out", "scaled in", "scaling refused", "scaling called off", "scaling given up", "migrated", "migration cancelled",
+  "scaled out", "scaled in", "scaling refused", "scaling called off", "scaling given up", "migrated",
+  "migration cancelled",
   "migration refused", "balanced", "balancing called off", "balancing failed", "recovered", "drained", "drain given up",
   "persisted", "savepoint", "checkpoint failed", "move complete", "split effective", "finished", "failed", "halted",
 ]);
@@ -57,7 +58,8 @@ export function makeStore() {
   /** The status of a run that is over: what its report tells of its end, and what only its status has. */
   function lastStatus() {
     const told = statusAt(model.series, model.events, graph(), model.end);
-    return model.newest ? { ...told, ...model.newest, instances: model.newest.instances?.length ? model.newest.instances : told?.instances ?? [] } : told;
+    const { newest } = model;
+    return { ...told, ...newest, instances: newest?.instances?.length ? newest.instances : told?.instances ?? [] };
   }
 
   function graph() {
@@ -144,7 +146,9 @@ export function makeStore() {
 
   function addEvents(events) {
     const since = events.length ? events[0].at - 5 : 0;
-    const known = new Set(model.events.slice(Math.max(0, placeAt(model.events, since))).map((each) => JSON.stringify(each)));
+    const known = new Set(
+      model.events.slice(Math.max(0, placeAt(model.events, since))).map((each) => JSON.stringify(each))
+    );
     const fresh = events.filter((each) => !known.has(JSON.stringify(each)));
     if (!fresh.length) return;
     model.events = [...model.events, ...fresh].sort((one, other) => one.at - other.at).slice(-MOST_EVENTS);

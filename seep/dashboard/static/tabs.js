@@ -1,4 +1,4 @@
-/** The views, of which one is shown. A view is made when it is first opened, and brought up to date while it is shown. */
+/** The views, of which one is shown: made when it is first opened, and brought up to date while it is shown. */
 
 import { element, setAttributes, setChildren } from "./dom.js";
 
@@ -11,14 +11,21 @@ export function makeTabs(bar, panels, views, app) {
     for (const tab of tabs) {
       const panel = `panel-${tab.name}`;
       const listeners = { click: () => open(tab.name), keydown: moved };
-      const attributes = { type: "button", role: "tab", id: `tab-${tab.name}`, "aria-controls": panel, class: "tab", on: listeners };
+      const attributes = {
+        type: "button", role: "tab", id: `tab-${tab.name}`, "aria-controls": panel, class: "tab", on: listeners,
+      };
       tab.button = element("button", attributes, tab.view.title);
-      tab.panel = element("section", { id: panel, role: "tabpanel", "aria-labelledby": `tab-${tab.name}`, class: "panel-page", hidden: true });
+      tab.panel = element(
+        "section",
+        { id: panel, role: "tabpanel", "aria-labelledby": `tab-${tab.name}`, class: "panel-page", hidden: true },
+      );
     }
     setChildren(bar, tabs.map((tab) => tab.button));
     panels.append(...tabs.map((tab) => tab.panel));
     addEventListener("hashchange", () => open(location.hash.slice(1)));
-    document.addEventListener("visibilitychange", () => (document.hidden ? shown?.mounted.hide?.() : shown?.mounted.show?.()));
+    document.addEventListener(
+      "visibilitychange", () => (document.hidden ? shown?.mounted.hide?.() : shown?.mounted.show?.()),
+    );
     open(tabs.some((tab) => `#${tab.name}` === location.hash) ? location.hash.slice(1) : tabs[0].name);
   }
 

@@ -12,13 +12,24 @@ export function makeTimeBar(root, app) {
   let timer = null;
   let help = () => {};
 
-  const button = (label, sign, click) => element("button", { type: "button", class: "button", "aria-label": label, title: label, on: { click } }, sign);
+  const button = (label, sign, click) => element(
+    "button", { type: "button", class: "button", "aria-label": label, title: label, on: { click } }, sign,
+  );
   const before = button("Previous mark", "|◀", () => step(-1));
   const player = button("Play", "▶", play);
   const after = button("Next mark", "▶|", () => step(1));
-  const slider = element("input", { type: "range", min: "0", max: "1", step: "any", class: "slider", "aria-label": "Time of the run that is shown", on: { input: slid } });
+  const slider = element(
+    "input",
+    {
+      type: "range", min: "0", max: "1", step: "any", class: "slider", "aria-label": "Time of the run that is shown",
+      on: { input: slid },
+    },
+  );
   const label = element("output", { class: "time" });
-  const speed = element("select", { class: "input", "aria-label": "Speed" }, SPEEDS.map((each) => element("option", { value: each, selected: each === 1 }, `${each} ×`)));
+  const speed = element(
+    "select", { class: "input", "aria-label": "Speed" },
+    SPEEDS.map((each) => element("option", { value: each, selected: each === 1 }, `${each} ×`)),
+  );
   const now = element("button", { type: "button", class: "button primary", on: { click: goNow } });
   root.append(before, player, after, slider, label, speed, now, button("Keys", "?", () => help()));
   root.hidden = false;
@@ -70,7 +81,9 @@ export function makeTimeBar(root, app) {
 
   function update(model) {
     const playing = timer !== null;
-    setAttributes(slider, { min: model.begin, max: model.end, "aria-valuetext": `${moment(model.at)} of ${moment(model.end)}` });
+    setAttributes(
+      slider, { min: model.begin, max: model.end, "aria-valuetext": `${moment(model.at)} of ${moment(model.end)}` },
+    );
     if (Number(slider.value) !== model.at) slider.value = model.at;
     setText(label, `${moment(model.at)} of ${moment(model.end)}`);
     setText(player, playing ? "❚❚" : "▶");

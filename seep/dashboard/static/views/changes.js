@@ -10,7 +10,9 @@ export const title = "Changes";
 const MANY = 24;
 /** Kinds that are left out at first, because they come often. */
 const OFTEN = ["checkpoint"];
-const BADGES = { ok: ["good", "done"], error: ["bad", "not done"], open: ["warn", "goes on"], unset: ["warn", "not ended"] };
+const BADGES = {
+  ok: ["good", "done"], error: ["bad", "not done"], open: ["warn", "goes on"], unset: ["warn", "not ended"],
+};
 const INSTANCES = 8;
 
 export function mount(root, app) {
@@ -23,7 +25,10 @@ export function mount(root, app) {
   const more = element("button", { type: "button", class: "button", on: { click: showMore } }, "Show older changes");
   root.append(element("div", { class: "head" }, element("h2", {}, "Changes"), filters), nothing, list, more);
   let shown = null;
-  document.addEventListener("seep-open", () => requestAnimationFrame(() => list.querySelector(".selected h3 button")?.focus({ preventScroll: true })));
+  document.addEventListener(
+    "seep-open",
+    () => requestAnimationFrame(() => list.querySelector(".selected h3 button")?.focus({ preventScroll: true })),
+  );
 
   function showMore() {
     most += MANY;
@@ -42,7 +47,10 @@ export function mount(root, app) {
   function update(model) {
     const kinds = Object.keys(KINDS).filter((kind) => model.changes.some((each) => each.kind === kind));
     keyed(filters, kinds.map((kind) => ({ kind })), (each) => each.kind, makeFilter, (button, { kind }) => {
-      setText(button, `${KINDS[kind].sign} ${KINDS[kind].title} ${number(model.changes.filter((each) => each.kind === kind).length)}`);
+      setText(
+        button,
+        `${KINDS[kind].sign} ${KINDS[kind].title} ${number(model.changes.filter((each) => each.kind === kind).length)}`,
+      );
       setAttributes(button, { "aria-pressed": String(!hidden.has(kind)) });
     });
     const selected = model.selected.change;
@@ -66,7 +74,11 @@ function makeCard(change, app) {
   const name = element("button", { type: "button", "aria-expanded": "true" });
   const badge = element("span", { class: "badge" });
   const card = element("li", { class: "change" });
-  card.parts = { name, badge, when: element("p", { class: "when" }), phases: element("div", { class: "phases" }), told: element("dl") };
+  card.parts = {
+    name, badge, when: element("p", { class: "when" }), phases: element(
+      "div", { class: "phases" },
+    ), told: element("dl"),
+  };
   card.append(element("h3", {}, sign, name, badge), card.parts.when, card.parts.phases, card.parts.told);
   setStyle(card, "--mark", `var(${KINDS[change.kind].colour})`);
   name.removeAttribute("aria-expanded");
@@ -88,7 +100,12 @@ function changeCard(card, change, model) {
   setText(card.parts.name, change.title);
   setAttributes(card.parts.badge, { class: `badge ${kind}` });
   setText(card.parts.badge, words);
-  setText(card.parts.when, change.start === change.end ? `at ${moment(change.start)}` : `at ${moment(change.start)}, ${change.end === null ? "" : "took "}${tookWords(change, model.end)}`);
+  setText(
+    card.parts.when,
+    change.start === change.end
+      ? `at ${moment(change.start)}`
+      : `at ${moment(change.start)}, ${change.end === null ? "" : "took "}${tookWords(change, model.end)}`,
+  );
   setChildren(card.parts.phases, phases(change, model.end));
   card.parts.phases.hidden = change.phases.length === 0;
   setChildren(card.parts.told, facts(change));
@@ -113,7 +130,12 @@ function facts(change) {
   return [
     fact("Why", change.why),
     fact("Not done", change.status === "error" ? change.reason : ""),
-    fact("Moved", [change.slots && `${number(change.slots)} slots`, change.bytes !== undefined && bytes(change.bytes)].filter(Boolean).join(", ")),
+    fact(
+      "Moved",
+      [
+        change.slots && `${number(change.slots)} slots`, change.bytes !== undefined && bytes(change.bytes),
+      ].filter(Boolean).join(", "),
+    ),
     fact("Instances", instances.length ? names(instances, INSTANCES) : ""),
     fact("Held back", attributes.held_back ? count(attributes.held_back, "row") : ""),
     fact("Latency", ["checkpoint", "savepoint", "failure"].includes(change.kind) ? "" : costWords(change.cost)),

@@ -12,16 +12,32 @@ const SENTENCES = 8;
 
 /** The figures of a moment: their name, their value, what belongs to it, and how bad it is. */
 const TILES = [
-  ["Rows/s in", (status) => number(status.rows_per_second), (status) => (status.offered ? `${number(status.offered)} due` : ""), behind],
+  [
+    "Rows/s in", (status) => number(status.rows_per_second),
+    (status) => (status.offered ? `${number(status.offered)} due` : ""), behind,
+  ],
   ["Rows/s out", (status) => number(status.rows_out_per_second), (status) => `${short(status.rows_read)} rows read`],
   ["Latency p50", (status) => seconds(status.latency?.p50), () => "due to committed"],
   ["Latency p99", (status) => seconds(status.latency?.p99), (status) => `max ${seconds(status.latency?.max)}`],
-  ["Epochs in flight", (status) => number(inFlight(status)), (status) => (status.window ? `at most ${number(status.window)}` : ""), windowFull],
+  [
+    "Epochs in flight", (status) => number(inFlight(status)),
+    (status) => (status.window ? `at most ${number(status.window)}` : ""), windowFull,
+  ],
   ["Since last commit", (status) => seconds(status.since_commit), watermark],
-  ["Instances", (status) => number(status.instances?.length), (status) => count(status.operators?.length ?? 0, "operator")],
+  [
+    "Instances", (status) => number(status.instances?.length),
+    (status) => count(status.operators?.length ?? 0, "operator"),
+  ],
   ["Nodes", (status) => number(status.nodes), (status) => `${number(status.idle_nodes)} idle`],
-  ["State", (status) => bytes(sum(status, "state_bytes")), (status) => `${bytes(sum(status, "outbox_bytes"))} buffered`],
-  ["Busiest instance", (status) => percent(busiest(status)?.utilisation), (status) => cut(plainName(busiest(status)?.name ?? ""), 24), full],
+  [
+    "State", (status) => bytes(
+      sum(status, "state_bytes")
+    ), (status) => `${bytes(sum(status, "outbox_bytes"))} buffered`,
+  ],
+  [
+    "Busiest instance", (status) => percent(busiest(status)?.utilisation),
+    (status) => cut(plainName(busiest(status)?.name ?? ""), 24), full,
+  ],
 ];
 
 /** The figures of a run that is over. */
@@ -35,7 +51,10 @@ const WHOLE = [
   ["Scalings", (summary) => number(summary.scalings?.length), () => ""],
   ["Recoveries", (summary) => number(summary.recoveries?.length), () => "of instances"],
   ["Left out", (summary) => number(leftOut(summary)), () => "late, shed, dead letters"],
-  ["VM time", (summary) => `${number(summary.vm_seconds)} s`, (summary) => count(Object.keys(summary.vms ?? {}).length, "VM")],
+  [
+    "VM time", (summary) => `${number(summary.vm_seconds)} s`,
+    (summary) => count(Object.keys(summary.vms ?? {}).length, "VM"),
+  ],
 ];
 
 export function mount(root, app) {
@@ -78,13 +97,20 @@ export function mount(root, app) {
 
 function verdictOf({ phase, failure, wrong, isNow, live, connection }) {
   if (isNow && phase === "failed") return ["bad", "✖", `The run has failed: ${failure}`];
-  if (live && connection.state === "lost") return ["warn", "?", "Not known: the page has lost its connection. This was the last news:"];
+  if (live && connection.state === "lost") return [
+    "warn", "?", "Not known: the page has lost its connection. This was the last news:",
+  ];
   if (wrong.length === 1) return ["bad", "!", isNow && live ? "One thing is wrong now" : "One thing was wrong"];
-  if (wrong.length) return ["bad", "!", `${number(wrong.length)} things ${isNow && live ? "are wrong now" : "were wrong"}`];
+  if (wrong.length) return [
+    "bad", "!", `${number(wrong.length)} things ${isNow && live ? "are wrong now" : "were wrong"}`,
+  ];
   if (live && isNow) return ["good", "✓", phase === "starting" ? "Starting" : "Healthy: nothing is wrong"];
   if (!isNow) return ["good", "✓", "Healthy: nothing was wrong then"];
-  const ended = { finished: "Finished: all input is processed and committed", halted: "Stopped before the end of its input", stopped: "Stopped" };
-  return [phase === "finished" ? "good" : "warn", phase === "finished" ? "✓" : "■", ended[phase] ?? "The run is over"];
+  const ended = {
+    finished: "Finished: all input is processed and committed", halted: "Stopped before the end of its input",
+    stopped: "Stopped",
+  };
+  return [...(phase === "finished" ? ["good", "✓"] : ["warn", "■"]), ended[phase] ?? "The run is over"];
 }
 
 /** The number of epochs that are open and not committed. */

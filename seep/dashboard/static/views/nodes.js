@@ -21,13 +21,17 @@ export function mount(root, app) {
 
   function make() {
     const node = element("li", { class: "node new" });
-    node.parts = { name: element("b"), state: element("span", { class: "muted" }), hosted: element("div", { class: "hosted" }) };
+    node.parts = {
+      name: element("b"), state: element("span", { class: "muted" }), hosted: element("div", { class: "hosted" }),
+    };
     node.append(element("div", { class: "who" }, node.parts.name, node.parts.state), node.parts.hosted);
     return node;
   }
 
   function change(item, node, model, colours) {
-    const isMarked = model.selected.operator && node.instances.some((each) => each.operator === model.selected.operator);
+    const isMarked = model.selected.operator && node.instances.some(
+      (each) => each.operator === model.selected.operator
+    );
     setAttributes(item, { class: `node ${node.state} ${isMarked ? "highlight" : ""}` });
     setText(item.parts.name, node.vm ? `${node.name} on ${node.vm}` : node.name);
     setText(item.parts.state, stateWords(node, model.at));
@@ -35,8 +39,10 @@ export function mount(root, app) {
     const text = JSON.stringify([shown.map((each) => each.name), node.instances.length, node.state, node.hosted]);
     if (item.drawn === text) return;
     item.drawn = text;
-    setChildren(item.parts.hosted, shown.map((each) => instance(each, colours)), node.instances.length > INSTANCES ? `and ${number(node.instances.length - INSTANCES)} more` : null,
-      node.state === "lost" ? lostWords(node) : node.instances.length ? null : "no instance");
+    const more = node.instances.length - shown.length;
+    const without = node.state === "lost" ? lostWords(node) : node.instances.length ? null : "no instance";
+    const dots = shown.map((each) => instance(each, colours));
+    setChildren(item.parts.hosted, dots, more > 0 ? `and ${number(more)} more` : null, without);
   }
 
   function instance(each, colours) {
@@ -70,6 +76,7 @@ function lostWords({ hosted, why }) {
 }
 
 function summary(nodes) {
-  const counts = ["used", "idle", "leaving", "lost"].map((state) => [state, nodes.filter((each) => each.state === state).length]);
-  return `${count(nodes.filter((each) => each.state !== "lost").length, "node")}: ${counts.filter(([, many]) => many).map(([state, many]) => `${many} ${state}`).join(", ")}`;
+  const many = (state) => nodes.filter((each) => each.state === state).length;
+  const told = ["used", "idle", "leaving", "lost"].filter(many).map((state) => `${number(many(state))} ${state}`);
+  return `${count(nodes.length - many("lost"), "node")}: ${told.join(", ")}`;
 }

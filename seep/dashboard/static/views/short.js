@@ -9,6 +9,7 @@ export const title = "In short";
 
 /** Seconds before a high latency in which a bottleneck may have been its reason. */
 const REASON = 10;
+const FAILED = "The run has failed. What was not committed is not in its output; a run that continues reads it again.";
 
 export function mount(root, app) {
   root.className = "card short";
@@ -49,16 +50,20 @@ export function answersOf(model) {
   ];
 }
 
-// -- what is slow ------------------------------------------------------------------------------------------------------
+// -- what is slow ----------------------------------------------------------------------------------------------------
 
 function slow(model) {
   const worst = worstLatency(model);
-  const now = model.live ? `${busiest(model.newest, "is")}. Latency p99 is ${seconds(model.newest?.latency?.p99)}.` : "";
+  const now = model.live
+    ? `${busiest(model.newest, "is")}. Latency p99 is ${seconds(model.newest?.latency?.p99)}.`
+    : "";
   if (!worst) return { text: `${now} No epoch is committed yet.`.trim() };
-  const change = model.changes.find((each) => each.start <= worst.at && worst.at <= (each.end ?? Infinity) + 1 && each.kind !== "checkpoint");
+  const change = model.changes.find(
+    (each) => each.start <= worst.at && worst.at <= (each.end ?? Infinity) + 1 && each.kind !== "checkpoint"
+  );
   const reason = change ? `during “${change.title}”` : bottleneck(model, worst.at);
-  const told = `The highest latency ${model.live ? "so far " : ""}was ${seconds(worst.most)} at ${moment(worst.at)}, ${reason}.`;
-  return { text: `${now} ${told}`.trim(), change: change?.id };
+  const told = `The highest latency ${model.live ? "so far " : ""}was ${seconds(worst.most)} at ${moment(worst.at)},`;
+  return { text: `${now} ${told} ${reason}.`.trim(), change: change?.id };
 }
 
 function worstLatency({ latencies }) {
@@ -71,35 +76,48 @@ function worstLatency({ latencies }) {
 }
 
 function bottleneck(model, at) {
-  const found = model.events.slice(0, placeAt(model.events, at + 1) + 1).reverse().find((each) => each.kind === "bottleneck" && at - each.at < REASON);
+  const found = model.events.slice(0, placeAt(model.events, at + 1) + 1).reverse().find(
+    (each) => each.kind === "bottleneck" && at - each.at < REASON
+  );
   if (found) return `when ${found.instance} was a bottleneck (${found.why ?? found.detail})`;
   return `when ${busiest(statusAt(model.series, model.events, model.run, at), "was")}`;
 }
 
 function busiest(status, is) {
-  const found = status?.instances?.reduce((one, other) => (other.utilisation > (one?.utilisation ?? -1) ? other : one), null);
-  return found ? `${found.name} ${is} the busiest instance, at work for ${percent(found.utilisation)} of its CPU share` : `no instance ${is} busy`;
+  const found = status?.instances?.reduce(
+    (one, other) => (other.utilisation > (one?.utilisation ?? -1) ? other : one), null,
+  );
+  return found
+    ? `${found.name} ${is} the busiest instance, at work for ${percent(found.utilisation)} of its CPU share`
+    : `no instance ${is} busy`;
 }
 
-// -- why did it scale --------------------------------------------------------------------------------------------------
+// -- why did it scale ------------------------------------------------------------------------------------------------
 
 function scaled({ changes, end }) {
   const all = changes.filter((each) => each.kind === "scaling");
   const last = all.at(-1);
   if (!last) return { text: "It did not: no operator was scaled." };
   const others = all.length > 1 ? ` (the last of ${number(all.length)} scalings)` : "";
-  const result = last.status === "error" ? `It was not carried out: ${last.reason}.` : `It took ${tookWords(last, end)}.`;
-  return { text: `${last.title} at ${moment(last.start)}${others}, because of ${last.why || "a request"}. ${result}`, change: last.id };
+  const result = last.status === "error"
+    ? `It was not carried out: ${last.reason}.`
+    : `It took ${tookWords(last, end)}.`;
+  return {
+    text: `${last.title} at ${moment(last.start)}${others}, because of ${last.why || "a request"}. ${result}`,
+    change: last.id,
+  };
 }
 
-// -- did it lose anything ----------------------------------------------------------------------------------------------
+// -- did it lose anything --------------------------------------------------------------------------------------------
 
 function lost(model) {
   const left = leftOut(model);
   const told = left.length ? `But ${left.join(", ")}.` : "No row was late, shed, or a dead letter.";
-  if (model.phase === "failed") return { text: `The run has failed. What was not committed is not in its output; a run that continues reads it again. ${told}` };
+  if (model.phase === "failed") return { text: `${FAILED} ${told}` };
   const waiting = model.live ? recoveringAt(model.events, model.end).flatMap((each) => each.waiting) : [];
-  if (waiting.length) return { text: `Not known before ${names(waiting)} ${waiting.length === 1 ? "has" : "have"} recovered. ${told}` };
+  if (waiting.length) return {
+    text: `Not known before ${names(waiting)} ${waiting.length === 1 ? "has" : "have"} recovered. ${told}`
+  };
   const recoveries = model.changes.filter((each) => each.kind === "recovery").length;
   const through = recoveries ? `, also through the loss of ${count(recoveries, "node")}` : "";
   const rows = model.newest?.rows_read ?? model.report?.summary?.rows;
@@ -123,17 +141,24 @@ function leftOut({ newest, report, live }) {
   ].filter(Boolean);
 }
 
-// -- what did the loss of a node cost ----------------------------------------------------------------------------------
+// -- what did the loss of a node cost --------------------------------------------------------------------------------
 
 function loss({ changes, end }) {
   const all = changes.filter((each) => each.kind === "recovery");
   const last = all.at(-1);
-  if (!last) return { text: changes.some((each) => each.kind === "loss") ? "Nothing: the lost node hosted no instance." : "No node was lost." };
+  if (!last) return {
+    text: changes.some((each) => each.kind === "loss")
+      ? "Nothing: the lost node hosted no instance."
+      : "No node was lost."
+  };
   const others = all.length > 1 ? ` It was the last of ${number(all.length)} losses.` : "";
   const phases = last.phases.map((each) => `${each.name} in ${seconds(each.seconds)}`).join(", ");
-  const back = last.status === "ok" ? `${names(last.instances)} recovered in ${tookWords(last, end)} (${phases})` : `${names(last.instances)} not recovered ${tookWords(last, end)}`;
+  const back = last.status === "ok"
+    ? `${names(last.instances)} recovered in ${tookWords(last, end)} (${phases})`
+    : `${names(last.instances)} not recovered ${tookWords(last, end)}`;
   const rows = last.status === "ok" ? " No row was lost." : "";
-  return { text: `Node ${last.node} was lost at ${moment(last.start)}; ${back}. Latency: ${lower(costWords(last.cost))}${rows}${others}`, change: last.id };
+  const cost = `Latency: ${lower(costWords(last.cost))}${rows}${others}`;
+  return { text: `Node ${last.node} was lost at ${moment(last.start)}; ${back}. ${cost}`, change: last.id };
 }
 
 function lower(text) {

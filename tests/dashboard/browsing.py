@@ -98,7 +98,8 @@ class WatchedPage:
     def shoot(self, name: str) -> None:
         """Puts a picture of the whole page to where it can be looked at."""
         SCREENS.mkdir(parents=True, exist_ok=True)
-        self.page.screenshot(path=SCREENS / f"{re.sub('[^a-z0-9]+', '-', name.lower())}.png", full_page=True)
+        name = re.sub("[^a-z0-9]+", "-", name.lower())
+        (SCREENS / f"{name}.png").write_bytes(self.page.screenshot(full_page=True))
 
     def violations(self) -> list[str]:
         """Returns how the view that is shown breaks the rules of accessibility: the rule, and where."""

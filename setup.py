@@ -25,7 +25,7 @@ RUNTIME = [
 
 EXTRAS = {
     "cloud": ["boto3>=1.34", "google-cloud-compute>=1.19"],
-    "dashboard": ["duckdb>=1.1", "fastapi>=0.115", "uvicorn>=0.32"],
+    "dashboard": ["duckdb>=2.0", "fastapi>=0.115", "uvicorn>=0.32"],
     "disk": ["rocksdict>=0.3.29"],
     "metrics": ["prometheus-client>=0.20"],
     "otlp": ["opentelemetry-exporter-otlp-proto-http>=1.30", "opentelemetry-sdk>=1.30"],
@@ -33,7 +33,7 @@ EXTRAS = {
     "dev": [
         "axe-playwright-python>=0.1.4",  # accessibility of the dashboard
         "boto3>=1.34",  # the extra `cloud`, which the tests need whole
-        "duckdb>=1.1",  # the extra `dashboard`
+        "duckdb>=2.0",  # the extra `dashboard`
         "fastapi>=0.115",
         "google-cloud-compute>=1.19",
         "httpx>=0.27",

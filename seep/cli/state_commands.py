@@ -24,10 +24,10 @@ from seep.inspection.exporting import export
 from seep.inspection.filling import Filling, Skew, skew, stats
 from seep.inspection.listing import catalogue_in, nbytes, opened, queries_in
 from seep.inspection.live import LIVE, Live
-from seep.inspection.readable import plain_rows
 from seep.inspection.rewriting import rewrite
 from seep.inspection.stored import Stored
 from seep.reports import figures
+from seep.rows.readable import plain_rows, value_of
 from seep.storage.settings import StorageSettings
 from seep.storage.store import BlobStore
 
@@ -186,12 +186,9 @@ def key_in(given: Sequence[str], container: StoredContainer) -> dict[str, Any]:
 
 
 def _value(name: str, text: str, kind: pa.DataType) -> Any:
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    if text == "null" and not is_text:
-        return None
     try:
-        return pa.scalar(text).cast(kind).as_py()
-    except pa.ArrowException as reason:
+        return value_of(text, kind)
+    except ValueError as reason:
         raise UserError(f"--key {name}={text}: the column is of type {kind}, and this is none") from reason
 
 

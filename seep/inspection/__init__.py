@@ -8,9 +8,9 @@ from seep.inspection.exporting import Format, export
 from seep.inspection.filling import Filling, Skew, skew, stats
 from seep.inspection.in_spark import dataframe
 from seep.inspection.listing import checkpoints, queries
-from seep.inspection.readable import packed, readable, unpacked
 from seep.inspection.rewriting import rewrite
 from seep.inspection.stored import LATEST, Stored
+from seep.rows.readable import packed, readable, unpacked
 
 __all__ = [
     "LATEST",

@@ -15,8 +15,8 @@ from formats.files import whole_file
 from primitives.errors import UserError
 from primitives.slots import SlotSet
 from seep.inspection.container import GROUP_BYTES, StoredContainer
-from seep.inspection.readable import as_text, readable, readable_schema
 from seep.operators.keyed import plain, plain_schema
+from seep.rows.readable import as_text, readable, readable_schema
 from seep.sinks.formats import FORMATS
 
 Writer: TypeAlias = "pq.ParquetWriter | pacsv.CSVWriter"

@@ -12,9 +12,9 @@ from primitives.errors import UserError
 from primitives.slots import SlotSet
 from seep.inspection.container import GROUP_BYTES
 from seep.inspection.listing import Storage
-from seep.inspection.readable import as_text, readable, readable_schema
 from seep.inspection.stored import Stored
 from seep.operators.keyed import plain, plain_schema
+from seep.rows.readable import as_text, readable, readable_schema
 from seep.spark.bootstrap import Shipment, make_importable
 from seep.spark.bootstrap import unpacked as function_in
 

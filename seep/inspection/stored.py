@@ -14,7 +14,7 @@ from primitives.errors import Damaged, EnvironmentFault, SeepError, UserError
 from primitives.slots import SlotSet
 from seep.inspection.container import StoredContainer
 from seep.inspection.listing import Storage, catalogue_in, opened, queries_in
-from seep.inspection.readable import readable
+from seep.rows.readable import readable
 from seep.storage.catalogue import Catalogue
 from seep.storage.pins import Pin
 from seep.storage.reading import NotStanding

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seep.inspection import packed, readable, unpacked
-from seep.inspection.readable import plain, plain_rows
+from seep.rows.readable import plain, plain_rows
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -1,9 +1,10 @@
-"""Converts stored Python objects to JSON for people and other programs. It executes no stored code."""
+"""Converts values of state to JSON for people and other programs, and keys back. It executes no stored code."""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from datetime import date
 from typing import Any
@@ -15,6 +16,7 @@ from primitives.state.codec import pack, unpack
 
 #: The column in which containers keep Python objects, and its type.
 _VALUE, _PACKED = "value", pa.large_binary()
+_HEX = re.compile("0x([0-9a-fA-F]{2})*")
 
 
 def is_packed(field: pa.Field) -> bool:
@@ -61,11 +63,39 @@ def as_text(column: pa.Array) -> pa.Array:
 
 def plain_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     """Returns the rows as JSON values."""
-    columns = {field.name: batch.column(place).to_pylist() for place, field in enumerate(batch.schema)}
+    columns = {field.name: listed(batch.column(place)) for place, field in enumerate(batch.schema)}
     for field in filter(is_packed, batch.schema):
         columns[field.name] = [None if data is None else _object_in(data) for data in columns[field.name]]
     rows = zip(*columns.values(), strict=True)
     return [{name: plain(value) for name, value in zip(columns, row, strict=True)} for row in rows]
+
+
+def value_of(text: str, kind: pa.DataType) -> Any:
+    """Returns the value of a type that a text stands for; raises ValueError. The text is one that `plain` shows.
+
+    `null` is null except of text; bytes are hexadecimal, or the text itself.
+
+    >>> value_of("7", pa.int64()), value_of("null", pa.int64()), value_of("null", pa.string())
+    (7, None, 'null')
+    >>> value_of("0x01", pa.binary())
+    b'\\x01'
+    """
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    if text == "null" and not is_text:
+        return None
+    is_hex = text.startswith("0x") and _HEX.fullmatch(text) is not None
+    if is_hex and (pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)):
+        return pa.scalar(bytes.fromhex(text[2:]), kind).as_py()
+    return pa.scalar(text).cast(kind).as_py()
+
+
+def listed(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """Returns Python values; times that Python's types cannot hold exactly become text."""
+    try:
+        found: list[Any] = column.to_pylist()
+    except ValueError:
+        found = column.cast(pa.string()).to_pylist()
+    return found
 
 
 def _object_in(data: bytes) -> Any:

@@ -237,7 +237,7 @@ export function bucketText(operator, loads, at) {
 function gridOf(buckets, width) {
   const narrowest = buckets > 1024 ? 4 : 14;
   const columns = Math.min(buckets, 2 ** Math.max(0, Math.floor(Math.log2(width / narrowest))));
-  const height = buckets > 1024 ? Math.max(5, Math.min(12, width / columns)) : 16;
+  const height = buckets > 1024 ? (columns > 64 ? 9 : 5) : 16;
   return { width, columns, lines: Math.ceil(buckets / columns), cell: { width: width / columns, height } };
 }
 

@@ -31,15 +31,13 @@ function part(share) {
   return share > 0 && share < 0.1 ? `${number(100 * share, 1)} %` : percent(share);
 }
 
-const NOT_COUNTED = "Its rows are not counted by slot now.";
-
 class SlotsView {
   #app;
   #model = null;
   #request;
   #choice;
   #sentence = element("p");
-  #hot = element("div", { class: "callout", hidden: true });
+  #hot = element("div", { hidden: true });
   #readout = element("p", { class: "readout", role: "status" });
   #map = new SlotMap((text) => setText(this.#readout, text ?? "Point at a slot, or use the arrow keys in the map."));
   #scale = new HeatScale();
@@ -58,7 +56,7 @@ class SlotsView {
       refused: (error) => this.#refuse(error),
     });
     this.#owners = new Table("Who owns how much", this.#ownerColumns(), { empty: "No instance owns a slot." });
-    this.#hottest = new Table("Slots with most rows", this.#hottestColumns(), { empty: NOT_COUNTED });
+    this.#hottest = new Table("Slots with most rows", this.#hottestColumns(), { empty: "No rows are known by slot." });
     this.#drawing = element("div", {}, this.#map.node, this.#scale.node, this.#readout);
     this.nodes = [
       card("Slots", row(this.#choice.node), this.#sentence, this.#hot, this.#drawing),
@@ -138,25 +136,31 @@ class SlotsView {
     const owned = `${this.#operator} has ${count(loads.slots, "slot")}, owned by ${count(owners, "instance")}.`;
     const why = whyLess(this.#model, "these are the last owners that are known; rows by slot are not kept");
     if (why) return `${owned} ${why}`;
-    if (loads.isCounted) return `${owned} Rows of the last ${number(seconds, 1)} s: ${rate(loads.total)} in all.`;
-    return `${owned} ${NOT_COUNTED}`;
+    if (!loads.rows.length) return `${owned} Its rows are being counted by slot; the first figures come soon.`;
+    return `${owned} Rows of the last ${number(seconds, 1)} s: ${rate(loads.total)} in all.`;
   }
 
   // -- what is too hot ----------------------------------------------------------------------------------------------
 
   #showHot(loads) {
-    const sentences = [...this.#hotNow(loads), ...this.#hotEvent()];
+    const isTooHot = this.#isTooHot(loads);
+    const sentences = [...this.#hotNow(loads, isTooHot), ...this.#hotEvent()];
     this.#hot.hidden = !sentences.length;
+    this.#hot.classList.toggle("callout", isTooHot || sentences.length > 1);
     setChildren(this.#hot, ...sentences.map((each) => element("p", {}, each)));
   }
 
-  #hotNow({ hottest, owners }) {
-    if (!hottest) return [];
+  #isTooHot({ hottest, owners }) {
     const instances = new Set(owners).size;
+    return hottest !== null && instances > 1 && hottest.share * instances > TOO_HOT;
+  }
+
+  #hotNow({ hottest }, isTooHot) {
+    if (!hottest) return [];
     const key = hottest.key === null ? "its heaviest key is not known" : `its heaviest key is ${hottest.key}`;
     const where = `Slot ${number(hottest.slot)} of ${this.#operator}[${hottest.instance}]`;
-    const sentence = `${where} has ${percent(hottest.share)} of all rows of ${this.#operator}; ${key}.`;
-    return hottest.share * instances > TOO_HOT && instances > 1
+    const sentence = `${where} has ${part(hottest.share)} of all rows of ${this.#operator}; ${key}.`;
+    return isTooHot
       ? [`${sentence} That is more than the fair part of an instance, so no assignment of slots is even.`, REMEDY]
       : [`${sentence} That leaves room for an even assignment.`];
   }

@@ -2,7 +2,7 @@ import { element, setChildren, setStyle, setText } from "../dom.js";
 import { number } from "../format.js";
 
 /** The most rows of a table; of more, a line below says how many are left out. */
-const MOST = 200;
+const MOST = 100;
 
 /**
  * A table that scrolls inside itself, and whose rows change in place.
@@ -27,8 +27,9 @@ export class Table {
     this.node = element("div", { class: "table-box" }, scroll, this.#note);
   }
 
-  show(rows) {
-    const shown = rows.slice(0, MOST);
+  /** Shows the first rows; `made` makes what the columns need of a row, and is called for the shown ones only. */
+  show(rows, made = (row) => row) {
+    const shown = rows.slice(0, MOST).map(made);
     this.#setLength(shown.length);
     shown.forEach((row, at) => this.#rows[at].show(row));
     this.#note.hidden = rows.length > 0 && rows.length === shown.length;

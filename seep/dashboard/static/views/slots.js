@@ -127,7 +127,7 @@ class SlotsView {
     this.#showHot(loads);
     const total = loads.total || 1;
     const ofAll = (each) => ({ ...each, share: each.slots / loads.slots, load: each.rows / total });
-    this.#owners.show(loads.byOwner().map(ofAll));
+    this.#owners.show(loads.byOwner(), ofAll);
     this.#hottest.show(loads.hottestBuckets(HOTTEST).map((each) => ({ ...each, share: each.rows / total })));
   }
 

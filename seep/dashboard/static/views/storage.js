@@ -56,7 +56,8 @@ class StorageView {
     const placed = placedBackups(model);
     const owners = (model.status?.instances ?? []).filter((each) => isBackedUp(model, each));
     setText(this.#backupsSentence, backupSentence(model, placed, owners));
-    this.#backups.show(owners.map((each) => backupOf(each, placed, model)));
+    const late = eventsOf(model, "replica late");
+    this.#backups.show(owners, (each) => backupOf(each, placed, late, model.at));
   }
 
   #showDisks(hosts) {
@@ -135,11 +136,11 @@ function placedBackups(model) {
   return placed;
 }
 
-function backupOf(instance, placed, model) {
+function backupOf(instance, placed, lateness, now) {
   const name = nameOf(instance);
   const known = placed.get(name);
   const isOf = (each) => each.instance === name && each.at >= (known?.at ?? 0);
-  const late = eventsOf(model, "replica late").findLast(isOf);
+  const late = lateness.findLast(isOf);
   return {
     name,
     node: instance.node,
@@ -147,7 +148,7 @@ function backupOf(instance, placed, model) {
     outbox: instance.outbox_bytes,
     copies: known ? number(known.holders.length) : UNKNOWN,
     holders: known ? known.holders.join(", ") : UNKNOWN,
-    chosen: known ? age(model.at - known.at) : UNKNOWN,
+    chosen: known ? age(now - known.at) : UNKNOWN,
     late: late ? `${late.detail} (${moment(late.at)})` : known ? "none" : UNKNOWN,
   };
 }

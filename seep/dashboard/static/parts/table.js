@@ -32,8 +32,9 @@ export class Table {
     const shown = rows.slice(0, MOST).map(made);
     this.#setLength(shown.length);
     shown.forEach((row, at) => this.#rows[at].show(row));
-    this.#note.hidden = rows.length > 0 && rows.length === shown.length;
-    setText(this.#note, rows.length ? `and ${number(rows.length - shown.length)} more` : this.#empty);
+    const more = rows.length > shown.length ? `and ${number(rows.length - shown.length)} more` : "";
+    setText(this.#note, rows.length ? more : this.#empty);
+    this.#note.hidden = !this.#note.textContent;
     this.node.firstChild.hidden = !rows.length;
   }
 

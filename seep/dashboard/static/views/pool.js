@@ -154,8 +154,8 @@ const EVENT_COLUMNS = [
   { head: "Details", isLong: true, text: eventText },
 ];
 
-function eventText({ detail, hosted = [] }) {
-  const lost = hosted.length ? `it hosted ${count(hosted.length, "instance")}: ${names(hosted)}` : "";
+function eventText({ kind, detail, hosted = [] }) {
+  const lost = kind === "node lost" && hosted.length ? `it hosted ${count(hosted.length, "instance")}: ${names(hosted)}` : "";
   return [detail, lost].filter(Boolean).join("; ");
 }
 

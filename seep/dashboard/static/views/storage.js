@@ -19,7 +19,7 @@ export function mount(root, app) {
 class StorageView {
   #sentence = element("p");
   #failure = element("p", { class: "callout bad", hidden: true });
-  #checkpoints = new Table("Checkpoints in storage", CHECKPOINT_COLUMNS, { empty: "None is known." });
+  #checkpoints = new Table("Checkpoints in storage", CHECKPOINT_COLUMNS, { empty: "" });
   #backupsSentence = element("p", { class: "muted" });
   #backups = new Table("Backups of instances", BACKUP_COLUMNS, { empty: "No instance is known at this moment." });
   #disk = new Tiles();
@@ -102,6 +102,7 @@ function checkpointsOf(model) {
 
 function checkpointSentence(model, stored) {
   if (!model.status) return "";
+  if (!stored.length && !isPresent(model)) return "No checkpoint was stored in this run until then.";
   if (!stored.length) return "No checkpoint is stored: the run has no storage, or the first one is not complete yet.";
   const savepoints = stored.filter((each) => each.isSavepoint).length;
   const [{ id, age: stood, bytes: size }] = stored;

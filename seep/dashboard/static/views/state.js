@@ -82,7 +82,7 @@ class StateView {
 class StateRows {
   #app;
   #operator;
-  #container = new Choice("Container", () => this.#askPage(0));
+  #container = new Choice("Container", () => this.#askFirst());
   #key = element("div", { class: "row" });
   #keyOf = null; // the container whose key columns are shown
   #inputs = [];
@@ -90,16 +90,18 @@ class StateRows {
   #table = element("div");
   #back;
   #on;
-  #offset = 0;
+  #offset = 0; // of the page that is shown
+  #next = 0; // of the page after it: a page of long values has fewer rows than were asked for
+  #before = []; // offsets of the pages before it
   #hasBegun = false;
   #asked = 0;
 
   constructor(app, operator) {
     this.#app = app;
     this.#operator = operator;
-    this.#back = button("Earlier rows", () => this.#turn(-PAGE), { disabled: true });
-    this.#on = button("Further rows", () => this.#turn(PAGE), { disabled: true });
-    const read = button("Read rows", () => this.#askPage(0));
+    this.#back = button("Earlier rows", () => this.#goBack(), { disabled: true });
+    this.#on = button("Further rows", () => this.#goOn(), { disabled: true });
+    const read = button("Read rows", () => this.#askFirst());
     const form = element("form", { class: "row", on: { submit: (event) => this.#look(event) } }, this.#key);
     this.node = card(
       "Rows",
@@ -113,7 +115,7 @@ class StateRows {
 
   /** Reads the first rows, unless something was read or asked for since another operator was chosen. */
   begin() {
-    if (!this.#hasBegun) this.#askPage(0);
+    if (!this.#hasBegun) this.#askFirst();
   }
 
   forget() {
@@ -125,11 +127,21 @@ class StateRows {
     setText(this.#told, "");
     setChildren(this.#key);
     setChildren(this.#table);
-    this.#enable(0, 0);
+    this.#withoutPages();
   }
 
-  #turn(by) {
-    this.#askPage(Math.max(0, this.#offset + by));
+  #goOn() {
+    this.#before.push(this.#offset);
+    this.#askPage(this.#next);
+  }
+
+  #goBack() {
+    this.#askPage(this.#before.pop());
+  }
+
+  #askFirst() {
+    this.#before = [];
+    return this.#askPage(0);
   }
 
   #askPage(offset) {
@@ -155,7 +167,12 @@ class StateRows {
   #refuse(error) {
     setText(this.#told, error.message);
     setChildren(this.#table);
-    this.#enable(0, 0);
+    this.#withoutPages();
+  }
+
+  #withoutPages() {
+    this.#before = [];
+    this.#enable(0, 0, 0);
   }
 
   #page(answer) {
@@ -163,14 +180,14 @@ class StateRows {
     const { rows, offset, total, epoch } = answer;
     const range = `rows ${number(offset + 1)} to ${number(offset + rows.length)} of ${number(total)}`;
     setText(this.#told, `${answer.container}: ${rows.length ? range : "no rows"}, after epoch ${number(epoch)}`);
-    this.#enable(offset, total);
+    this.#enable(offset, offset + rows.length, total);
   }
 
   #found(answer, key) {
     this.#show(answer);
     const found = answer.rows.length ? count(answer.total, "row") : "no state";
     setText(this.#told, `${answer.container}: ${found} of key ${key.join(", ")}, after epoch ${number(answer.epoch)}`);
-    this.#enable(0, 0);
+    this.#withoutPages();
   }
 
   #show({ containers, container, rows }) {
@@ -194,10 +211,11 @@ class StateRows {
     setChildren(this.#key, ...fields, element("button", { class: "button" }, "Look up"));
   }
 
-  #enable(offset, total) {
+  #enable(offset, next, total) {
     this.#offset = offset;
-    this.#back.disabled = offset <= 0;
-    this.#on.disabled = offset + PAGE >= total;
+    this.#next = next;
+    this.#back.disabled = !this.#before.length;
+    this.#on.disabled = next >= total;
   }
 }
 

@@ -113,6 +113,10 @@ class Flags:
         str | None,
         _option("--otlp", metavar="URL", help="Push metrics and traces to this OpenTelemetry collector, over HTTP."),
     ] = None
+    dashboard: Annotated[
+        int | None,
+        _option("--dashboard", metavar="[PORT]", help="Serve the live page, on this port or any free one."),
+    ] = None
     report: Annotated[
         Path | None,
         _option("--report", metavar="FILE.json", help="Write events, time series and summary here."),

@@ -15,7 +15,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 #: Options whose value may be left out, and the value that stands for that.
-_SHORT = {"--metrics": "0"}
+_SHORT = {"--metrics": "0", "--dashboard": "0"}
 
 
 def with_values(arguments: Sequence[str]) -> list[str]:

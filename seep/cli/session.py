@@ -59,6 +59,8 @@ def session(query: Query, settings: CommandSettings, view: ConsoleView) -> Itera
                     view.say(f"metrics at {run.metrics_url}")
                 if settings.options.metrics.otlp.url is not None:
                     view.say(f"metrics and traces are pushed to {settings.options.metrics.otlp.url}")
+                if run.dashboard_url is not None:
+                    view.say(f"dashboard at {run.dashboard_url}")
                 run.events.listen(view.happen)
                 with Chaos(run, settings.strikes) as chaos:
                     follow(run, view, interrupts)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from formats.durations import optional_seconds, seconds
-from formats.settings import checked
+from formats.settings import Section, checked
 from policies.balance.settings import BalanceSettings
 from primitives.errors import UserError
 from seep.cli.flags import Flags
@@ -24,6 +24,7 @@ from seep.storage.settings import StorageSettings
 from vmpool.settings import VMSettings
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Section)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ def settings_of(flags: Flags, **defaults: Any) -> CommandSettings:
     sections |= {"vm": _vm(policy.vm, flags), "storage": _storage(policy.storage, flags)}
     sections |= {"balance": _balance(policy.balance, flags), "log": _log(policy.log, flags)}
     sections |= {"metrics": _metrics(policy.metrics, flags)}
+    sections |= {"dashboard": _at_port(policy.dashboard, flags.dashboard, "--dashboard")}
     launch = launch_settings(defaults | policy.run.given() | _given(flags) | sections)
     return CommandSettings(
         master=flags.master,
@@ -77,12 +79,16 @@ def _log(log: LogSettings, flags: Flags) -> LogSettings:
 
 
 def _metrics(metrics: MetricsSettings, flags: Flags) -> MetricsSettings:
-    if flags.metrics is not None:
-        metrics = checked(MetricsSettings, {**metrics.model_dump(), "port": flags.metrics}, "--metrics")
+    metrics = _at_port(metrics, flags.metrics, "--metrics")
     if flags.otlp is not None:
         otlp = checked(OtlpSettings, {**metrics.otlp.model_dump(), "url": flags.otlp}, "--otlp")
         metrics = metrics.model_copy(update={"otlp": otlp})
     return metrics
+
+
+def _at_port(settings: S, port: int | None, flag: str) -> S:
+    """Returns the settings of something that is served, with the port of its flag if that is given."""
+    return settings if port is None else checked(type(settings), {**settings.model_dump(), "port": port}, flag)
 
 
 def _given(flags: Flags) -> dict[str, Any]:

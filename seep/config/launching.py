@@ -23,7 +23,7 @@ class LaunchSettings:
 
 def sections_of(policy: PolicyFile) -> dict[str, Any]:
     """Returns the sections of a policy file that are options of a run without conversion."""
-    names = ("vm", "pool", "scaling", "backup", "storage", "migration", "balance", "log", "metrics")
+    names = ("vm", "pool", "scaling", "backup", "storage", "migration", "balance", "log", "metrics", "dashboard")
     return {name: getattr(policy, name) for name in names}
 
 

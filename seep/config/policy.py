@@ -14,6 +14,7 @@ from policies.backup import BackupSection
 from policies.balance.settings import BalanceSettings
 from policies.migration.settings import MigrationSettings
 from policies.scaling.settings import ScalingSettings
+from seep.dashboard.settings import DashboardSettings
 from seep.logs.settings import LogSettings
 from seep.metrics.settings import MetricsSettings
 from seep.rows.rate import Profile
@@ -146,4 +147,7 @@ class PolicyFile(Section):
     log: LogSettings = Field(LogSettings(), description="Which log lines are written, and in which form.")
     metrics: MetricsSettings = Field(
         MetricsSettings(), description="Where the driver serves metrics, and pushes them to."
+    )
+    dashboard: DashboardSettings = Field(
+        DashboardSettings(), description="Where the driver serves the live page and the REST API."
     )

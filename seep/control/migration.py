@@ -66,6 +66,7 @@ class MigrationProgress:
     seconds: float  #: seconds since it began, until its end
     why: str = ""
     latency: Mapping[str, float] = field(default_factory=dict)  #: p50, p95, p99 and max during it, once it has ended
+    id: int = 0  #: its number in the run; that of the first of several
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -201,6 +202,7 @@ class Migration:
             seconds=until - self.begun if self.begun is not None else 0.0,
             why=self.why,
             latency=self.latency,
+            id=self.id,
         )
 
     @property

@@ -7,13 +7,14 @@ fields are query parameters, or the JSON object of a POST.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from primitives.errors import UserError
+from seep.dashboard.access import Role
 from seep.logs.levels import LogLevel
+from seep.record.report import PARTS
 
 #: The most seconds that a request for the status waits in the run.
 LONGEST_WAIT = 20.0
@@ -23,13 +24,6 @@ MOST_EVENTS = 500
 _LARGEST = (1 << 53) - 1
 #: The most fields of which a message says what is wrong.
 _TOLD = 5
-
-
-class VisitorRole(StrEnum):
-    """What a visitor may do: only read, or also act."""
-
-    VIEWER = "viewer"
-    OPERATOR = "operator"
 
 
 class Answering(Protocol):
@@ -56,7 +50,7 @@ class RunRequest(BaseModel):
     do: ClassVar[str]  #: its name
     path: ClassVar[str | None] = None  #: below `/api/v1`; None: not by REST
     method: ClassVar[Literal["GET", "POST"]] = "GET"
-    role: ClassVar[VisitorRole] = VisitorRole.VIEWER
+    role: ClassVar[Role] = Role.VIEWER
 
     def body(self) -> dict[str, Any]:
         """Returns the request as it travels: only with fields that are given."""
@@ -69,7 +63,7 @@ class ActingRequest(RunRequest):
     model_config = ConfigDict(strict=True)
 
     method = "POST"
-    role = VisitorRole.OPERATOR
+    role = Role.OPERATOR
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -96,12 +90,20 @@ class ReadStatus(RunRequest):
         description=f"Number of the last known event: `new` has the later ones, at most {MOST_EVENTS}; -1: no event is "
         "known. Without it, `new` is empty.",
     )
+    sample: bool = Field(False, description="Whether to send the newest point of the report's time series, too.")
 
 
 class ReadReport(RunRequest):
     """The report so far: summary, latencies, migrations, spans, events and time series."""
 
     do, path = "report", "/report"
+
+    only: list[Literal[PARTS]] | None = Field(  # type: ignore[valid-type]
+        None, min_length=1, max_length=len(PARTS), description="The parts that are wanted; all if not given."
+    )
+    points: int | None = Field(
+        None, ge=2, le=10_000, description="The most points of the time series; of earlier times there are fewer then."
+    )
 
 
 class ReadStory(RunRequest):
@@ -302,7 +304,7 @@ REQUESTS: Mapping[str, type[RunRequest]] = {
     )
 }
 #: The names of requests that change a run.
-ACTING = tuple(name for name, each in REQUESTS.items() if each.role is VisitorRole.OPERATOR)
+ACTING = tuple(name for name, each in REQUESTS.items() if each.role is Role.OPERATOR)
 
 
 def request_of(body: Mapping[str, Any]) -> RunRequest:

@@ -12,6 +12,7 @@ from policies.scaling.settings import ScalingSettings
 from primitives.errors import UserError
 from primitives.graph import Kind
 from seep.channels.bulk import CREDIT, LEAST_CREDIT
+from seep.dashboard.settings import DashboardSettings
 from seep.logs.settings import LogSettings
 from seep.metrics.settings import MetricsSettings
 from seep.operators.room import DEFAULT_MEMORY
@@ -56,6 +57,7 @@ class RunOptions:
     scaling: ScalingSettings = field(default_factory=ScalingSettings)  #: how the number of instances is decided
     log: LogSettings = field(default_factory=LogSettings)  #: which log lines are written, and in which form
     metrics: MetricsSettings = field(default_factory=MetricsSettings)  #: where metrics are served, and pushed to
+    dashboard: DashboardSettings = field(default_factory=DashboardSettings)  #: where the live page is served
 
     def __post_init__(self) -> None:
         for name in ("epoch", "heartbeat", "patience", "start_timeout"):

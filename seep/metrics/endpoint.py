@@ -57,7 +57,7 @@ class MetricsEndpoint:
 
         self._facts: Facts | None = None  #: replaced as a whole, by another thread
         self._exposition = Exposition(run, query, lambda: self._facts)
-        self._socket = _listening(settings)
+        self._socket = listening("metrics", settings.host, settings.port or 0)
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
         self._open: dict[socket.socket, asyncio.Task[None]] = {}
         self._loop = asyncio.new_event_loop()
@@ -160,18 +160,19 @@ def check_metrics(settings: MetricsSettings) -> None:
         raise UserError(f"metrics need prometheus-client, which is not installed: {install_command('metrics')}")
 
 
-def _listening(settings: MetricsSettings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+def listening(what: str, host: str, port: int) -> socket.socket:
+    """Returns a socket that listens; raises EnvironmentFault, which says what cannot be served, if it cannot be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listening = socket.create_server((settings.host, settings.port or 0), family=family)
+        opened = socket.create_server((host, port), family=family)
     except (OSError, UnicodeError) as reason:
         raise EnvironmentFault(
-            f"metrics cannot be served at {settings.host}, port {settings.port}: {reason}; choose an address of this "
-            "machine, and another port, or 0 for any free one"
+            f"{what} cannot be served at {host}, port {port}: {reason}; choose an address of this machine, and another "
+            "port, or 0 for any free one"
         ) from reason
-    listening.setblocking(False)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFERED)
-    return listening
+    opened.setblocking(False)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFERED)
+    return opened
 
 
 def _accept(headers: list[str]) -> str:

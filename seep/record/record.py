@@ -37,7 +37,7 @@ from seep.record.latencies import LatencyRing, percentiles
 from seep.record.log import EventLog
 from seep.record.observer import Observer, Positions, RunSnapshot, SourceDemand
 from seep.record.recoveries import Recovered, Recoveries, RecoveryChanges
-from seep.record.report import make_report
+from seep.record.report import PARTS, make_report
 from seep.record.reports import InstanceFigures, NodeReport, check_figures, check_report
 from seep.record.samples import Sample, sample_of
 from seep.record.series import CoarseningSeries
@@ -466,6 +466,11 @@ class Record:
         return self._latest
 
     @property
+    def newest_sample(self) -> Sample | None:
+        """The last sample."""
+        return self._last_sample
+
+    @property
     def samples(self) -> tuple[Sample, ...]:
         """The kept samples in order of time: all of the last minutes, and fewer the older they are."""
         return tuple(self._samples)
@@ -483,8 +488,10 @@ class Record:
         failure: SeepError | None = None,
         story: Mapping[str, Sequence[str]] = MappingProxyType({}),
         topology: Topology | None = None,
+        only: Container[str] = PARTS,
+        points: int | None = None,
     ) -> dict[str, Any]:
-        """Returns events, time series and a summary, as plain data.
+        """Returns events, time series and a summary, as plain data; or `only` some parts of them.
 
         `rows` are those in the source log; `all_migrations` is the number of all migrations.
         """
@@ -507,6 +514,8 @@ class Record:
             failure=failure,
             story=story,
             topology=topology,
+            only=only,
+            points=points,
         )
 
     def _checkpoints(self) -> tuple[CheckpointStatus, ...]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,6 +17,23 @@ from seep.record.samples import Sample
 
 #: The most runs of slots that are told of an operator.
 _RUNS = 4096
+
+T = TypeVar("T")
+
+#: The parts of a report; `story` is there only if seep itself has failed.
+PARTS = (
+    "query",
+    "summary",
+    "latencies",
+    "migrations",
+    "spans",
+    "totals",
+    "events",
+    "series",
+    "graph",
+    "slots",
+    "story",
+)
 
 #: Events after which a run does nothing more.
 _ENDS = ("finished", "failed", "halted")
@@ -40,8 +58,10 @@ def make_report(
     failure: SeepError | None = None,
     story: Mapping[str, Sequence[str]] | None = None,
     topology: Topology | None = None,
+    only: Container[str] = PARTS,
+    points: int | None = None,
 ) -> dict[str, Any]:
-    """The report as plain data for JSON. All times are seconds.
+    """The report as plain data for JSON, or `only` some parts of it. All times are seconds.
 
     It has `query`, `summary`, `latencies` (of epochs: their `histogram`, and a `timeline` by quarters of a second),
     `migrations`, `spans` (of changes and recoveries), `events` and `series`, and if seep itself has failed `story`: by
@@ -50,54 +70,66 @@ def make_report(
 
     `rows` were read by the sources; `latency` is that of the whole run; `largest_gap` is between two commits; `epochs`
     were committed, those of the last sample if not given. `counters` are lower bounds unless they are said to be exact.
-    With the `topology`, the report has the `graph` of the query, and by operator the owners of its `slots`, as runs of
-    slots with one owner.
+    The series has at most `points` points, if that is given: see `thinned`. With the `topology`, the report has the
+    `graph` of the query, and by operator the owners of its `slots`, as runs of slots with one owner.
     """
     happened = list(events)
     last = samples[-1].at if samples else 0.0
     end = min((each.at for each in happened if each.kind in _ENDS), default=last)
-    during = [sample for sample in samples if sample.at <= end]
     seconds = end - samples[0].at if samples else 0.0
     committed = max((sample.committed for sample in samples), default=0)
-    return (
-        {
-            "query": query,
-            "summary": {
-                "rows": rows,
-                "seconds": seconds,
-                "rows_per_second": rows / seconds if seconds else 0.0,
-                "epochs": committed if epochs is None else epochs,
-                "latency": dict(latency),
-                "largest_gap": largest_gap,
-                "recoveries": [_recovery(each) for each in happened if each.kind == "recovered"],
-                "scalings": [_scaling(each) for each in happened if each.kind in ("scaled out", "scaled in")],
-                "vm_seconds": sum((vm_seconds or {}).values()),
-                "vms": dict(vm_seconds or {}),
-                "counters": dict(counters or {}),
-                "counters_exact": counters_exact,
-                "failure": None if failure is None else {"kind": _kind(failure), "text": str(failure)},
-            },
-            "latencies": dict(latencies or {}),
-            "migrations": [dict(each) for each in migrations],
-            "spans": [span.to_json() for span in spans],
-            "totals": dict(totals or {}),
-            "events": [event.to_json() for event in happened],
-            "series": [sample.to_json() for sample in during],
+
+    def summary() -> dict[str, Any]:
+        return {
+            "rows": rows,
+            "seconds": seconds,
+            "rows_per_second": rows / seconds if seconds else 0.0,
+            "epochs": committed if epochs is None else epochs,
+            "latency": dict(latency),
+            "largest_gap": largest_gap,
+            "recoveries": [_recovery(each) for each in happened if each.kind == "recovered"],
+            "scalings": [_scaling(each) for each in happened if each.kind in ("scaled out", "scaled in")],
+            "vm_seconds": sum((vm_seconds or {}).values()),
+            "vms": dict(vm_seconds or {}),
+            "counters": dict(counters or {}),
+            "counters_exact": counters_exact,
+            "failure": None if failure is None else {"kind": _kind(failure), "text": str(failure)},
         }
-        | _layout(topology)
-        | ({"story": {machine: list(lines) for machine, lines in story.items()}} if story else {})
-    )
 
-
-def _layout(topology: Topology | None) -> dict[str, Any]:
-    """The query graph, and the owners of slots after all announced plans."""
-    if topology is None:
-        return {}
-    graph = topology.graph
-    return {
-        "graph": graph_of(graph),
-        "slots": {name: owned(each[-1].assignment) for name, each in topology.history.items() if graph.inputs[name]},
+    parts: dict[str, Callable[[], Any]] = {
+        "query": lambda: query,
+        "summary": summary,
+        "latencies": lambda: dict(latencies or {}),
+        "migrations": lambda: [dict(each) for each in migrations],
+        "spans": lambda: [span.to_json() for span in spans],
+        "totals": lambda: dict(totals or {}),
+        "events": lambda: [event.to_json() for event in happened],
+        "series": lambda: [each.to_json() for each in thinned([s for s in samples if s.at <= end], points)],
     }
+    if topology is not None:
+        parts |= {"graph": partial(graph_of, topology.graph), "slots": partial(_slots_of, topology)}
+    if story:
+        parts["story"] = lambda: {machine: list(lines) for machine, lines in story.items()}
+    return {name: part() for name, part in parts.items() if name in only}
+
+
+def thinned(series: Sequence[T], points: int | None) -> list[T]:
+    """Returns at most so many points of a time series: the newest half of these as they are, and earlier ones evenly.
+
+    >>> thinned(range(100), 8)
+    [0, 31, 63, 95, 96, 97, 98, 99]
+    """
+    if points is None or len(series) <= points:
+        return list(series)
+    newest = points // 2
+    early = np.linspace(0, len(series) - newest - 1, points - newest).astype(int)
+    return [*(series[at] for at in early.tolist()), *series[len(series) - newest :]]
+
+
+def _slots_of(topology: Topology) -> dict[str, Any]:
+    """The owners of slots after all announced plans, by operator."""
+    inputs = topology.graph.inputs
+    return {name: owned(each[-1].assignment) for name, each in topology.history.items() if inputs[name]}
 
 
 def graph_of(graph: QueryGraph) -> dict[str, Any]:

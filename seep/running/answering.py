@@ -15,6 +15,7 @@ from seep.dashboard.requests import (
     DescribeRun,
     DrainNode,
     FinishInput,
+    LinkToDashboard,
     ListStateful,
     LookAtState,
     Migrate,
@@ -38,7 +39,7 @@ from seep.driver.archivist import Archivist
 from seep.driver.driver import ManagerProcess
 from seep.driver.run_logs import RunLogs
 from seep.logs.versions import own_version
-from seep.record.report import graph_of
+from seep.record.report import PARTS, graph_of
 from seep.record.ring import Ring
 from seep.reports.health import RELEVANT, problems
 from seep.running.migration_handle import MigrationHandle
@@ -64,7 +65,7 @@ class RunAnswers:
         self._answers: Mapping[str, Callable[[Any], Answer]] = {
             DescribeRun.do: self._describe,
             ReadStatus.do: self._status,
-            ReadReport.do: lambda _: run.report(),
+            ReadReport.do: lambda request: run.report(request.only or PARTS, request.points),
             ReadStory.do: self._story,
             ReadSlots.do: self._slots,
             ReadDeadLetters.do: self._dead_letters,
@@ -81,6 +82,7 @@ class RunAnswers:
             StopRun.do: self._stop,
             ListStateful.do: lambda _: {"stateful": run.stateful},
             LookAtState.do: self._look,
+            LinkToDashboard.do: lambda _: {"url": run.dashboard_url},
         }
 
     def answer(self, body: Mapping[str, Any]) -> Answer:
@@ -128,7 +130,8 @@ class RunAnswers:
     def _status(self, request: ReadStatus) -> Answer:
         """Returns the status after so many seconds, or as soon as the run is over."""
         self._manager.ended.wait(request.wait)
-        status, events = self._manager.record.latest or self._run.status(), self._run.events
+        record, events = self._manager.record, self._run.events
+        status, sample = record.latest or self._run.status(), record.newest_sample
         number, new = events.after(request.after, MOST_EVENTS) if request.after is not None else (events.number, [])
         return {
             "phase": self._run.phase,
@@ -138,7 +141,7 @@ class RunAnswers:
             "events": [event.to_json() for event in events.after(-1, _NEWEST)[1]],
             "new": [event.to_json() for event in new],
             "number": number,
-        }
+        } | ({"sample": sample and sample.to_json()} if request.sample else {})
 
     def _story(self, _: ReadStory) -> Answer:
         return {"events": [event.to_json() for event in self._run.events], "story": self._manager.machine_story()}

@@ -94,4 +94,5 @@ def _total(parts: Sequence[MigrationProgress]) -> MigrationProgress:
         held_back=sum(part.held_back for part in parts),
         seconds=max(part.seconds for part in parts),
         why=", ".join(dict.fromkeys(part.why for part in parts)),
+        id=parts[0].id,
     )

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
@@ -34,6 +34,9 @@ from seep.control.requests import MigrationRequests
 from seep.control.scalings import check_scaling
 from seep.control.steward import Steward, StewardSettings
 from seep.control.targets import Target
+from seep.dashboard.server import DashboardServer, PemFiles, check_dashboard
+from seep.dashboard.settings import dashboard_settings
+from seep.dashboard.tokens import access_of
 from seep.driver.archivist import Archivist
 from seep.driver.driver import ManagerProcess
 from seep.driver.feeds import Feeds, check_feeds, session_of
@@ -54,6 +57,7 @@ from seep.protocol.manager.plans import Accepted, Refused
 from seep.query.program import Program
 from seep.record.facts import Facts
 from seep.record.log import EventLog
+from seep.record.report import PARTS
 from seep.record.status import Status
 from seep.reports.notebook import RunReport
 from seep.rows.position import rows_up_to
@@ -117,6 +121,7 @@ def launch(
     check_scaling(chosen.scaling, policy, program.graph)
     check_metrics(chosen.metrics)
     check_otlp(chosen.metrics.otlp)
+    check_dashboard(chosen.dashboard)
     tell = progress or (lambda _: None)
     wanted = chosen.nodes or _instances(program)
     check_feeds(program, chosen.storage.location is not None, wanted)
@@ -158,6 +163,7 @@ class Run:
         self.program, self.options = program, options
         self._host = host
         self._security = _security(options, host.driver_host)
+        self._access = access_of(options.dashboard)
         self._manager = ManagerProcess(
             program, options, host.driver_interface, host.driver_host, self._security, self.id
         )
@@ -169,6 +175,7 @@ class Run:
             raise
         self._metrics: MetricsEndpoint | None = None
         self._push: OtlpPush | None = None
+        self._dashboard: DashboardServer | None = None
         self._interrupts = Interrupts()
         self._is_launched = self._is_ended = self._is_asked_to_finish = False
         self._stopping = threading.Lock()
@@ -179,7 +186,7 @@ class Run:
     def _make_services(self, host: Host, policy: Policy) -> None:
         """Makes the parts around the manager: logs, nodes, scaling, storage."""
         self._push_headers = check_otlp(self.options.metrics.otlp)
-        secrets = header_secrets(self._push_headers.values())
+        secrets = (*header_secrets(self._push_headers.values()), *self._access.secrets)
         self._logs = RunLogs(self._manager, self.options.log, self.id, self._security, secrets)
         task = NodeTask(
             self.program,
@@ -226,7 +233,7 @@ class Run:
         if self._has_nothing_to_do():
             self._end_unchanged()
             return
-        self._open_metrics()
+        self._open_endpoints()
         gathered = self._fleet.gather(nodes, tell)
         tell("starting the query")
         self._manager.launch(_placement(self.program, gathered))
@@ -241,7 +248,7 @@ class Run:
         if self.options.seconds is not None:
             self._manager.after(self.options.seconds, self.finish)
 
-    def _open_metrics(self) -> None:
+    def _open_endpoints(self) -> None:
         if self.options.metrics.port is not None:
             self._metrics = MetricsEndpoint(self.options.metrics, self.id, self.program.name)
         if self.options.metrics.otlp.url is not None:
@@ -250,6 +257,14 @@ class Run:
             log, settings = self._logs.named("seep.metrics"), self.options.metrics.otlp
             record, query = self._manager.record, self.program.name
             self._push = OtlpPush(settings, self._push_headers, self.id, query, record, log)
+        if self.options.dashboard.port is not None:
+            self._dashboard = DashboardServer(
+                self.options.dashboard,
+                self._answers,
+                self._access,
+                _tls(self._security),
+                self._logs.named("seep.dashboard"),
+            )
 
     def _has_nothing_to_do(self) -> bool:
         """Whether all sources had ended before; for a source that Spark pushes to, that is known only with a batch."""
@@ -356,8 +371,16 @@ class Run:
         """Where its metrics can be scraped; None if they were not asked for."""
         return self._metrics.url if self._metrics is not None else None
 
-    def report(self) -> RunReport:
-        """Returns events, time series and a summary as plain data, during the run and after it."""
+    @property
+    def dashboard_url(self) -> str | None:
+        """A link to its live page that logs a browser in, once; another at each reading. None without a dashboard."""
+        return self._dashboard.login_url() if self._dashboard is not None else None
+
+    def report(self, only: Container[str] = PARTS, points: int | None = None) -> RunReport:
+        """Returns events, time series and a summary as plain data, during the run and after it; or `only` parts.
+
+        The series has all points that are kept, or at most so many `points`, fewer of the earlier ones.
+        """
         migrations = self._steering.report()
         report = self._manager.record.report(
             self.program.name,
@@ -369,6 +392,8 @@ class Run:
             failure=self.failure,
             story=self._manager.story,
             topology=self._manager.topology(),
+            only=only,
+            points=points,
         )
         return RunReport(report)
 
@@ -590,6 +615,8 @@ class Run:
         if self._is_ended:
             return
         self._is_ended = True
+        if self._dashboard is not None:
+            self._dashboard.close()
         self._logs.ends()
         self._listed.delist()
         if self._metrics is not None:
@@ -653,13 +680,18 @@ def _options(given: Mapping[str, Any]) -> RunOptions:
     unknown = [name for name in given if name not in known]
     if unknown:
         raise UserError(f"launch does not know the option {unknown[0]!r}; it knows {', '.join(known)}")
-    return RunOptions(**{**given, "metrics": metrics_settings(given.get("metrics"))})
+    served = {"metrics": metrics_settings(given.get("metrics"))}
+    return RunOptions(**{**given, **served, "dashboard": dashboard_settings(given.get("dashboard"))})
 
 
 def _security(options: RunOptions, host: str) -> Security:
     if options.tls is False:
         return Security.open()
     return Security.with_tls(host) if options.tls is True else Security.with_files(*options.tls)
+
+
+def _tls(security: Security) -> PemFiles | None:
+    return PemFiles(security.certificate, security.key) if security.certificate and security.key else None
 
 
 def _steward_settings(options: RunOptions) -> StewardSettings:

@@ -145,4 +145,5 @@ def test_what_is_shown_of_an_empty_file_has_every_section(file: Path) -> None:
     file.write_text("")
     kind, settings = read_settings(file)
     sections = ["run", "vm", "pool", "storage", "backup", "migration", "balance", "scaling", "log", "metrics"]
+    sections += ["dashboard"]
     assert (kind, list(parsed(in_full(settings), "shown.yaml"))) == (ConfigKind.POLICY, sections)

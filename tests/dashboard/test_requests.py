@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from primitives.errors import UserError
-from seep.dashboard.requests import ACTING, REQUESTS, Migrate, ReadStatus, VisitorRole, request_of
+from seep.dashboard.access import Role
+from seep.dashboard.requests import ACTING, REQUESTS, Migrate, ReadStatus, request_of
 
 
 def test_reading_is_by_get_for_viewers_and_acting_by_post_for_operators() -> None:
     by_rest = [each for each in REQUESTS.values() if each.path is not None]
     assert {each.do for each in by_rest if each.method == "POST"} == {*ACTING, "sql"}, "SQL is too long for a URL"
-    assert {each.do for each in by_rest if each.role is VisitorRole.OPERATOR} == set(ACTING)
-    assert REQUESTS["sql"].role is VisitorRole.VIEWER
+    assert {each.do for each in by_rest if each.role is Role.OPERATOR} == set(ACTING)
+    assert REQUESTS["sql"].role is Role.VIEWER
 
 
 def test_no_two_requests_have_the_same_path_and_all_are_explained() -> None:

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 #: What starts a thread, and the place of its name among the arguments where it is not given by keyword.
 STARTS = dict.fromkeys(("Thread", "InheritableThread", "Timer")) | {
     "Worker": 0,
+    "WorkerPool": 0,
     "EventLoop": 0,
     "ThreadPoolExecutor": 1,
 }
@@ -71,4 +72,4 @@ def test_every_name_begins_with_that_of_the_project() -> None:
 
 
 def test_only_what_others_give_a_name_to_starts_threads_without_one() -> None:
-    assert started()["?"] == {"seep/threads/event_loop.py", "seep/threads/worker.py"}
+    assert started()["?"] == {"seep/threads/event_loop.py", "seep/threads/pool.py", "seep/threads/worker.py"}

@@ -1,0 +1,47 @@
+"""Tokens of the dashboard: from files of the settings, from the environment, or made for the run."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from primitives.errors import EnvironmentFault, UserError
+from seep.dashboard.access import Access, checked_token
+from seep.dashboard.settings import DashboardSettings
+
+#: The environment's variables with the tokens of operators and of viewers.
+OPERATOR_VARIABLE, VIEWER_VARIABLE = "SEEP_TOKEN", "SEEP_VIEWER_TOKEN"
+#: The most bytes that are read of a file with a token.
+_MOST = 4096
+
+
+def access_of(settings: DashboardSettings, environment: Mapping[str, str] = os.environ) -> Access:
+    """Returns who may use a dashboard; a file goes before the environment, and what neither has is made.
+
+    Tokens of a dashboard that is not served are not looked for.
+    """
+    if settings.port is None:
+        return Access()
+    return Access(
+        _token(settings.token_file, "dashboard.token_file", OPERATOR_VARIABLE, environment),
+        _token(settings.viewer_token_file, "dashboard.viewer_token_file", VIEWER_VARIABLE, environment),
+    )
+
+
+def _token(path: Path | None, setting: str, variable: str, environment: Mapping[str, str]) -> str | None:
+    if path is not None:
+        return checked_token(token_in(path, setting), f"{setting} {path}")
+    return checked_token(environment.get(variable, "").strip() or None, variable)
+
+
+def token_in(path: Path, setting: str) -> str:
+    """Returns the token that a file has, without spaces around it; only its user may be able to read the file."""
+    try:
+        with path.expanduser().open("rb") as file:
+            if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & (stat.S_IRWXG | stat.S_IRWXO):
+                raise UserError(f"{setting}: others than you may use {path}: chmod 600 {path}")
+            return file.read(_MOST).decode().strip()
+    except (OSError, UnicodeDecodeError) as reason:
+        raise EnvironmentFault(f"{setting}: the token in {path} cannot be read: {reason}") from reason

@@ -18,7 +18,7 @@ from lrb.generator import TrafficSettings, gathered, traffic
 from lrb.schema import INPUT
 from lrb.validation.validator import OutputComparison, validate
 from seep.cli import failures
-from seep.cli.display.progress import with_bar
+from seep.cli.display.progress import ProgressBar, with_bar
 from seep.reports import figures
 
 #: Wrong lines of each kind that are shown.
@@ -35,7 +35,8 @@ def generate_traffic(settings: TrafficSettings, out: Path, history: Path | None,
             write(batch)
             tuples += len(batch)
             vehicles = max(vehicles, pc.max(batch["vid"]).as_py() or 0)
-    rows = 0 if history is None else write_history(history, vehicles, settings.xways, settings.seed)
+    with ProgressBar("tolls of vehicles", quiet=quiet) as bar:
+        rows = write_history(history, vehicles, settings.xways, settings.seed, bar.reach) if history else 0
     if quiet:
         return
     typer.echo(f"{out}: {tuples:,} tuples of {vehicles:,} vehicles, in {figures.time(perf_counter() - begin)}")

@@ -59,7 +59,7 @@ def rate(
             measured, minutes = _QUICK_SECONDS, _QUICK_MINUTES
         wanted = RatingGoal(xways=xways, seconds=measured, warm_up=warm_up, minutes=minutes, seed=seed)
         compile_kernels()
-        rating = rate_machine(wanted, settings, _nothing if flags.quiet else typer.echo, _told)
+        rating = rate_machine(wanted, settings, _nothing if flags.quiet else typer.echo, _told, quiet=flags.quiet)
         _conclude(rating, as_json=as_json)
 
 

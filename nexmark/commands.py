@@ -15,7 +15,7 @@ from nexmark.queries import QUERIES
 from nexmark.rhino import write_records
 from nexmark.schema import LOG
 from primitives.errors import UserError
-from seep.cli.display.progress import with_bar
+from seep.cli.display.progress import ProgressBar, with_bar
 from seep.reports import figures
 
 
@@ -33,7 +33,8 @@ def generate_log(settings: EventSettings, count: int, out: Path, *, quiet: bool)
 def generate_records(settings: EventSettings, count: int, out: Path, *, quiet: bool) -> None:
     """Writes the records of each kind to their own file, in the blocks that Rhino's Kafka source reads."""
     begin = perf_counter()
-    write_records(settings, count, out)
+    with ProgressBar("events", quiet=quiet) as bar:
+        write_records(settings, count, out, bar.reach)
     _tell(out, count, begin, quiet=quiet)
 
 

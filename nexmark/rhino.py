@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,24 +69,30 @@ LAYOUTS = {
 }
 
 
-def write_records(settings: EventSettings, count: int, folder: Path) -> None:
-    """Writes records of this many events, each kind to its own file."""
-    events = EventGenerator(settings)
+def write_records(
+    settings: EventSettings, count: int, folder: Path, reach: Callable[[int, int], None] = lambda _, __: None
+) -> None:
+    """Writes records of this many events, each kind to its own file; tells `reach` how many of them are written."""
+    events, done = EventGenerator(settings), 0
     numbers = events.at(np.arange(count))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for kind, layout in LAYOUTS.items():
-            _write(events, kind, numbers[events.where(numbers, [kind])], folder / layout.file)
+            for written in _write(events, kind, numbers[events.where(numbers, [kind])], folder / layout.file):
+                done += written
+                reach(done, count)
     except OSError as reason:
         raise EnvironmentFault(f"{folder} cannot be written to: {reason}") from reason
 
 
-def _write(events: EventGenerator, kind: EventKind, numbers: Ints, path: Path) -> None:
+def _write(events: EventGenerator, kind: EventKind, numbers: Ints, path: Path) -> Iterator[int]:
+    """Writes the records of a kind in blocks; yields the number of those in each."""
     layout = LAYOUTS[kind]
     with whole_file(path) as partial, partial.open("wb") as file:
         for first in range(0, len(numbers), layout.of_block):
             chosen = numbers[first : first + layout.of_block]
             file.write(block(layout, records(events, kind, chosen), len(numbers) - first - len(chosen)))
+            yield len(chosen)
 
 
 def block(layout: RecordLayout, rows: NDArray[np.void], to_come: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -92,15 +93,19 @@ def read_history(path: Path) -> pa.Table:
         raise UserError(f"{path} is no history, whose lines are VID,Day,XWay,Toll: {reason}") from reason
 
 
-def write_history(path: Path, vehicles: int, xways: int, seed: int) -> int:
+def write_history(
+    path: Path, vehicles: int, xways: int, seed: int, reach: Callable[[int, int], None] = lambda _, __: None
+) -> int:
     """Writes one row for each day of vehicles 1 to `vehicles`, on random expressways; returns the number of rows.
 
-    The tolls are 0 to 98. Equal arguments give equal files.
+    The tolls are 0 to 98. Equal arguments give equal files. Tells `reach` of how many vehicles the rows are written.
     """
     random = np.random.default_rng(seed)
     with written(path, HISTORY) as write:
         for first in range(1, vehicles + 1, _VEHICLES_AT_ONCE):
-            write(_some_history(np.arange(first, min(first + _VEHICLES_AT_ONCE, vehicles + 1)), xways, random))
+            end = min(first + _VEHICLES_AT_ONCE, vehicles + 1)
+            write(_some_history(np.arange(first, end), xways, random))
+            reach(end - 1, vehicles)
     return vehicles * DAYS
 
 

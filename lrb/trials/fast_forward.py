@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import thread_time
 from typing import NamedTuple
@@ -82,8 +82,13 @@ class Rest(NamedTuple):
         return InitialState(self.path.parent, xways, self.vehicles)
 
 
-def fast_forward(settings: TrafficSettings, until: int, folder: Path) -> Rest:
-    """Processes the traffic of one expressway before a second; writes the operators' state and the remaining tuples."""
+def fast_forward(
+    settings: TrafficSettings, until: int, folder: Path, reach: Callable[[int, int], None] = lambda _, __: None
+) -> Rest:
+    """Processes the traffic of one expressway before a second; writes the operators' state and the remaining tuples.
+
+    Tells `reach` how many of all seconds of traffic it has gone through.
+    """
     chain, vehicles, path = LocalChain(), 0, folder / _TRAFFIC
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, INPUT) as writer:
         for batch in gathered(traffic(settings), _ROWS):
@@ -91,6 +96,7 @@ def fast_forward(settings: TrafficSettings, until: int, folder: Path) -> Rest:
             at = int(np.searchsorted(batch["time"].to_numpy(), until))
             _work(chain, batch.slice(0, at))
             writer.write_batch(batch.slice(at))
+            reach(batch["time"][-1].as_py() + 1, settings.seconds)
     chain.process(pa.RecordBatch.from_pylist([], INPUT), until - 1)  # rows that wait for the end of that second
     rest = Rest(path, vehicles)
     rest.beginning(1).write(chain.beginning())

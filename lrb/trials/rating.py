@@ -14,6 +14,7 @@ from lrb.trials.fast_forward import Rest, fast_forward
 from lrb.trials.trial import Course, Trial, attempt
 from policies.backup import BackupSection, BackupSettings, BackupStrategy
 from primitives.errors import UserError
+from seep.cli.display.progress import ProgressBar
 from seep.cli.settings import CommandSettings
 
 Say = Callable[[str], None]
@@ -55,7 +56,14 @@ class Rating:
         return max((each for each in self.trials if each.is_sustained), key=lambda each: each.xways, default=None)
 
 
-def rate(wanted: RatingGoal, settings: CommandSettings, say: Say, done: Callable[[Trial], None]) -> Rating:
+def rate(
+    wanted: RatingGoal,
+    settings: CommandSettings,
+    say: Say,
+    done: Callable[[Trial], None],
+    *,
+    quiet: bool = False,
+) -> Rating:
     """Builds the state of one expressway, then searches the number of expressways; calls `done` after each trial."""
     if wanted.course(0).begin < 0:
         raise UserError(f"{wanted.minutes} minutes of traffic are fewer than {wanted.warm_up + wanted.seconds} seconds")
@@ -63,7 +71,8 @@ def rate(wanted: RatingGoal, settings: CommandSettings, say: Say, done: Callable
     with tempfile.TemporaryDirectory(prefix="seep-lrb-") as folder:
         say(f"fast-forward: working through {wanted.minutes} minutes of one expressway")
         traffic = Traffic(seconds=60 * wanted.minutes, seed=wanted.seed)
-        rest = fast_forward(traffic, wanted.course(0).begin, Path(folder))
+        with ProgressBar("fast-forward: seconds of traffic", quiet=quiet) as bar:
+            rest = fast_forward(traffic, wanted.course(0).begin, Path(folder), bar.reach)
         for trial in _trials(wanted, partial(_attempt, rest, wanted, settings, say)):
             rating.trials.append(trial)
             done(trial)

@@ -44,6 +44,12 @@ def test_a_status_tells_the_imbalance_of_operators_that_are_balanced() -> None:
     assert status_line(status) == status_line(STATUS) + "; fullest counter 2.40 times the mean"
 
 
+def test_a_status_tells_how_many_instances_are_still_being_restored() -> None:
+    restoring = replace(COUNTER, phase="restoring")
+    status = replace(STATUS, instances=(COUNTER, restoring, restoring))
+    assert status_line(status).endswith("3 instances on 4 nodes (1 idle); 2 instances without state yet")
+
+
 def test_an_event_is_one_line_with_its_time() -> None:
     assert event_line(KILLED).plain == "   5.02 s  killed n2 with counter[0]"
     assert (

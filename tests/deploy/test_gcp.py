@@ -64,6 +64,7 @@ def test_up_makes_all_of_it_and_a_second_up_changes_nothing(server: GceServer, s
     assert cluster(settings, told.append).up() == 6
     assert server.names() == GROUND | VMS
     assert "create instance seep-demo-worker-2" in told
+    assert "[3/3] create instance seep-demo-worker-2: done" in told
     before = len(server.changes())
     assert cluster(settings, told.append).up() == 0
     assert "keep instance seep-demo-worker-2" in told

@@ -35,7 +35,11 @@ Rows = list[list[tuple[int, ...]]]
 
 @pytest.fixture(scope="module")
 def rest(tmp_path_factory: pytest.TempPathFactory) -> Rest:
-    return fast_forward(BUSY, CUT, tmp_path_factory.mktemp("rest"))
+    told: list[tuple[int, int]] = []
+    rest = fast_forward(BUSY, CUT, tmp_path_factory.mktemp("rest"), lambda done, total: told.append((done, total)))
+    assert told == sorted(told)
+    assert told[-1] == (BUSY.seconds, BUSY.seconds)
+    return rest
 
 
 @pytest.fixture(scope="module")

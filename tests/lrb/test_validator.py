@@ -204,7 +204,9 @@ def test_the_default_history_is_that_of_the_reference(asked: list[tuple[int, int
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_a_history_is_read_as_it_was_written(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"history.{suffix}"
-    assert write_history(path, vehicles=20, xways=3, seed=1) == 20 * DAYS
+    told: list[tuple[int, int]] = []
+    assert write_history(path, 20, xways=3, seed=1, reach=lambda done, total: told.append((done, total))) == 20 * DAYS
+    assert told == [(20, 20)]
     table = read_history(path)
     rows = table.to_pylist()
     assert {(row["vid"], row["day"]) for row in rows} == {(v, d) for v in range(1, 21) for d in range(1, 70)}

@@ -198,7 +198,10 @@ def records_in(kind: EventKind, path: Path) -> np.ndarray[Any, Any]:
 
 
 def test_records_are_of_their_sizes_in_blocks_that_tell_what_is_to_come(tmp_path: Path) -> None:
-    write_records(EventSettings(), 20_000, tmp_path)
+    told: list[tuple[int, int]] = []
+    write_records(EventSettings(), 20_000, tmp_path, lambda done, total: told.append((done, total)))
+    assert told == sorted(told)
+    assert told[-1] == (20_000, 20_000)
     assert {kind: (layout.record.itemsize, layout.of_block) for kind, layout in LAYOUTS.items()} == {
         EventKind.PERSON: (206, 39),
         EventKind.AUCTION: (269, 30),

@@ -154,9 +154,16 @@ def status_line(status: Status) -> str:
         f"{figures.of(status.ticked - status.committed, 'epoch')} in flight",
         f"{figures.of(len(status.instances), 'instance')} on {figures.of(status.nodes - status.idle_nodes, 'node')}"
         f" ({status.idle_nodes} idle)",
+        *_restoring(status),
         *_imbalances(status),
     )
     return f"{status.at:7.2f} s  " + "; ".join(parts)
+
+
+def _restoring(status: Status) -> Iterator[str]:
+    restoring = sum(each.phase == "restoring" for each in status.instances)
+    if restoring:
+        yield f"{figures.of(restoring, 'instance')} without state yet"
 
 
 def _imbalances(status: Status) -> Iterator[str]:

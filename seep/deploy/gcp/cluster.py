@@ -174,5 +174,6 @@ def _together(verb: str, act: Callable[[Owned], object], resources: list[Owned],
         for each in resources:
             tell(f"{verb} {each.label}")
             begun.append(threads.submit(act, each))
-        for done in begun:
+        for at, (each, done) in enumerate(zip(resources, begun, strict=True), 1):
             done.result()
+            tell(f"[{at}/{len(begun)}] {verb} {each.label}: done")

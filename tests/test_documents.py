@@ -79,7 +79,7 @@ def test_every_command_of_seep_in_a_document_is_there_with_its_options(path: Pat
 
 def test_a_command_or_an_option_that_is_not_there_is_noticed() -> None:
     assert problem_of(["lrb", "demo"]) == "seep lrb has no command demo"
-    assert problem_of(["status"]) == "seep has no command status"
+    assert problem_of(["pause"]) == "seep has no command pause"
     assert problem_of(["run", "a:b", "--sizes", "1,2,3"]) == "seep run has no option --sizes"
     assert problem_of(["deploy", "ec2|gcp", "up|destroy"]) == "seep deploy ec2 has no command destroy"
     assert problem_of(["savepoint", "orders", "--quiet"]) == "seep savepoint has no option --quiet"

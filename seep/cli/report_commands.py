@@ -48,6 +48,11 @@ def write_page(report: Path, out: Path, notes: tuple[str, ...] = ()) -> Path:
     return out
 
 
+def is_report(of: str) -> bool:
+    """Whether what a command is for is a file with a report, and not a run."""
+    return of.endswith(".json") or Path(of).is_file()
+
+
 def read(path: Path) -> dict[str, Any]:
     try:
         report: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

@@ -10,6 +10,7 @@ import typer
 
 from seep.cli.failures import told_in_one_line
 from seep.cli.options import Verbose, Yes, takes_options
+from seep.cli.runs.place import OperatorName, RunName, RunPlace
 
 app = typer.Typer(
     name="state",
@@ -43,6 +44,7 @@ Container = Annotated[
 Slots = Annotated[
     str | None, typer.Option(metavar="0-15,20", help="Only these slots; others are not read.", show_default=False)
 ]
+Answer = Annotated[bool, typer.Option("--json", help="The answer as one JSON object, for programs.")]
 Limit = Annotated[int, typer.Option(metavar="N", min=0, help="The most entries to show.")]
 Json = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 
@@ -97,6 +99,71 @@ def show(
                 commands.show_checkpoint(found, as_json)
             else:
                 commands.show_rows(found, operator, container, key or [], slots, limit, as_json)
+
+
+@app.command(epilog="Example: seep state get orders counter be")
+@takes_options
+def get(
+    run: RunName = None,
+    operator: OperatorName = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEY", help="The key: a value for each of its columns.", show_default=False),
+    ] = None,
+    *,
+    place: RunPlace,
+    container: Container = None,
+    as_json: Answer = False,
+) -> None:
+    """Look up a key in the state of a current run. Exits with 1 if there is nothing for it."""
+    with told_in_one_line(verbose=False):
+        from seep.cli.runs.state import show_key
+
+        client, (operator, *values) = place.opened(run, operator, *(key or ()), wants=["OPERATOR"], more=True)
+        if not values:
+            raise typer.BadParameter("a value for each key column must be given", param_hint="KEY")
+        show_key(client, operator, values, container, as_json=as_json)
+
+
+@app.command(epilog="Example: seep state rows orders counter --limit 10")
+@takes_options
+def rows(
+    run: RunName = None,
+    operator: OperatorName = None,
+    *,
+    place: RunPlace,
+    container: Container = None,
+    offset: Annotated[int, typer.Option(metavar="N", min=0, help="Number of rows to leave out before.")] = 0,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, max=500, help="The most rows to show.")] = 50,
+    as_json: Answer = False,
+) -> None:
+    """Page through the state of an operator of a current run."""
+    with told_in_one_line(verbose=False):
+        from seep.cli.runs.state import show_rows
+
+        client, (operator,) = place.opened(run, operator, wants=["OPERATOR"])
+        show_rows(client, operator, container, offset, limit, as_json=as_json)
+
+
+@app.command(epilog="Example: seep state sql orders counter 'select word, n from counts order by n desc limit 5'")
+@takes_options
+def sql(
+    run: RunName = None,
+    operator: OperatorName = None,
+    select: Annotated[
+        str | None, typer.Argument(metavar="SELECT", help="The SQL query, in quotes.", show_default=False)
+    ] = None,
+    *,
+    place: RunPlace,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="The most rows to show.")] = 100,
+    as_json: Answer = False,
+) -> None:
+    """Query the state of an operator of a current run with SQL (DuckDB's); each container is a table of its name."""
+    with told_in_one_line(verbose=False):
+        from seep.cli.runs.state import show_query
+
+        client, (operator, query) = place.opened(run, operator, select, wants=["OPERATOR", "SELECT"])
+        show_query(client, operator, query, limit, as_json=as_json)
 
 
 @app.command(epilog="Example: seep state stats --storage /data/seep --query orders --operator counter")

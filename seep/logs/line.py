@@ -64,9 +64,9 @@ class LogLine:
 
     def text(self) -> str:
         """The line as plain text; further lines of its message and the trace of its exception are indented."""
-        named = "".join(f" {name}={_visible(str(value))}" for name, value in self.fields.items())
+        named = "".join(f" {name}={visible(str(value))}" for name, value in self.fields.items())
         first = f"{_rfc3339(self.at)} {logging.getLevelName(self.level)} {self.logger}{named}: "
-        return first + "\n    ".join(map(_visible, self._lines()))
+        return first + "\n    ".join(map(visible, self._lines()))
 
     def _lines(self) -> Iterator[str]:
         yield from self.message.split("\n")
@@ -131,10 +131,10 @@ def _level(name: str) -> int:
     return logging.getLevelNamesMapping().get(name) or int(name.removeprefix("Level "))
 
 
-def _visible(text: str) -> str:
+def visible(text: str) -> str:
     """Escapes control characters: a name or message must not change the terminal, or look like another line.
 
-    >>> print(_visible("a\\x1b[2Jb"))
+    >>> print(visible("a\\x1b[2Jb"))
     a\\x1b[2Jb
     """
     return "".join(char if char.isprintable() or char in "\t " else repr(char)[1:-1] for char in text)

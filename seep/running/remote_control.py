@@ -17,6 +17,7 @@ from seep.channels.process import ProcessId
 from seep.channels.security import Security
 from seep.dashboard.requests import RunIsOver
 from seep.protocol.view import MANAGER
+from seep.running.run_client import time_limit
 
 #: What is raised for a refusal, by the name of the error that the run raised.
 _REFUSALS: Mapping[str, type[SeepError]] = {each.__name__: each for each in (UserError, EnvironmentFault, RunIsOver)}
@@ -43,15 +44,22 @@ class RunListing:
     def delist(self) -> None:
         self._path.unlink(missing_ok=True)
 
-    def tell(self, what: str, **more: Any) -> Mapping[str, Any]:
-        """Sends the run a request, and returns its answer; raises UserError or EnvironmentFault with its refusal."""
-        return self.answer({"do": what} | more)
+    def tell(self, do: str, /, **fields: Any) -> Mapping[str, Any]:
+        """Sends the run a request with the fields that are given, and returns its answer.
+
+        Raises UserError or EnvironmentFault with its refusal.
+        """
+        return self.answer({"do": do} | {name: value for name, value in fields.items() if value is not None})
+
+    def has_ended(self) -> bool:
+        """Whether its driver is gone: then it is not in the list any more."""
+        return self.id not in {each.id for each in listed()}
 
     def answer(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """Answers a request by asking the run; raises UserError or EnvironmentFault with its refusal."""
         link = Link("control", MANAGER, self.address, self.security, NoLinkEvents())
         try:
-            answer: Mapping[str, Any] = link.call("control", dict(body))
+            answer: Mapping[str, Any] = link.call("control", dict(body), time_limit(str(body.get("do")), body))
         finally:
             link.close()
         if "refused" in answer:

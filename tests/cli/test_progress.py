@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from seep.cli.display.progress import ProgressBar, with_bar
+from seep.cli.display.progress import ProgressBar, WaitingLine, with_bar
 
 
 class Clock:
@@ -71,3 +71,36 @@ def test_who_wants_quiet_gets_neither(terminal: bool) -> None:
 def test_batches_pass_a_bar_as_they_are() -> None:
     batches = [pa.record_batch({"n": [1, 2]}), pa.record_batch({"n": [3]})]
     assert list(with_bar(batches, "rows", 3, quiet=True)) == batches
+
+
+def test_without_a_terminal_a_wait_is_a_line_from_time_to_time_with_what_it_is_for() -> None:
+    (out, written), clock = console(terminal=False), Clock()
+    with WaitingLine("savepoint", console=out, clock=clock) as line:
+        for second in range(13):
+            clock.now = float(second)
+            line.show("[3 epochs] in flight" if second else "")
+    assert written.getvalue().splitlines() == [
+        "savepoint: 2.00 s so far; [3 epochs] in flight",
+        "savepoint: 7.00 s so far; [3 epochs] in flight",
+        "savepoint: 12.0 s so far; [3 epochs] in flight",
+    ]
+
+
+def test_of_a_short_wait_there_is_no_line() -> None:
+    (out, written), clock = console(terminal=False), Clock()
+    with WaitingLine("savepoint", console=out, clock=clock) as line:
+        clock.now = 1.9
+        line.show("3 epochs in flight")
+    assert written.getvalue() == ""
+
+
+def test_on_a_terminal_a_wait_is_one_line_that_is_removed_at_the_end() -> None:
+    (out, written), clock = console(terminal=True), Clock()
+    with WaitingLine("savepoint", console=out, clock=clock) as line:
+        clock.now = 3.0
+        line.show("[3 epochs] in flight")
+        line._line.refresh()
+        drawn = written.getvalue()
+    assert "savepoint: [3 epochs] in flight" in drawn
+    assert "so far" not in drawn
+    assert written.getvalue().endswith("\x1b[2K"), "the line is erased"

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from primitives.graph import InstanceId
 from seep.cli.app import app
 from seep.cli.display.panels import RunMoment, instance_table, node_table, panels, rows_for
-from seep.cli.top import as_data, ended
+from seep.cli.runs.top import as_data, ended
 from seep.record.events import NodeKilled, ScalingOut
 from seep.record.reports import BulkTransfer
 from seep.record.slot_counts import HottestSlot

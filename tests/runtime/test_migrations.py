@@ -15,11 +15,12 @@ from policies.migration.settings import MigrationSettings, Strategy
 from primitives.errors import UserError
 from primitives.graph import InstanceId
 from primitives.topology import Assignment
-from seep.cli.control import migrate
+from seep.cli.runs.control import migrate
 from seep.control.migration import MigrationState
 from seep.control.targets import passed_on
 from seep.running.chaos import Chaos, parse_chaos
 from seep.running.migration_handle import MigrationHandle
+from seep.running.remote_control import find
 from seep.running.run import Run
 from seep.spark.session import Host
 from tests.runtime.counting import RATE, awaited, committed, counting, expected, found, idle, start, wait_until
@@ -318,11 +319,11 @@ def test_a_run_is_migrated_from_outside(host: Host) -> None:
     with running(host) as run:
         committed(run, 20)
         console = Console(record=True, width=200)
-        migrate(run.id, "counter", 2, console, strategy="batched", batch=64)
+        migrate(find(run.id), "counter", 2, console, strategy="batched", batch=64)
         assert "migrated counter in" in console.export_text()
         assert len(owners(run).parts) == 2
-        migrate(run.id, "counter", 1, console, wait=False, at="1h")
+        migrate(find(run.id), "counter", 1, console, wait=False, at="1h")
         assert "counter goes to 1 instance" in console.export_text()
         with pytest.raises(UserError, match="there is no operator 'countr'"):
-            migrate(run.id, "countr", 2, console)
+            migrate(find(run.id), "countr", 2, console)
         end(run)

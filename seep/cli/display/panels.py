@@ -56,6 +56,15 @@ def panels(moment: RunMoment, most: int = MOST) -> Group:
     return Group(*parts)
 
 
+def summary(moment: RunMoment) -> Group:
+    """Returns a few lines: what the run is at, whether it is healthy, its rates, and where it runs."""
+    status = moment.status
+    if moment.failure:
+        moment = moment._replace(wrong=(moment.failure, *moment.wrong))
+    where = f"{figures.of(len(status.instances), 'instance')} on {_nodes(status)}; {_checkpoints(status)}"
+    return Group(_title(moment), *_health(moment), *map(Text, [*_flow(status), where]))
+
+
 # -- is it healthy -----------------------------------------------------------------------------------------------------
 
 
@@ -202,8 +211,11 @@ def _checkpoints(status: Status) -> str:
 
 def _vms(status: Status) -> str:
     counts = ", ".join(f"{count:,} {state}" for state, count in status.vms.items()) or "none"
-    nodes = f"{figures.of(status.nodes, 'node')} ({status.idle_nodes:,} idle)"
-    return f"{counts}; {nodes}; {status.vm_seconds:,.0f} s of VMs so far"
+    return f"{counts}; {_nodes(status)}; {status.vm_seconds:,.0f} s of VMs so far"
+
+
+def _nodes(status: Status) -> str:
+    return f"{figures.of(status.nodes, 'node')} ({status.idle_nodes:,} idle)"
 
 
 def _section(title: str, body: RenderableType) -> list[RenderableType]:

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from seep.logs.line import visible
+
 
 class TextTable(NamedTuple):
     """Cells of text."""
@@ -18,7 +20,8 @@ class TextTable(NamedTuple):
 
 
 def show(sheet: TextTable, console: Console) -> None:
-    """Prints a table; its text is not interpreted as markup."""
+    """Prints a table; its text is not interpreted as markup, and its control characters are shown as escapes."""
+    sheet = TextTable([*map(visible, sheet.columns)], [[*map(visible, row)] for row in sheet.rows])
     if not console.is_terminal:
         console.print("\n".join(aligned(sheet)), markup=False, highlight=False, soft_wrap=True)
         return

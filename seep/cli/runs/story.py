@@ -9,31 +9,37 @@ from typing import Any
 from rich.console import Console
 
 from primitives.errors import UserError
-from seep.cli.report_commands import read
+from seep.cli.display.output import print_line
+from seep.cli.report_commands import is_report, read
+from seep.cli.runs.place import RunPlace
 from seep.record.causes.story import story
-from seep.running.remote_control import find
 
 
 def tell(
-    of: str, console: Console, *, instance: str | None, decision: int | None, epoch: int | None, messages: bool
+    found: Mapping[str, Any],
+    console: Console,
+    *,
+    instance: str | None,
+    decision: int | None,
+    epoch: int | None,
+    messages: bool,
 ) -> None:
     """Prints what was decided, moved and lost; with `messages`, also the last messages and answers of machines."""
-    found = _recorded(of)
     lines = [] if messages and not found["events"] else _chains(found, instance, decision, epoch)
     for line in (*lines, *(_messages(found, instance) if messages else ())):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        print_line(line, console)
 
 
 def _chains(found: Mapping[str, Any], instance: str | None, decision: int | None, epoch: int | None) -> list[str]:
     return story(found["events"], instance=instance, decision=decision, epoch=epoch)
 
 
-def _recorded(of: str) -> Mapping[str, Any]:
-    """Returns the content of a report if there is such a file; otherwise that of a run so far."""
-    path = Path(of)
-    if path.suffix == ".json" or path.is_file():
-        return read(path)
-    return find(of).tell("story")
+def recorded(place: RunPlace, of: str | None) -> Mapping[str, Any]:
+    """Returns the events and messages of a report if a file is named; otherwise those of a run so far."""
+    if of is not None and is_report(of):
+        report = read(Path(of))
+        return {"events": report["events"], "story": report.get("story", {})}
+    return place.opened(of).client.tell("story")
 
 
 def _messages(found: Mapping[str, Any], instance: str | None) -> Iterator[str]:

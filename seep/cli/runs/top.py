@@ -1,38 +1,52 @@
-"""`seep top`: a run of another process, live, on a terminal; or as JSON, or as text once."""
+"""`seep top` and `seep status`: a run of another process, live, on a terminal; or as JSON, or as text once."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from queue import Queue
+from typing import Any
 
 import typer
 from rich.console import Console
 from rich.live import Live
 
 from primitives.errors import EnvironmentFault
-from seep.cli.display.panels import RunMoment, panels, rows_for
+from seep.cli import failures
+from seep.cli.display.output import print_json, print_line
+from seep.cli.display.panels import RunMoment, panels, rows_for, summary
 from seep.cli.display.view import status_line
 from seep.record.status import Status
-from seep.running.remote_control import RunListing, find, listed
+from seep.running.run_client import RunClient
 
 #: The phase of a run whose driver ended before it could tell how the run ended.
-_UNKNOWN = "ended"
-_ALIVE = ("starting", "running")
+UNKNOWN = "ended"
+#: The phases of a run that is not over.
+ALIVE = ("starting", "running")
 #: Columns of text that does not go to a terminal.
 _WIDTH = 160
 
 
-def show_top(name: str, *, once: bool, as_json: bool, interval: float) -> None:
+def show_status(run: RunClient, *, as_json: bool) -> None:
+    """Prints a few lines on a run; exits with 1 if something is wrong with it."""
+    answer = run.tell("status")
+    if as_json:
+        print_json(answer)
+    else:
+        Console(soft_wrap=True).print(summary(moment_of(run, answer)))
+    if answer["wrong"] or answer["phase"] == "failed":
+        raise typer.Exit(failures.USER)
+
+
+def show_top(run: RunClient, *, once: bool, as_json: bool, interval: float) -> None:
     """Shows a run until it ends or the user leaves, which does not affect the run."""
-    run, console = find(name), Console()
+    console = Console()
     if as_json:
         for moment in moments(run, interval):
-            typer.echo(json.dumps(as_data(moment)))
+            print_json(as_data(moment))
             if once:
                 return
     elif once or not console.is_terminal:
@@ -41,24 +55,33 @@ def show_top(name: str, *, once: bool, as_json: bool, interval: float) -> None:
         _follow(run, console, interval)
 
 
-def moments(run: RunListing, interval: float) -> Iterator[RunMoment]:
-    """Yields a run now, then after each interval, and at its end; the run itself waits, so that its end is seen."""
-    moment = _ask(run, 0.0)
-    yield moment
-    while moment.phase in _ALIVE:
+def answers(run: RunClient, interval: float, after: int | None = None) -> Iterator[Mapping[str, Any]]:
+    """Yields the answer of `status` now, then after each interval, and at the end of the run; the run itself waits.
+
+    Each has the new events since the one before, the first those since `after`, if that is given.
+    """
+    answer = run.tell("status", after=after)
+    yield answer
+    while answer["phase"] in ALIVE:
+        known = None if after is None else answer["number"]
         try:
-            moment = _ask(run, interval)
+            answer = run.tell("status", wait=interval, after=known)
         except EnvironmentFault:
-            if run.id in {each.id for each in listed()}:
+            if not run.has_ended():
                 raise
-            moment = moment._replace(phase=_UNKNOWN)
-        yield moment
+            answer = {**answer, "phase": UNKNOWN, "new": []}
+        yield answer
 
 
-def _ask(run: RunListing, wait: float) -> RunMoment:
-    told = run.tell("status", wait=wait)
-    status, wrong, events = Status.from_json(told["status"]), tuple(told["wrong"]), tuple(told["events"])
-    return RunMoment(run.id, run.query, told["phase"], told["failure"], status, wrong, events)
+def moments(run: RunClient, interval: float) -> Iterator[RunMoment]:
+    """Yields the run now, then after each interval, and at its end."""
+    return (moment_of(run, answer) for answer in answers(run, interval))
+
+
+def moment_of(run: RunClient, answer: Mapping[str, Any]) -> RunMoment:
+    """Returns an answer of `status` as a moment of the run."""
+    status, wrong, events = Status.from_json(answer["status"]), tuple(answer["wrong"]), tuple(answer["events"])
+    return RunMoment(run.id, run.query, answer["phase"], answer["failure"], status, wrong, events)
 
 
 def as_data(moment: RunMoment) -> dict[str, object]:
@@ -73,15 +96,15 @@ def ended(moment: RunMoment) -> str:
         "halted": "was stopped before the end of its input",
         "failed": f"has failed: {moment.failure}",
         "stopped": "was stopped",
-        _UNKNOWN: "has ended; how is not known, because its driver is gone",
+        UNKNOWN: "has ended; how is not known, because its driver is gone",
     }
     return f"run {moment.id} of {moment.query} {how[moment.phase]}"
 
 
-def _show_once(run: RunListing, console: Console, *, once: bool) -> None:
+def _show_once(run: RunClient, console: Console, *, once: bool) -> None:
     """Prints the panels of one moment, with wide lines if they do not go to a terminal."""
     wide = console if console.is_terminal else Console(width=_WIDTH)
-    wide.print(panels(_ask(run, 0.0)))
+    wide.print(panels(moment_of(run, run.tell("status"))))
     if not once:
         why = "the output is not a terminal"
         typer.echo(f"this is one moment, because {why}; --json prints a line at intervals", err=True)
@@ -93,7 +116,7 @@ def _show_once(run: RunListing, console: Console, *, once: bool) -> None:
 _Told = RunMoment | Exception | None
 
 
-def _follow(run: RunListing, console: Console, interval: float) -> None:
+def _follow(run: RunClient, console: Console, interval: float) -> None:
     """Draws each moment, until the run ends or the user leaves; then prints a line that stays."""
     told: Queue[_Told] = Queue(maxsize=2)
     last: RunMoment | None = None
@@ -103,19 +126,18 @@ def _follow(run: RunListing, console: Console, interval: float) -> None:
             while isinstance(news := told.get(), RunMoment):
                 last = news
                 live.update(panels(last, rows_for(console.height)), refresh=True)
-                if last.phase not in _ALIVE:
+                if last.phase not in ALIVE:
                     break
     except KeyboardInterrupt:
         news = None
     if isinstance(news, Exception):
         raise news
     if last is not None:
-        console.print(status_line(last.status), markup=False, highlight=False, soft_wrap=True)
-        words = f"run {run.id} of {run.query} goes on" if last.phase in _ALIVE else ended(last)
-        console.print(words, markup=False, highlight=False, soft_wrap=True)
+        print_line(status_line(last.status), console)
+        print_line(f"run {run.id} of {run.query} goes on" if last.phase in ALIVE else ended(last), console)
 
 
-def _fetch(run: RunListing, interval: float, told: Queue[_Told]) -> None:
+def _fetch(run: RunClient, interval: float, told: Queue[_Told]) -> None:
     try:
         for moment in moments(run, interval):
             told.put(moment)

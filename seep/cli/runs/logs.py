@@ -11,15 +11,15 @@ import typer
 from primitives.errors import EnvironmentFault
 from seep.logs.levels import LogFormat, LogLevel
 from seep.logs.line import LogLine
-from seep.running.remote_control import RunListing, find, listed
+from seep.running.run_client import RunClient
 
 #: Seconds that a request waits in the run for new lines, and between two requests at least.
 _WAIT, _PAUSE = 5.0, 0.2
 
 
-def show_logs(name: str, *, follow: bool, node: str | None, level: LogLevel, as_json: bool) -> None:
+def show_logs(run: RunClient, *, follow: bool, node: str | None, level: LogLevel, as_json: bool) -> None:
     """Prints the lines that the run has; with `follow`, goes on until the run ends."""
-    run, cursor = find(name), 0
+    cursor = 0
     form = LogFormat.JSON if as_json else LogFormat.TEXT
     asked = {"node": node, "level": level.value, "wait": _WAIT if follow else 0.0}
     while (page := _next_page(run, asked | {"after": cursor})) is not None:
@@ -31,12 +31,12 @@ def show_logs(name: str, *, follow: bool, node: str | None, level: LogLevel, as_
             time.sleep(_PAUSE)  # lines that come one by one are asked for together
 
 
-def _next_page(run: RunListing, asked: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _next_page(run: RunClient, asked: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Returns the next lines, or None if the run has ended while it was asked."""
     try:
         return run.tell("logs", **asked)
     except EnvironmentFault:
-        if asked["after"] and run.id not in {each.id for each in listed()}:
+        if asked["after"] and run.has_ended():
             typer.echo(f"run {run.id} has ended, and its last lines may be missing", err=True)
             return None
         raise

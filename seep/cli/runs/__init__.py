@@ -1,0 +1,1 @@
+"""Commands that watch and operate a run, from this machine or over HTTP from any other."""

@@ -9,7 +9,6 @@ import shutil
 import signal
 import socket
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from seep.spark.address import driver_host, driver_interface, is_loopback
 from seep.spark.java import check_java
 from seep.spark.noise import StderrFilter, quiet_logging
 from seep.spark.reason import reason_of_exception
+from seep.spark.session_files import make_session_directory
 from seep.spark.shipping import is_local
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _begin(master: str, name: str, verbose: bool, closing: contextlib.ExitStack)
     """Starts a JVM and a context in it; adds to `closing` what ends them."""
     _check_master(master)
     check_java()
-    directory = Path(tempfile.mkdtemp(prefix="seep-spark-"))
+    directory = make_session_directory()
     closing.callback(shutil.rmtree, directory, ignore_errors=True)
     conf = _configuration(master, name, directory, verbose)
     if SparkContext._gateway is None:

@@ -111,6 +111,9 @@ class SlotsAnswer(RunAnswer):
     slots: int = Field(description="Number of all slots.")
     starts: list[int]
     owners: list[int]
+    rows: list[float] = Field(description="Rows per second, by buckets of slots; empty before they are counted.")
+    bucket: int = Field(description="Number of slots in each of `rows`.")
+    seconds: float = Field(description="The time over which rows were counted.")
     hottest: HottestSlotAnswer | None
 
 

@@ -18,8 +18,8 @@ from seep.record.report import PARTS
 
 #: The most seconds that a request for the status waits in the run.
 LONGEST_WAIT = 20.0
-#: The most new events that are sent with a status.
-MOST_EVENTS = 500
+#: The most new events that are sent with a status, and the newest ones that are always sent.
+MOST_EVENTS, NEWEST_EVENTS = 500, 20
 #: The most numbers of a request: larger ones are no numbers of epochs, lines or rows.
 _LARGEST = (1 << 53) - 1
 #: The most fields of which a message says what is wrong.
@@ -64,6 +64,10 @@ class ActingRequest(RunRequest):
 
     method = "POST"
     role = Role.OPERATOR
+
+    def refused(self, phase: str) -> RunIsOver:
+        """Returns the error with which a run that is over refuses it."""
+        return RunIsOver(f"the run is over ({phase}), so it cannot carry out {self.do!r} any more")
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from primitives.graph import Kind
 from seep.dashboard.requests import (
     ACTING,
     MOST_EVENTS,
+    NEWEST_EVENTS,
     ActingRequest,
     BalanceLoad,
     DescribeRun,
@@ -29,7 +30,6 @@ from seep.dashboard.requests import (
     ReadStory,
     RequestCheckpoint,
     RunIsOver,
-    RunRequest,
     ScaleOperator,
     StopRun,
     TakeSavepoint,
@@ -47,8 +47,8 @@ from seep.running.migration_handle import MigrationHandle
 if TYPE_CHECKING:
     from seep.running.run import Run
 
-#: The newest events that are sent with a status; and those of each kind by which it is found what is wrong.
-_NEWEST, _OF_EACH_KIND = 20, 200
+#: The newest events of each kind by which it is found what is wrong.
+_OF_EACH_KIND = 200
 #: The most migrations requested by other processes whose progress can be asked for, and the most in a list.
 _ASKED, _LISTED = 100, 100
 
@@ -90,8 +90,8 @@ class RunAnswers:
         request = request_of(body)
         if request.do not in self._answers:
             raise UserError(f"a run cannot answer {request.do!r}")
-        if isinstance(request, ActingRequest):
-            self._check_not_over(request)
+        if isinstance(request, ActingRequest) and self._run.is_over:
+            raise request.refused(self._run.phase)
         return self._answers[request.do](request)
 
     def on_call(self, body: Mapping[str, Any]) -> Answer:
@@ -100,10 +100,6 @@ class RunAnswers:
             return self.answer(body)
         except SeepError as reason:
             return {"refused": str(reason), "kind": _kind(reason)}
-
-    def _check_not_over(self, request: RunRequest) -> None:
-        if self._run.is_over:
-            raise RunIsOver(f"the run is over ({self._run.phase}), so it cannot carry out {request.do!r} any more")
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -138,7 +134,7 @@ class RunAnswers:
             "failure": str(self._run.failure or ""),
             "status": status.to_json(),
             "wrong": list(problems(status, events.newest(_OF_EACH_KIND, *RELEVANT))),
-            "events": [event.to_json() for event in events.after(-1, _NEWEST)[1]],
+            "events": [event.to_json() for event in events.after(-1, NEWEST_EVENTS)[1]],
             "new": [event.to_json() for event in new],
             "number": number,
         } | ({"sample": sample and sample.to_json()} if request.sample else {})

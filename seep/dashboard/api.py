@@ -8,8 +8,9 @@ from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any
 
-from fastapi import Body, FastAPI, Query, Request, Response
+from fastapi import Body, FastAPI, Query, Request, Response, Security
 from fastapi.exceptions import RequestValidationError
+from fastapi.security import HTTPBearer
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
@@ -38,7 +39,7 @@ that of viewers for all that reads, that of operators also for all that acts. Th
 series are counted from the beginning of the run.
 """
 #: The answers that any request may get.
-_ERRORS = {
+_ERRORS: Mapping[int | str, str] = {
     400: "The request or one of its fields is wrong.",
     401: "There is no token, or it is wrong.",
     403: "The visitor may only read.",
@@ -47,6 +48,7 @@ _ERRORS = {
     421: "The dashboard is not reached by this name.",
     429: "There were too many wrong tokens.",
     503: "The run cannot do this now.",
+    "4XX": "Any other mistake of the request.",  # instead of what FastAPI describes
 }
 
 
@@ -120,6 +122,10 @@ class Api:
 _NO_TELEMETRY: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
 
 
+#: For the description alone: the guard has looked at the token already.
+_TOKEN = HTTPBearer(auto_error=False, bearerFormat="token", description="That of operators, or that of viewers.")
+
+
 def _application() -> FastAPI:
     app = FastAPI(
         title="A run of seep",
@@ -129,6 +135,7 @@ def _application() -> FastAPI:
         docs_url=None,  # these pages load scripts from another host
         redoc_url=None,
         telemetry=_NO_TELEMETRY,
+        dependencies=[Security(_TOKEN)],
     )
     for kind in (RequestValidationError, SeepError, HTTPException):
         app.add_exception_handler(kind, _refusal)
@@ -182,9 +189,8 @@ def _summary(kind: type[RunRequest]) -> str:
 def _errors(kind: type[RunRequest]) -> dict[int | str, dict[str, Any]]:
     """Returns the errors that a request may get; only an acting one can be refused for the role or a run's end."""
     without = set() if kind.role is Role.OPERATOR else {409}
-    return {
-        status: {"model": ErrorAnswer, "description": text} for status, text in _ERRORS.items() if status not in without
-    }
+    told = {status: text for status, text in _ERRORS.items() if status not in without}
+    return {status: {"model": ErrorAnswer, "description": text} for status, text in told.items()}
 
 
 _STREAM: dict[str, Any] = {

@@ -29,14 +29,10 @@ class Sample:
     def to_json(self) -> dict[str, Any]:
         """The sample as a point of the time series, for the report."""
         instances = {
-            name: {"node": node, "utilisation": float(used), **_whole(rest)}
-            for (name, node), (used, *rest) in zip(self.hosted, self.figures, strict=True)
+            name: {"node": node, "utilisation": used, **dict(zip(_FIGURES[1:], map(int, rest), strict=True))}
+            for (name, node), (used, *rest) in zip(self.hosted, self.figures.tolist(), strict=True)
         }
         return {"at": self.at, "rows": self.rows, **self.rest, "instances": instances}
-
-
-def _whole(figures: list[Any]) -> dict[str, int]:
-    return {name: int(figure) for name, figure in zip(_FIGURES[1:], figures, strict=True)}
 
 
 def sample_of(status: Status, before: Sample | None = None) -> Sample:

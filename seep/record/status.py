@@ -133,7 +133,8 @@ class Status:
         return self.ticked - self.committed
 
     def to_json(self) -> dict[str, Any]:
-        return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
+        told: dict[str, Any] = _plain(self)
+        return told
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Status:
@@ -146,15 +147,25 @@ def _statuses() -> TypeAdapter[Status]:
     return TypeAdapter(Status)
 
 
+#: Values that are JSON values already.
+_SCALARS = frozenset({int, float, str, bool, type(None)})
+
+
 def _plain(value: Any) -> Any:
-    """Returns a value of a status as JSON, with the names of all fields."""
-    if is_dataclass(value):
-        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {name: _plain(each) for name, each in value._asdict().items()}
+    """Returns a value of a status as JSON, with the names of all fields; fast, because there may be many instances."""
+    names = _names_of(type(value))
+    if names:
+        given = ((name, getattr(value, name)) for name in names)
+        return {name: each if type(each) in _SCALARS else _plain(each) for name, each in given}
     if isinstance(value, Mapping):
-        return {str(name): _plain(each) for name, each in value.items()}
+        return {str(name): each if type(each) in _SCALARS else _plain(each) for name, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, tuple) else plain(value)
+
+
+@cache
+def _names_of(kind: type) -> tuple[str, ...]:
+    """Returns the names of the fields of a dataclass or of a named tuple; none for others."""
+    return tuple(each.name for each in fields(kind)) if is_dataclass(kind) else getattr(kind, "_fields", ())
 
 
 def instance_status(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from primitives.errors import UserError
+from seep.control.migration import MigrationProgress, MigrationState
 from seep.dashboard.finished import FinishedRun
 from seep.dashboard.requests import ACTING, RunIsOver
 from seep.record.status import Status
@@ -24,10 +25,11 @@ def point(at: float, rows_in: int, **more: Any) -> dict[str, Any]:
     } | more
 
 
+MIGRATED = MigrationProgress("counter", "fluid", MigrationState.DONE, 2, 2, 128, 0, 4096, 0, 7, 1.5)
 REPORT: dict[str, Any] = {
     "query": "orders",
     "summary": {"rows": 400, "epochs": 9, "failure": None},
-    "migrations": [{"operator": "counter", "state": "done"}] * 150,
+    "migrations": [MIGRATED.to_json() | {"opened": 1.0}] * 150,
     "spans": [{"name": "scaling"}],
     "events": [{"kind": "node joined", "at": float(at)} for at in range(700)] + [{"kind": "finished", "at": 700.0}],
     "series": [point(0.0, 0), point(1.0, 100), point(3.0, 200, edges={"a->counter": 7.5})],

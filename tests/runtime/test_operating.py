@@ -18,6 +18,7 @@ from seep.rows.rate import Rate
 from seep.running.run import Run
 from seep.spark.session import Host
 from seep.storage.settings import StorageSettings
+from tests.cli.command import seep
 from tests.runtime.counting import KEYS, committed, counting, expected, found, start, wait_until
 
 OPERATOR, VIEWER = "operator-token-for-this-test", "viewer-token-for-this-test"
@@ -145,3 +146,25 @@ def test_a_run_on_this_machine_is_operated_by_its_name_without_a_token(host: Hos
         assert "is complete; begin from it with --restore" in stopped.output
         assert run.wait(120.0)
         assert run.halted
+
+
+def test_a_link_to_the_page_of_a_run_logs_in_once(host: Host, tmp_path: Path) -> None:
+    with operated(host, tmp_path) as (run, _):
+        first, second = (command("dashboard", "counting", "--json").json["url"] for _ in range(2))
+        assert first != second
+        assert first.startswith(str(run.dashboard_url).partition("?")[0])
+        run.finish()
+        run.wait(120.0)
+
+
+def test_a_run_without_a_page_gets_one_from_the_command_line(host: Host) -> None:
+    with start(host, counting(), rate=Rate(2000)) as run:
+        committed(run, 5)
+        with seep("dashboard", run.id, "--json") as served:
+            url = json.loads(served.lines_until("url")[-1])["url"]
+            assert url.startswith("http://127.0.0.1:")
+            served.press_ctrl_c()
+            assert served.end() == (0, "")
+        run.finish()
+        run.wait(120.0)
+        assert found(run) == expected(run)

@@ -137,6 +137,30 @@ def story(
         tell(found, Console(), instance=instance, decision=decision, epoch=epoch, messages=messages)
 
 
+@app.command(epilog="Example: seep dashboard run.json --open")
+def dashboard(
+    of: Annotated[
+        str,
+        typer.Argument(metavar="RUN|FILE.json", help="A run, by id or query, or a report.", show_default=False),
+    ],
+    port: Annotated[
+        int, typer.Option(metavar="PORT", min=0, max=65535, help="The port to serve it on; 0 for any free one.")
+    ] = 0,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
+    opened: Annotated[bool, typer.Option("--open", help="Open it in a browser here.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The link as one JSON object, for programs.")] = False,
+) -> None:
+    """Print a link to the live page of a run, which logs a browser in once; or show a finished run by its report.
+
+    A run without a page of its own, and a report, are served by this command until Ctrl-C.
+    """
+    with told_in_one_line(verbose=False):
+        from seep.cli.runs.dashboard import show_dashboard
+        from seep.dashboard.settings import DashboardSettings
+
+        show_dashboard(of, DashboardSettings(port=port, host=host), open_browser=opened, as_json=as_json)
+
+
 # -- acting ------------------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,82 @@
+"""`seep dashboard` shows a finished run by its report: a link that logs in once, until Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from primitives.errors import UserError
+from seep.cli.app import app
+from seep.running.dashboard_client import DashboardAddress, DashboardClient
+from tests.cli.command import Command, seep
+from tests.dashboard.made_reports import made_report
+
+TOKEN = "operator-token-for-this-test"
+
+
+@pytest.fixture
+def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SEEP_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SEEP_TOKEN", TOKEN)
+    monkeypatch.delenv("SEEP_VIEWER_TOKEN", raising=False)
+    path = tmp_path / "monday.json"
+    made = made_report(["orders", "counter", "out"], 2)
+    path.write_text(json.dumps(made | {"events": [*made["events"], {"kind": "finished", "at": 30.0}]}))
+    return path
+
+
+@pytest.fixture
+def served(report: Path) -> Iterator[tuple[Command, str]]:
+    """The command, and the link that it has printed."""
+    with seep("dashboard", str(report), "--json") as command:
+        yield command, json.loads(command.lines_until("url")[-1])["url"]
+
+
+def client(url: str) -> DashboardClient:
+    parts = urlsplit(url)
+    return DashboardClient(DashboardAddress(f"{parts.scheme}://{parts.netloc}", TOKEN))
+
+
+def test_a_report_is_served_for_browsers_and_programs_until_ctrl_c(served: tuple[Command, str]) -> None:
+    command, url = served
+    assert url.startswith("http://127.0.0.1:")
+    run = client(url)
+    told: Any = run.run
+    assert (run.id, run.query, told["is_live"], told["acts"]) == ("monday", "orders", False, [])
+    assert run.tell("status")["phase"] == "finished"
+    with pytest.raises(UserError, match="finished"):
+        run.tell("stop")
+    with httpx.Client(trust_env=False, follow_redirects=True, timeout=30.0) as browser:
+        assert browser.get(url).status_code == 200
+        assert "text/html" in browser.get(url.partition("/login")[0]).headers["content-type"]
+    with httpx.Client(trust_env=False, follow_redirects=True, timeout=30.0) as another:
+        assert another.get(url).status_code == 401, "the link has been used"
+    command.press_ctrl_c()
+    assert command.end() == (0, "")
+    assert run.has_ended()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), [(None, "there is no report"), ("{}", "is not a report of a run"), ("-", "is not JSON")]
+)
+def test_what_is_no_report_is_refused(tmp_path: Path, content: str | None, words: str) -> None:
+    file = tmp_path / "run.json"
+    if content is not None:
+        file.write_text(content)
+    result = CliRunner().invoke(app, ["dashboard", str(file)])
+    assert result.exit_code == 1
+    assert words in result.output
+
+
+def test_a_port_that_is_taken_is_a_fault_of_the_environment(served: tuple[Command, str], report: Path) -> None:
+    port = urlsplit(served[1]).port
+    result = CliRunner().invoke(app, ["dashboard", str(report), "--port", str(port)])
+    assert result.exit_code == 2
+    assert f"{port}" in result.output

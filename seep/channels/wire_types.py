@@ -40,7 +40,7 @@ from seep.record.reports import (
     Resources,
     SlotRows,
 )
-from seep.record.slot_counts import HottestSlot
+from seep.record.slots.counts import HottestSlot
 from seep.record.status import CheckpointStatus, InstanceStatus, NodeStatus, OpenDecision, OperatorStatus, Status
 from seep.record.totals import HandedTotals, InstanceTotals, RunTotals, SourceTotals
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import ByteSize, Field
 
 from formats.settings import Section, checked
 
@@ -33,6 +33,15 @@ class DashboardSettings(Section):
         None,
         description="File with the token of viewers, who may only read; else the environment's SEEP_VIEWER_TOKEN, or "
         "one made for the run.",
+    )
+    state_limit: ByteSize = Field(
+        ByteSize(128 << 20),
+        gt=0,
+        description="Bytes of an operator's state up to which people may look at it while the query runs.",
+    )
+    sql_seconds: float = Field(10.0, gt=0, le=600, description="Seconds after which an SQL query over state is ended.")
+    sql_memory: ByteSize = Field(
+        ByteSize(256 << 20), ge=32 << 20, description="Bytes of memory that an SQL query over state may use."
     )
 
 

@@ -41,8 +41,8 @@ from seep.record.report import PARTS, make_report
 from seep.record.reports import InstanceFigures, NodeReport, check_figures, check_report
 from seep.record.samples import Sample, sample_of
 from seep.record.series import CoarseningSeries
-from seep.record.slot_counts import SlotCounts
-from seep.record.slot_rates import SlotRates
+from seep.record.slots.counts import SlotCounts
+from seep.record.slots.rates import SlotRates
 from seep.record.status import (
     CheckpointStatus,
     InstanceStatus,

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from policies.observation import InstanceReport
 from primitives.event import plain
 from seep.record.reports import BulkTransfer, InstanceFigures, NodeReport, Resources
-from seep.record.slot_counts import HottestSlot
+from seep.record.slots.counts import HottestSlot
 from seep.record.totals import RunTotals
 
 

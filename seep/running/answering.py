@@ -20,12 +20,14 @@ from seep.dashboard.requests import (
     ListStateful,
     LookAtState,
     Migrate,
+    QueryState,
     ReadDeadLetters,
     ReadLogs,
     ReadMigration,
     ReadMigrations,
     ReadReport,
     ReadSlots,
+    ReadState,
     ReadStatus,
     ReadStory,
     RequestCheckpoint,
@@ -35,6 +37,7 @@ from seep.dashboard.requests import (
     TakeSavepoint,
     request_of,
 )
+from seep.dashboard.settings import DashboardSettings
 from seep.driver.archivist import Archivist
 from seep.driver.driver import ManagerProcess
 from seep.driver.run_logs import RunLogs
@@ -43,6 +46,8 @@ from seep.record.report import PARTS, graph_of
 from seep.record.ring import Ring
 from seep.reports.health import RELEVANT, problems
 from seep.running.migration_handle import MigrationHandle
+from seep.running.state_sql import SqlLimits
+from seep.running.state_views import StateViews
 
 if TYPE_CHECKING:
     from seep.running.run import Run
@@ -58,8 +63,18 @@ Answer = Mapping[str, Any]
 class RunAnswers:
     """Answers the requests of other processes for a run of this process."""
 
-    def __init__(self, run: Run, manager: ManagerProcess, archivist: Archivist, logs: RunLogs) -> None:
+    def __init__(
+        self,
+        run: Run,
+        manager: ManagerProcess,
+        archivist: Archivist,
+        logs: RunLogs,
+        settings: DashboardSettings | None = None,
+    ) -> None:
         self._run, self._manager, self._archivist, self._logs = run, manager, archivist, logs
+        settings = settings or DashboardSettings()
+        limits = SqlLimits(seconds=settings.sql_seconds, memory=settings.sql_memory)
+        self._views = StateViews(run.program.name, run.state, self._state_bytes, settings.state_limit, limits)
         #: migrations requested by other processes
         self._asked = Ring[MigrationHandle](_ASKED)
         self._answers: Mapping[str, Callable[[Any], Answer]] = {
@@ -68,6 +83,8 @@ class RunAnswers:
             ReadReport.do: lambda request: run.report(request.only or PARTS, request.points),
             ReadStory.do: self._story,
             ReadSlots.do: self._slots,
+            ReadState.do: self._state,
+            QueryState.do: self._sql,
             ReadDeadLetters.do: self._dead_letters,
             ReadLogs.do: self._read_logs,
             ReadMigration.do: self._migration,
@@ -100,6 +117,14 @@ class RunAnswers:
             return self.answer(body)
         except SeepError as reason:
             return {"refused": str(reason), "kind": _kind(reason)}
+
+    def expire(self) -> None:
+        """Forgets what was kept for questions that may follow."""
+        self._views.expire()
+
+    def close(self) -> None:
+        """Ends the queries over state, when the run is over."""
+        self._views.close()
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -149,6 +174,17 @@ class RunAnswers:
             known = ", ".join(each for each in graph.order if graph.kind(each) is not Kind.SOURCE)
             raise UserError(f"{operator!r} is no operator with slots; those are {known}")
         return self._manager.slot_load(operator)
+
+    def _state(self, request: ReadState) -> Answer:
+        return self._views.page(request.operator, request.container, request.key, request.offset, request.limit)
+
+    def _sql(self, request: QueryState) -> Answer:
+        return self._views.sql(request.operator, request.sql, request.limit)
+
+    def _state_bytes(self, operator: str) -> int:
+        """Returns the bytes of an operator's state, as its instances have reported last."""
+        sizes = self._manager.record.state_bytes
+        return sum(size for instance, size in sizes.items() if instance.operator == operator)
 
     def _dead_letters(self, request: ReadDeadLetters) -> Answer:
         """Returns the newest dead letters, newest last, and the number of all by operator."""

@@ -362,6 +362,7 @@ class Run:
     def _sample(self) -> None:
         if not self._is_ended:
             self._manager.record.sample(self.status())
+            self._answers.expire()
             for each in (self._metrics, self._push):
                 if each is not None:
                     each.show(self._steering.facts())
@@ -621,6 +622,7 @@ class Run:
         self._listed.delist()
         if self._metrics is not None:
             self._metrics.close()
+        self._answers.close()
         self._feeds.close()
         self._steering.close()
         self._archivist.close()

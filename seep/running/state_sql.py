@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from primitives.errors import EnvironmentFault, UserError
+from primitives.errors import EnvironmentFault, UserError, install_command
 from seep.rows.readable import as_text, readable
 from seep.running import sql_process
 
@@ -117,7 +117,7 @@ class StateSql:
 def check_duckdb() -> None:
     """Raises UserError if DuckDB is not installed."""
     if find_spec("duckdb") is None:
-        raise UserError("SQL over state needs DuckDB: install the extra, pip install 'seep[dashboard]'")
+        raise UserError(f"SQL over state needs DuckDB, which is not installed: {install_command('dashboard')}")
 
 
 def as_streams(tables: Mapping[str, pa.Table]) -> dict[str, bytes]:

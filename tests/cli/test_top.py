@@ -16,7 +16,7 @@ from seep.cli.display.panels import RunMoment, instance_table, node_table, panel
 from seep.cli.runs.top import as_data, ended
 from seep.record.events import NodeKilled, ScalingOut
 from seep.record.reports import BulkTransfer
-from seep.record.slot_counts import HottestSlot
+from seep.record.slots.counts import HottestSlot
 from seep.record.status import (
     CheckpointStatus,
     InstanceStatus,

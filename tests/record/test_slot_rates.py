@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from primitives.slots import SlotSet
 from primitives.topology import Assignment
 from seep.record.reports import SlotRows
-from seep.record.slot_rates import SlotRates
+from seep.record.slots.rates import SlotRates
 from tests.record.kit import SLOT_BITS, Recorded, figures
 
 SLOTS = 1 << SLOT_BITS

@@ -25,7 +25,7 @@ from seep.node.slot_meter import MeteredOperators, SlotMeter
 from seep.protocol.logic import Piece
 from seep.protocol.view import Incarnation
 from seep.record.reports import SlotRows
-from seep.record.slot_counts import HottestSlot, SlotCounts
+from seep.record.slots.counts import HottestSlot, SlotCounts
 from tests.record.kit import Recorded, figures, launched
 
 BITS = 4

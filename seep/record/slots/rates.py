@@ -13,7 +13,7 @@ from policies.balance.loads import Heaviest
 from primitives.topology import Assignment
 from seep.record.report import owned
 from seep.record.reports import SlotRows
-from seep.record.slot_counts import hottest_slot
+from seep.record.slots.counts import hottest_slot
 
 #: The most rates of one operator: of more slots, neighbours are added up.
 _BUCKETS = 4096

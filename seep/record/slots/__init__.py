@@ -1,0 +1,1 @@
+"""Rows by slot: the counts for balancers, and the rates for people."""

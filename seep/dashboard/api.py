@@ -139,6 +139,7 @@ def _application() -> FastAPI:
     )
     for kind in (RequestValidationError, SeepError, HTTPException):
         app.add_exception_handler(kind, _refusal)
+    app.add_exception_handler(Exception, _bug)
     return app
 
 
@@ -153,6 +154,12 @@ def _described(answer: Mapping[str, Any], role: str, csrf: str | None) -> bytes:
 async def _refusal(_: Request, reason: Exception) -> Response:
     status, words, headers = _refused(reason)
     return Response(to_json({"error": words}), status, headers, "application/json")
+
+
+async def _bug(_: Request, __: Exception) -> Response:
+    """Answers a request on which seep has failed; the guard logs why."""
+    words = to_json({"error": "an error in seep; the run's log has it"})
+    return Response(words, HTTPStatus.INTERNAL_SERVER_ERROR, media_type="application/json")
 
 
 def _refused(reason: Exception) -> tuple[int, str, Mapping[str, str] | None]:

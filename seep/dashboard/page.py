@@ -34,7 +34,7 @@ def page_routes(folder: Path = FOLDER) -> list[Route]:
     async def static(request: Request) -> Response:
         found = files.get(request.path_params["name"])
         if found is None:
-            raise HTTPException(HTTPStatus.NOT_FOUND, "the dashboard has no such file")
+            raise HTTPException(HTTPStatus.NOT_FOUND)
         return _answer(request, found)
 
     return [Route("/", index), Route("/static/{name:path}", static)]

@@ -61,6 +61,8 @@ def session(query: Query, settings: CommandSettings, view: ConsoleView) -> Itera
                     view.say(f"metrics and traces are pushed to {settings.options.metrics.otlp.url}")
                 if run.dashboard_url is not None:
                     view.say(f"dashboard at {run.dashboard_url}")
+                if run.dashboard_warning is not None:
+                    view.say(f"warning: {run.dashboard_warning}")
                 run.events.listen(view.happen)
                 with Chaos(run, settings.strikes) as chaos:
                     follow(run, view, interrupts)

@@ -11,13 +11,13 @@ from typing import Annotated, Any
 from fastapi import Body, FastAPI, Query, Request, Response, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
-from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from primitives.errors import EnvironmentFault, SeepError, UserError
 from seep.dashboard.access import Access, Role
 from seep.dashboard.answers import ANSWERS, ErrorAnswer
+from seep.dashboard.encoding import json_bytes
 from seep.dashboard.feed import StatusFeed
 from seep.dashboard.guard import AccessGuard, Log, visitor_of
 from seep.dashboard.login import login_routes
@@ -112,7 +112,7 @@ class Api:
     def _answered(self, asked: RunRequest) -> Any:
         """Answers a request on a thread of a pool: encoding takes time, too."""
         answer = self._answering.answer(asked.body())
-        return answer if isinstance(asked, DescribeRun) else to_json(answer, inf_nan_mode="null")
+        return answer if isinstance(asked, DescribeRun) else json_bytes(answer)
 
     async def _stream(self) -> Response:
         return _FeedResponse(self.feed)
@@ -145,7 +145,7 @@ def _application() -> FastAPI:
 
 def _described(answer: Mapping[str, Any], role: str, csrf: str | None) -> bytes:
     """Adds to the description of the run what concerns the visitor."""
-    return to_json({**answer, "role": role} | ({"csrf": csrf} if csrf is not None else {}))
+    return json_bytes({**answer, "role": role} | ({"csrf": csrf} if csrf is not None else {}))
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def _described(answer: Mapping[str, Any], role: str, csrf: str | None) -> bytes:
 
 async def _refusal(_: Request, reason: Exception) -> Response:
     status, words, headers = _refused(reason)
-    return Response(to_json({"error": words}), status, headers, "application/json")
+    return Response(json_bytes({"error": words}), status, headers, "application/json")
 
 
 async def _bug(_: Request, __: Exception) -> Response:

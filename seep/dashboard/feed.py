@@ -9,9 +9,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from pydantic_core import to_json
-
 from primitives.errors import EnvironmentFault, SeepError
+from seep.dashboard.encoding import json_bytes
 from seep.dashboard.guard import Log
 from seep.dashboard.requests import Answering
 from seep.threads.worker import Worker
@@ -153,7 +152,7 @@ class StatusFeed:
 
 
 def _event(name: str, data: Mapping[str, Any]) -> bytes:
-    return b"event: %s\ndata: %s\n\n" % (name.encode(), to_json(data, inf_nan_mode="null"))
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), json_bytes(data))
 
 
 _OVER = _event("over", {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import ssl
 import tempfile
@@ -18,14 +19,17 @@ from seep.dashboard.tokens import access_of
 from seep.metrics.endpoint import listening
 from seep.threads.worker import Worker
 
-#: The most connections at a time; further ones get 503.
-CONNECTIONS = 128
 #: Seconds that open requests have when the server is closed, and then its thread.
 _GRACE, _PATIENCE = 1, 5.0
 #: The most bytes of a request's line and headers.
 _LONGEST_HEAD = 32 * 1024
 #: What only the extra `dashboard` brings.
 _LIBRARIES = ("fastapi", "uvicorn")
+#: The warning of a server that other machines reach without TLS.
+_EXPOSED = (
+    "the dashboard is reached from other machines without TLS: whoever can read the network between sees tokens and "
+    "cookies, and can act as their owners; use run.tls, a proxy with TLS, or ssh -L with dashboard.host 127.0.0.1"
+)
 
 
 class PemFiles(NamedTuple):
@@ -51,6 +55,7 @@ class DashboardServer:
         import uvicorn
 
         from seep.dashboard.api import Api
+        from seep.dashboard.connections import BoundedConnection
 
         log = log or logging.getLogger("seep.dashboard")
         self._settings, self._access = settings, access
@@ -61,7 +66,7 @@ class DashboardServer:
         self.feed = self._api.feed
         config = uvicorn.Config(
             self._api.guarded((settings.host, *settings.hosts)),
-            http="h11",
+            http=BoundedConnection,
             ws="none",
             lifespan="off",
             log_config=None,  # the guard logs what is worth it, without secrets
@@ -69,13 +74,16 @@ class DashboardServer:
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=CONNECTIONS,
             timeout_graceful_shutdown=_GRACE,
             h11_max_incomplete_event_size=_LONGEST_HEAD,
         )
         config.load()
         config.ssl = None if tls is None else _ssl_context(tls)
         self._server = uvicorn.Server(config)
+        #: what its users should know of its settings, if anything
+        self.warning = _EXPOSED if tls is None and not self._is_local() else None
+        if self.warning is not None:
+            log.warning(self.warning)
         self._worker = Worker("seep dashboard", lambda reason: log.error("the dashboard has ended: %r", reason))
         self._worker.put(self._serve)
 
@@ -86,6 +94,9 @@ class DashboardServer:
         if host in ("0.0.0.0", "::"):
             host = next(iter(self._settings.hosts), "127.0.0.1")
         return f"{self._scheme}://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+    def _is_local(self) -> bool:
+        return ipaddress.ip_address(self._socket.getsockname()[0]).is_loopback
 
     def login_url(self) -> str:
         """Returns a link that logs a browser in as operator, once, within five minutes."""

@@ -39,9 +39,17 @@ def _token(path: Path | None, setting: str, variable: str, environment: Mapping[
 def token_in(path: Path, setting: str) -> str:
     """Returns the token that a file has, without spaces around it; only its user may be able to read the file."""
     try:
-        with path.expanduser().open("rb") as file:
-            if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & (stat.S_IRWXG | stat.S_IRWXO):
+        with open(path.expanduser(), "rb", opener=_without_waiting) as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if not stat.S_ISREG(mode):
+                raise UserError(f"{setting}: {path} is not a file")
+            if mode & (stat.S_IRWXG | stat.S_IRWXO):
                 raise UserError(f"{setting}: others than you may use {path}: chmod 600 {path}")
             return file.read(_MOST).decode().strip()
     except (OSError, UnicodeDecodeError) as reason:
         raise EnvironmentFault(f"{setting}: the token in {path} cannot be read: {reason}") from reason
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Opens a file; a named pipe, which has no token, is not waited for."""
+    return os.open(path, flags | os.O_NONBLOCK)

@@ -377,6 +377,11 @@ class Run:
         """A link to its live page that logs a browser in, once; another at each reading. None without a dashboard."""
         return self._dashboard.login_url() if self._dashboard is not None else None
 
+    @property
+    def dashboard_warning(self) -> str | None:
+        """What its users should know of the dashboard's settings: that others can read what is sent to it."""
+        return self._dashboard.warning if self._dashboard is not None else None
+
     def report(self, only: Container[str] = PARTS, points: int | None = None) -> RunReport:
         """Returns events, time series and a summary as plain data, during the run and after it; or `only` parts.
 

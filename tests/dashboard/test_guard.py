@@ -287,12 +287,12 @@ def test_every_answer_has_the_headers_that_make_browsers_careful(
     check_headers(answer)
 
 
-def check_headers(answer: httpx.Response) -> None:
+def check_headers(answer: httpx.Response, *, cached: bool = False) -> None:
     assert answer.headers.get_list("content-security-policy") == [POLICY]
     assert answer.headers.get_list("x-content-type-options") == ["nosniff"]
     assert answer.headers.get_list("x-frame-options") == ["DENY"]
     assert answer.headers["referrer-policy"] in ("no-referrer", "same-origin")
-    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["cache-control"] == ("no-cache" if cached else "no-store")
     assert answer.headers["cross-origin-opener-policy"] == "same-origin"
     assert answer.headers["cross-origin-resource-policy"] == "same-origin"
     assert "access-control-allow-origin" not in answer.headers

@@ -25,6 +25,8 @@ from seep.running import sql_process
 _AT_ONCE, _TURN = 2, 5.0
 #: Seconds for the start of the process and for what it reads and writes, besides the query's own.
 _STARTED = 20.0
+#: Exit codes of a process that was ended because of its time.
+_TOO_SLOW = (-signal.SIGALRM, -signal.SIGXCPU)
 _NARROW = {pa.float16(): pa.float32()}
 
 
@@ -171,7 +173,7 @@ def _answer_of(answer: bytes, code: int, limits: SqlLimits) -> tuple[pa.Table, b
     head, _, data = answer.removeprefix(sql_process.STARTED).partition(b"\n")
     if not head:  # it was killed, or has crashed, which happens without memory
         too_much = f"the query failed: {sql_process.too_much_memory(limits.memory)}"
-        raise UserError(_too_slow(limits) if code == -signal.SIGXCPU else too_much)
+        raise UserError(_too_slow(limits) if code in _TOO_SLOW else too_much)
     told = json.loads(head)
     if "refused" in told:
         raise UserError(f"the query failed: {told['refused']}")

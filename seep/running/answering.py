@@ -37,7 +37,6 @@ from seep.dashboard.requests import (
     TakeSavepoint,
     request_of,
 )
-from seep.dashboard.settings import DashboardSettings
 from seep.driver.archivist import Archivist
 from seep.driver.driver import ManagerProcess
 from seep.driver.run_logs import RunLogs
@@ -63,16 +62,9 @@ Answer = Mapping[str, Any]
 class RunAnswers:
     """Answers the requests of other processes for a run of this process."""
 
-    def __init__(
-        self,
-        run: Run,
-        manager: ManagerProcess,
-        archivist: Archivist,
-        logs: RunLogs,
-        settings: DashboardSettings | None = None,
-    ) -> None:
+    def __init__(self, run: Run, manager: ManagerProcess, archivist: Archivist, logs: RunLogs) -> None:
         self._run, self._manager, self._archivist, self._logs = run, manager, archivist, logs
-        settings = settings or DashboardSettings()
+        settings = run.options.dashboard
         limits = SqlLimits(seconds=settings.sql_seconds, memory=settings.sql_memory)
         self._views = StateViews(run.program.name, run.state, self._state_bytes, settings.state_limit, limits)
         #: migrations requested by other processes

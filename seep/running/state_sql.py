@@ -41,7 +41,7 @@ class SqlLimits:
     nbytes: int = 64 << 20  #: the most bytes of the answer
 
 
-class SqlAnswer(NamedTuple):
+class SqlResult(NamedTuple):
     """The first rows of the result of a query."""
 
     rows: pa.Table
@@ -58,7 +58,7 @@ class StateSql:
         self._running: set[subprocess.Popen[bytes]] = set()
         self._is_closed = False
 
-    def query(self, sql: str, tables: Mapping[str, bytes], limits: SqlLimits) -> SqlAnswer:
+    def query(self, sql: str, tables: Mapping[str, bytes], limits: SqlLimits) -> SqlResult:
         """Returns the result of a query over tables, given as Arrow streams. Raises UserError if it is refused."""
         check_duckdb()
         begun = time.monotonic()
@@ -71,7 +71,7 @@ class StateSql:
         if self._is_closed:
             raise EnvironmentFault("the run is over, so its state cannot be asked for any more")
         rows, more = _answer_of(answer, process.returncode, limits)
-        return SqlAnswer(rows, more, time.monotonic() - begun)
+        return SqlResult(rows, more, time.monotonic() - begun)
 
     def close(self) -> None:
         """Ends all queries; later ones are refused."""

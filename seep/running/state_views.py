@@ -18,7 +18,7 @@ from primitives.errors import EnvironmentFault, UserError
 from seep.reports import figures
 from seep.rows.readable import is_packed, listed, plain, unpacked, value_of
 from seep.running.queryable import StateView
-from seep.running.state_sql import SqlAnswer, SqlLimits, StateSql, as_streams
+from seep.running.state_sql import SqlResult, SqlLimits, StateSql, as_streams
 
 #: Seconds for which a view is kept, the most views, and seconds that a question waits for a view that others ask for.
 _KEPT_FOR, _KEPT, _PATIENCE = 15.0, 2, 60.0
@@ -191,7 +191,7 @@ class StateViews:
             self._reading.release()
 
 
-def _as_json(answer: SqlAnswer) -> Json:
+def _as_json(answer: SqlResult) -> Json:
     columns = [{"name": each.name, "type": str(each.type)} for each in answer.rows.schema]
     rows = json_rows(answer.rows, unpack=False)
     more = answer.more or len(rows) < len(answer.rows)

@@ -22,7 +22,7 @@ from primitives.errors import EnvironmentFault, UserError
 from seep.rows.readable import packed
 from seep.running import sql_process
 from seep.running.sql_process import QueryRefused
-from seep.running.state_sql import SqlAnswer, SqlLimits, StateSql, as_streams
+from seep.running.state_sql import SqlResult, SqlLimits, StateSql, as_streams
 from tests.waiting import eventually
 
 COUNTS = pa.table({"word": ["be", "or", "to"], "n": pa.array([2, 1, 2], pa.int64())})
@@ -216,7 +216,7 @@ def engine() -> Iterator[StateSql]:
     made.close()
 
 
-def ask(engine: StateSql, sql: str, **limits: Any) -> SqlAnswer:
+def ask(engine: StateSql, sql: str, **limits: Any) -> SqlResult:
     return engine.query(sql, as_streams(TABLES), SqlLimits(**limits))
 
 

@@ -30,8 +30,8 @@ class StateView {
 
   constructor(app) {
     const operator = () => this.#operator.value;
-    this.#rows = new StateRows(app, operator);
     this.#sql = new SqlBox(app, operator);
+    this.#rows = new StateRows(app, operator, (containers) => this.#sql.name(containers));
     this.nodes = [
       card("State", row(this.#operator.node), this.#sentence),
       this.#rows.node,
@@ -82,6 +82,7 @@ class StateView {
 class StateRows {
   #app;
   #operator;
+  #known;
   #container = new Choice("Container", () => this.#askFirst());
   #key = element("div", { class: "row" });
   #keyOf = null; // the container whose key columns are shown
@@ -96,9 +97,11 @@ class StateRows {
   #hasBegun = false;
   #asked = 0;
 
-  constructor(app, operator) {
+  /** `known` is called with the containers of the operator, once they are known. */
+  constructor(app, operator, known) {
     this.#app = app;
     this.#operator = operator;
+    this.#known = known;
     this.#back = button("Earlier rows", () => this.#goBack(), { disabled: true });
     this.#on = button("Further rows", () => this.#goOn(), { disabled: true });
     const read = button("Read rows", () => this.#askFirst());
@@ -191,6 +194,7 @@ class StateRows {
   }
 
   #show({ containers, container, rows }) {
+    this.#known(containers);
     this.#container.show(Object.keys(containers), container);
     this.#container.value = container;
     this.#container.node.hidden = Object.keys(containers).length < 2;
@@ -224,6 +228,7 @@ class SqlBox {
   #app;
   #operator;
   #text;
+  #tables = element("p", { class: "muted", id: "sql-tables" });
   #told = element("p", { class: "muted", role: "status" });
   #table = element("div");
   #asked = 0;
@@ -232,13 +237,14 @@ class SqlBox {
     this.#app = app;
     this.#operator = operator;
     const limits = { rows: "3", maxlength: "10000", spellcheck: "false" };
-    this.#text = element("textarea", { id: "sql", class: "input sql", "aria-describedby": "sql-help", ...limits });
+    this.#text = element("textarea", { id: "sql", class: "input sql", "aria-describedby": "sql-help sql-tables", ...limits });
     this.#text.addEventListener("keydown", (event) => this.#press(event));
-    const help = "Each container is a table of its name. Reading only. Ctrl-Enter asks.";
+    const help = "One SELECT over the containers of the operator, each of which is a table. Ctrl-Enter asks.";
     this.node = card(
       "SQL",
       element("label", { for: "sql", class: "hidden-text" }, "SQL query"),
       element("p", { class: "muted", id: "sql-help" }, help),
+      this.#tables,
       this.#text,
       row(button("Ask", () => this.#ask())),
       this.#told,
@@ -249,7 +255,17 @@ class SqlBox {
   forget() {
     this.#asked += 1;
     setText(this.#told, "");
+    setText(this.#tables, "");
     setChildren(this.#table);
+  }
+
+  /** Shows the tables with their columns, as they are written in SQL. */
+  name(containers) {
+    const columnsOf = ({ columns }) => columns.map((each) => quoted(each.name)).join(", ");
+    const tables = Object.entries(containers).map(([name, each]) => `${quoted(name)} (${columnsOf(each)})`);
+    setText(this.#tables, `Tables: ${tables.join("; ")}`);
+    const [first] = Object.keys(containers);
+    this.#text.placeholder = first ? `SELECT * FROM ${quoted(first)} LIMIT 10` : "";
   }
 
   #press(event) {
@@ -261,7 +277,7 @@ class SqlBox {
   async #ask() {
     const turn = (this.#asked += 1);
     const sql = this.#text.value.trim();
-    if (!sql) return setText(this.#told, "Write a query first, such as SELECT count(*) FROM the name of a container.");
+    if (!sql) return setText(this.#told, `Write a query first, such as ${this.#text.placeholder || "SELECT 1"}.`);
     setText(this.#told, "Asking …");
     const body = { operator: this.#operator(), sql, limit: MOST_ROWS };
     const answer = this.#app.api.post("/sql", body);
@@ -282,6 +298,11 @@ class SqlBox {
     this.#told.classList.add("refused");
     setChildren(this.#table);
   }
+}
+
+/** A name as SQL writes it, in quotes unless it is plain. */
+function quoted(name) {
+  return /^[a-z_][a-z0-9_]*$/.test(name) ? name : `"${name.replaceAll('"', '""')}"`;
 }
 
 async function outcome(promise, answered, refused) {

@@ -18,6 +18,7 @@ LONG = (
     "tests/runtime/test_migrations.py",
     "tests/spark/test_drivers.py",
     "tests/runtime/test_corruption.py",
+    "tests/dashboard/test_page_views.py",
     "tests/runtime/test_standalone.py",
     "tests/simulator/test_schedules.py",
     "tests/spark/test_spark_out.py",

@@ -85,7 +85,7 @@ class LogsView {
 
   #tell(over) {
     const shown = this.#lines.childElementCount;
-    const lines = shown ? `The newest ${count(shown, "line")}` : "No line of this level";
+    const lines = shown ? `The newest ${count(shown, "line")}, with times in UTC` : "No line of this level";
     const missed = this.#missed ? `; ${count(this.#missed, "earlier line")} not kept any more` : "";
     setText(this.#told, `${lines}${missed}.${over ? " The run is over: there will be no further ones." : ""}`);
   }

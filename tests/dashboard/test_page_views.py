@@ -14,8 +14,14 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 import seep
+from policies.backup import BackupSection, BackupSettings, BackupStrategy
+from seep.dashboard.finished import FinishedRun
+from seep.dashboard.server import DashboardServer
+from seep.dashboard.settings import DashboardSettings
+from seep.dashboard.tokens import access_of
 from seep.running.run import Run
 from seep.spark.session import Host
+from seep.storage.settings import StorageSettings
 from tests.dashboard.browsing import NARROW, WIDE, WatchedPage, chromium
 from tests.runtime.counting import awaited, start
 
@@ -29,7 +35,7 @@ WORD = pa.schema([("word", pa.string())])
 #: The views, and a text that each shows when it has its answer.
 VIEWS = {
     "Slots": "Rows of the last",
-    "Checkpoints": "No checkpoint is stored",
+    "Checkpoints": "counter[0]",
     "Pool": "node joined",
     "Dead letters": "no word for this",
     "State": "word007",
@@ -65,11 +71,14 @@ def expected(run: Run) -> Counter[str]:
 
 
 @pytest.fixture(scope="module")
-def run(host: Host) -> Iterator[Run]:
-    """A run with a dead letter, at which all tests of this file look that do not end it."""
+def run(host: Host, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """A run with a dead letter, storage and replicas, at which all tests of this file look that do not end it."""
+    storage = StorageSettings(location=str(tmp_path_factory.mktemp("stored")))
+    backup = BackupSection(default=BackupSettings(strategy=BackupStrategy.REPLICAS, replicas=1))
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("SEEP_VIEWER_TOKEN", VIEWER)
-        with start(host, words(), rate=seep.Rate(2000), dashboard=True) as run:
+        options = {"storage": storage, "backup": backup, "rate": seep.Rate(2000), "dashboard": True}
+        with start(host, words(), **options) as run:
             awaited(run, lambda: bool(run.manager_process.record.dead_letters(None)[0]))
             yield run
 
@@ -232,11 +241,23 @@ def test_log_lines_are_followed_and_chosen_by_level_and_node(page: Page) -> None
     expect(logs.get_by_text("No line of this level")).to_be_visible()
 
 
-def test_backups_disks_and_nodes_are_shown_and_what_is_not_known_is_said_to_be_unknown(page: Page, run: Run) -> None:
-    backups = tab(page, "Checkpoints").get_by_role("region", name="Backups of instances").get_by_role("row")
-    expect(backups.nth(1)).to_contain_text("counter[0]")
-    expect(backups.nth(1)).to_contain_text("unknown")
-    expect(page.get_by_text("No checkpoint is stored")).to_be_visible()
+def test_a_savepoint_is_taken_by_a_button_and_is_among_the_checkpoints(page: Page, run: Run) -> None:
+    page.get_by_role("button", name="Savepoint …").click()
+    page.get_by_role("button", name="Take a savepoint").click()
+    expect(page.locator("#notices")).to_contain_text("is complete.")
+    (savepoint,) = run.events.of("savepoint")
+    stored = tab(page, "Checkpoints").get_by_role("region", name="Checkpoints in storage")
+    row = stored.get_by_role("row").filter(has=page.get_by_role("cell", name=str(savepoint.id), exact=True))
+    expect(row).to_contain_text("savepoint, kept until it is disposed of")
+    expect(row.get_by_role("cell").last).to_have_text("unknown")
+
+
+def test_the_holders_of_backups_and_the_instances_on_nodes_are_shown(page: Page, run: Run) -> None:
+    awaited(run, lambda: bool(run.events.of("replicas placed")))
+    (holder,) = next(iter(run.events.of("replicas placed")[-1].groups.values()))
+    backups = tab(page, "Checkpoints").get_by_role("region", name="Backups of instances")
+    row = backups.get_by_role("row").filter(has_text="counter[0]")
+    expect(row.get_by_role("cell").nth(5)).to_have_text(holder)
     nodes = tab(page, "Pool").get_by_role("region", name="Nodes", exact=True)
     for node in run.nodes:
         expect(nodes.get_by_role("cell", name=node, exact=True)).to_be_visible()
@@ -264,8 +285,42 @@ def test_an_operator_is_scaled_by_a_button_and_all_counts_stay_exact(host: Host,
             assert run.wait(120)
             expect(page.get_by_text("The run is over (finished), so there is nothing to do with it.")).to_be_visible()
             expect(page.get_by_role("group", name="Actions").get_by_role("button")).to_have_count(0)
+            expect(slots.get_by_text("owned by 2 instances. The run is over:")).to_be_visible()
+            expect(tab(page, "State").get_by_text("The run is over: its state is gone from memory.")).to_be_visible()
+        report = json.loads(json.dumps(run.report()))
         found = {row["word"]: row["n"] for row in run.result("out").to_pylist()}
         assert found == expected(run)
+    look_at_report(browser, report)
+
+
+def look_at_report(browser: Browser, report: dict[str, Any]) -> None:
+    """Of a report, each view shows what it has, and says what it has not."""
+    settings = DashboardSettings(port=0)
+    server = DashboardServer(settings, FinishedRun(report, "words"), access_of(settings))
+    try:
+        with WatchedPage(browser, server.login_url()) as watched:
+            page = watched.page
+            expect(tab(page, "Slots").get_by_text("owned by 2 instances. The run is over:")).to_be_visible()
+            expect(tab(page, "Checkpoints").get_by_text("No checkpoint was stored in this run")).to_be_visible()
+            cost = sum(report["summary"]["vms"].values())
+            expect(tab(page, "Pool").get_by_text(f"{cost:,.0f} VM seconds")).to_be_visible()
+            letters = tab(page, "Dead letters")
+            expect(letters.get_by_text(f"In the whole run: {letters_of(report)},")).to_be_visible()
+            expect(letters.get_by_text("which has nothing for 'dead-letters'")).to_be_visible()
+            expect(tab(page, "State").get_by_text("The run is over: its state is gone from memory.")).to_be_visible()
+            expect(tab(page, "Logs").get_by_text("which has nothing for 'logs'")).to_be_visible()
+            for name in VIEWS:
+                tab(page, name)
+                watched.shoot(f"report {name}")
+                assert watched.too_wide() == []
+                assert watched.violations() == []
+    finally:
+        server.close()
+
+
+def letters_of(report: dict[str, Any]) -> str:
+    number = report["summary"]["counters"].get("dead_letters", 0)
+    return f"{number:,} dead letter{'' if number == 1 else 's'}"
 
 
 def test_a_refused_action_says_why(page: Page) -> None:

@@ -57,7 +57,7 @@ class PoolView {
 
 function factsOf(model, nodes) {
   const { status, report } = model;
-  const cost = status?.vm_seconds ?? (model.isNow ? report?.summary?.vm_seconds : undefined);
+  const cost = model.live ? status?.vm_seconds : model.isNow ? report?.summary?.vm_seconds : undefined;
   const used = nodes.reduce((sum, each) => sum + (each.cpu ?? 0), 0);
   const cores = nodes.reduce((sum, each) => sum + (each.cores ?? 0), 0);
   return [

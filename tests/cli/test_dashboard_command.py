@@ -13,7 +13,12 @@ import pytest
 from typer.testing import CliRunner
 
 from primitives.errors import UserError
+from seep.channels.security import Security
 from seep.cli.app import app
+from seep.dashboard.finished import FinishedRun
+from seep.dashboard.server import DashboardServer, PemFiles
+from seep.dashboard.settings import DashboardSettings
+from seep.dashboard.tokens import access_of
 from seep.running.dashboard_client import DashboardAddress, DashboardClient
 from tests.cli.command import Command, seep
 from tests.dashboard.made_reports import made_report
@@ -80,3 +85,21 @@ def test_a_port_that_is_taken_is_a_fault_of_the_environment(served: tuple[Comman
     result = CliRunner().invoke(app, ["dashboard", str(report), "--port", str(port)])
     assert result.exit_code == 2
     assert f"{port}" in result.output
+
+
+def test_a_dashboard_with_tls_is_reached_with_its_certificate(report: Path, tmp_path: Path) -> None:
+    made = Security.with_tls("127.0.0.1")
+    assert made.certificate is not None
+    assert made.key is not None
+    (tmp_path / "run.pem").write_bytes(made.certificate)
+    settings = DashboardSettings(port=0)
+    finished = FinishedRun(json.loads(report.read_text()), "monday")
+    server = DashboardServer(settings, finished, access_of(settings), PemFiles(made.certificate, made.key))
+    try:
+        trusting = CliRunner().invoke(app, ["status", "--url", server.url, "--ca", str(tmp_path / "run.pem"), "--json"])
+        other = CliRunner().invoke(app, ["status", "--url", server.url])
+    finally:
+        server.close()
+    assert server.url.startswith("https://")
+    assert json.loads(trusting.output)["phase"] == "finished"
+    assert (other.exit_code, "is not trusted: self-signed certificate" in other.output) == (1, True)

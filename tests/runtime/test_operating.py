@@ -96,6 +96,12 @@ def test_a_run_is_operated_from_anywhere_by_its_dashboard_and_its_results_are_ex
         health(ask("status", "--json", role="viewer"))
         assert "counter has 3 instances in " in ask("scale", "counter", "--to", "3", "--wait").output
         assert len([name for name in run.placement if name.startswith("counter[")]) == 3
+        moved = ask("migrate", "counter", "--to", "2", "--strategy", "batched", "--batch", "64", "--json").json
+        assert (moved["state"], moved["operator"]) == ("done", "counter")
+        assert json.loads(ask("top", "--once", "--json", role="viewer").output)["id"] == run.id
+        lines = [json.loads(line) for line in ask("logs", "--json", role="viewer").output.splitlines()]
+        assert {line["run"] for line in lines} == {run.id}
+        assert "decided: counter 1 → 3" in ask("story", role="viewer").output
         assert ask("balance", "counter", "--json").json == {}
         assert ask("checkpoint", "counter", "--json").json == {}
         saved = ask("savepoint", "--json").json

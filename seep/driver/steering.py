@@ -213,4 +213,5 @@ class Steering:
 
     def _status(self, vms: Mapping[str, int], vm_seconds: float) -> Status:
         query, decisions = query_facts(self._process.manager), self._steward.decisions()
-        return self._process.record.status(query, vms, self._process.slot_counting.balanced, decisions, vm_seconds)
+        full, balanced = self._steward.settings.scaling.detector.cpu, self._process.slot_counting.balanced
+        return self._process.record.status(query, vms, balanced, decisions, vm_seconds, full)

@@ -44,6 +44,7 @@ from seep.record.series import CoarseningSeries
 from seep.record.slots.counts import SlotCounts
 from seep.record.slots.rates import SlotRates
 from seep.record.status import (
+    FULL,
     CheckpointStatus,
     InstanceStatus,
     OpenDecision,
@@ -421,8 +422,12 @@ class Record:
         balanced: Iterable[str] = (),
         decisions: Iterable[OpenDecision] = (),
         vm_seconds: float = 0.0,
+        full: float = FULL,
     ) -> Status:
-        """Returns the present status of the run; the caller adds data of the pool, of balancing and of decisions."""
+        """Returns the present status of the run; the caller adds data of the pool, of balancing and of decisions.
+
+        `full` is the part of its CPU share above which an instance is full.
+        """
         instances = tuple(sorted(self._instance_statuses(), key=lambda status: status.name))
         used = {seat.node for seat in query.placement.values()}
         return Status(
@@ -451,6 +456,7 @@ class Record:
             rows_out_per_second=self._rate_of_sinks(),
             window=query.window,
             since_commit=self.log.now - (self.commits.at or 0.0),
+            full=full,
         )
 
     @_locked

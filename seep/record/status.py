@@ -98,6 +98,10 @@ class CheckpointStatus(NamedTuple):
     is_savepoint: bool
 
 
+#: The part of its CPU share above which an instance is full, unless a run's settings say otherwise.
+FULL = 0.7
+
+
 @dataclass(frozen=True, slots=True)
 class Status:
     """A run at one moment."""
@@ -126,6 +130,7 @@ class Status:
     rows_out_per_second: float = 0.0  #: rows that the sinks take
     window: int = 0  #: number of epochs that may be in flight; 0 if unknown
     since_commit: float = 0.0  #: seconds since all sinks have committed an epoch
+    full: float = FULL  #: an instance that uses a larger part of its CPU share is full
 
     @property
     def in_flight(self) -> int:

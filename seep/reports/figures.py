@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 #: For each unit: the time up to which it is used, the unit in seconds, its name.
 _TIMES = ((1e-3, 1e-6, "µs"), (1.0, 1e-3, "ms"), (float("inf"), 1.0, "s"))
+#: For each unit of plain numbers: the number up to which it is used, the unit, its name.
+_THOUSANDS = ((999.5, 1.0, ""), (999.5e3, 1e3, "k"), (float("inf"), 1e6, "M"))
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -33,6 +35,16 @@ def size(nbytes: int) -> str:
     while number >= 1024 and step < len(_SIZES) - 1:
         number, step = number / 1024, step + 1
     return f"{number:.1f} {_SIZES[step]}" if step else f"{nbytes} B"
+
+
+def short(number: float) -> str:
+    """Formats a number in three digits, for where there is little room.
+
+    >>> short(2_500_000), short(40_000), short(12_345), short(950.4), short(7), short(0.25), short(999.6)
+    ('2.5M', '40k', '12.3k', '950', '7', '0.25', '1k')
+    """
+    unit, name = next((unit, name) for limit, unit, name in _THOUSANDS if number < limit)
+    return f"{number / unit:.3g}{name}"
 
 
 def latency(percentiles: Mapping[str, float]) -> str:

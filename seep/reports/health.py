@@ -12,8 +12,6 @@ from seep.record.events import InstanceRecovered
 from seep.record.status import InstanceStatus, Status
 from seep.reports import figures
 
-#: An instance that is at work for a larger part of its CPU share is full.
-FULL = 0.7
 #: The query is stalled if nothing is committed for so many seconds while at least so many epochs are in flight.
 _STALLED, _SOME = 5.0, 3
 #: Sources fall behind if they read less than this part of the rows that are due.
@@ -106,7 +104,7 @@ def _not_running(status: Status) -> Iterator[str]:
 
 
 def _load(status: Status) -> Iterator[str]:
-    full = [each for each in status.instances if each.utilisation > FULL]
+    full = [each for each in status.instances if each.utilisation > status.full]
     if full:
         fullest = heapq.nlargest(_NAMES, full, key=lambda each: each.utilisation)
         yield f"{figures.of(len(full), 'full instance')}: {names([*map(_busy, fullest)], len(full))}"

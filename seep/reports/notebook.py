@@ -14,7 +14,6 @@ from seep.control.migration import MigrationProgress
 from seep.record.status import OperatorStatus, Status
 from seep.reports import figures
 from seep.reports.graph import Notes, graph_svg
-from seep.reports.health import FULL
 
 #: The newest events that are shown of a run.
 _EVENTS = 8
@@ -79,33 +78,20 @@ def rows_table(rows: pa.Table) -> str:
 
 def live_graph(graph: QueryGraph, status: Status) -> str:
     """Returns the query graph with the figures of a run at one moment, as SVG."""
-    notes = {each.name: _notes(each) for each in status.operators}
+    notes = {each.name: _notes(each, status.full) for each in status.operators}
     rates: dict[tuple[str, str], float] = {}
     for edge in graph.edges:
         rate = status.edges.get(str(edge), 0.0)
         rates[edge.upstream, edge.downstream] = rates.get((edge.upstream, edge.downstream), 0.0) + rate
-    arrows = {pair: f"{_short(rate)} rows/s" for pair, rate in rates.items() if rate > 0}
+    arrows = {pair: f"{figures.short(rate)} rows/s" for pair, rate in rates.items() if rate > 0}
     return graph_svg({o: graph.kind(o) for o in graph.order}, rates, notes, arrows)
 
 
-def _notes(operator: OperatorStatus) -> Notes:
+def _notes(operator: OperatorStatus, full: float) -> Notes:
     lines = [f"{figures.of(operator.instances, 'instance')}, busy {operator.utilisation:.0%}"]
     if operator.state_bytes:
         lines.append(f"state {figures.size(operator.state_bytes)}")
-    return Notes(lines, operator.utilisation, operator.utilisation > FULL)
-
-
-def _short(rate: float) -> str:
-    """Returns a rate in at most four characters.
-
-    >>> _short(950.4), _short(12_345), _short(3_400_000)
-    ('950', '12k', '3.4M')
-    """
-    for limit, unit, name in ((1e3, 1.0, ""), (1e6, 1e3, "k"), (float("inf"), 1e6, "M")):
-        if rate < limit:
-            number = rate / unit
-            return f"{number:.1f}{name}" if name and number < 10 else f"{number:.0f}{name}"
-    raise AssertionError
+    return Notes(lines, operator.utilisation, operator.utilisation > full)
 
 
 def run_html(

@@ -104,11 +104,11 @@ def charts(report: Report) -> Iterator[Chart]:
     """Yields the charts for which there is data."""
     samples, events = report["series"], report["events"]
     given: dict[str, Any] = {"marks": list(_marks(events)), "seconds": max(report["summary"]["seconds"], 1.0)}
-    yield Chart("Rows per second", series.throughput(samples), _number, **given)
+    yield Chart("Rows per second", series.throughput(samples), figures.short, **given)
     yield Chart("Latency, from due to committed", series.latency(samples), figures.time, log=True, **given)
-    yield Chart("Instances", series.instances(samples), _number, steps=True, **given)
+    yield Chart("Instances", series.instances(samples), figures.short, steps=True, **given)
     yield Chart("CPU share that the busiest instance uses", series.utilisation(samples), "{:.0%}".format, **given)
-    yield Chart("VMs", series.vms(samples), _number, steps=True, **given)
+    yield Chart("VMs", series.vms(samples), figures.short, steps=True, **given)
 
 
 def _marks(events: Sequence[Mapping[str, Any]]) -> Iterator[Mark]:
@@ -132,15 +132,3 @@ def _row(event: Mapping[str, Any]) -> str:
 
 def _subject(event: Mapping[str, Any]) -> str:
     return str(event.get("instance") or event.get("operator") or event.get("node") or "")
-
-
-def _number(value: float) -> str:
-    """Formats a number in a short form.
-
-    >>> _number(2_500_000), _number(40_000), _number(7)
-    ('2.5 M', '40 k', '7')
-    """
-    for limit, unit in ((1e6, " M"), (1e3, " k")):
-        if value >= limit:
-            return f"{value / limit:g}{unit}"
-    return f"{value:g}"

@@ -78,6 +78,7 @@ def test_full_instances_are_counted_and_the_fullest_are_named() -> None:
         "counter[9]#0 on n1 is busy 84% and 9 more"
     ]
     assert wrong(instances=(full[0],)) == ["1 full instance: counter[0]#0 on n1 is busy 75%"]
+    assert wrong(instances=(full[0],), full=0.8) == []
 
 
 def test_instances_without_state_are_named() -> None:

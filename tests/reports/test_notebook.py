@@ -162,7 +162,7 @@ def test_a_run_is_shown_with_its_figures_its_graph_and_what_happened() -> None:
     for words in (
         "4 instances, busy 82%",
         "state 3.0 MiB",
-        "12k rows/s",
+        "12.3k rows/s",
         "scaled out count",
         "scaling of count is open",
     ):

@@ -13,7 +13,7 @@ from rich.text import Text
 from primitives.event import event_text
 from seep.record.status import InstanceStatus, NodeStatus, OperatorStatus, Status
 from seep.reports import figures
-from seep.reports.health import FULL, names
+from seep.reports.health import names
 
 #: The most rows of a list that is not drawn on a terminal, and the fewest of one that is.
 MOST, _FEWEST = 20, 3
@@ -118,7 +118,7 @@ def operator_table(status: Status, most: int = MOST) -> Group:
     """Returns a table with a row for each operator, in the order in which rows pass them."""
     headings = ("operator",)
     numbers = ("instances", "epoch", "rows/s in", "rows/s out", "busy", "latency", "behind", "outbox", "state")
-    rows = ((_operator_row(each), _is_full(each.utilisation)) for each in status.operators[:most])
+    rows = ((_operator_row(each), _style(each, status)) for each in status.operators[:most])
     return _table(headings, numbers, rows, len(status.operators))
 
 
@@ -136,7 +136,7 @@ def instance_table(status: Status, most: int = MOST) -> Group:
     shown: Sequence[InstanceStatus] = status.instances
     if len(shown) > most:
         shown = heapq.nlargest(most, shown, key=lambda each: each.utilisation)
-    rows = ((_instance_row(each), _is_full(each.utilisation)) for each in shown)
+    rows = ((_instance_row(each), _style(each, status)) for each in shown)
     return _table(headings, numbers, rows, len(status.instances))
 
 
@@ -164,8 +164,8 @@ def _node_row(each: NodeStatus) -> Sequence[str]:
     return (each.name, each.state, sends, f"{each.cpu:.2f} of {each.cores:g}", *sizes, *flows)
 
 
-def _is_full(utilisation: float) -> str:
-    return "yellow" if utilisation > FULL else ""
+def _style(each: OperatorStatus | InstanceStatus, status: Status) -> str:
+    return "yellow" if each.utilisation > status.full else ""
 
 
 def _behind(watermark_behind: int | None) -> str:

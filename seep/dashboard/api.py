@@ -158,7 +158,7 @@ async def _refusal(_: Request, reason: Exception) -> Response:
 
 async def _bug(_: Request, __: Exception) -> Response:
     """Answers a request on which seep has failed; the guard logs why."""
-    words = to_json({"error": "an error in seep; the run's log has it"})
+    words = json_bytes({"error": "an error in seep; the run's log has it"})
     return Response(words, HTTPStatus.INTERNAL_SERVER_ERROR, media_type="application/json")
 
 

@@ -18,7 +18,7 @@ from primitives.errors import EnvironmentFault, UserError
 from seep.reports import figures
 from seep.rows.readable import is_packed, listed, plain, unpacked, value_of
 from seep.running.queryable import StateView
-from seep.running.state_sql import SqlResult, SqlLimits, StateSql, as_streams
+from seep.running.state_sql import SqlLimits, SqlResult, StateSql, as_streams
 
 #: Seconds for which a view is kept, the most views, and seconds that a question waits for a view that others ask for.
 _KEPT_FOR, _KEPT, _PATIENCE = 15.0, 2, 60.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import ssl
-from itertools import islice
 from http.cookies import SimpleCookie
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +129,6 @@ def test_hostile_rows_keys_and_errors_are_data(host: Host, settings: DashboardSe
             lines = stream.iter_lines()
             assert stream.status_code == 200
             told = list(islice(lines, 10))
-    print(told)
     fields = {line.partition(":")[0] for line in told if line}
     assert fields <= {"event", "data", ""}, "no text of the run has begun a line of its own"
 

@@ -22,7 +22,7 @@ from primitives.errors import EnvironmentFault, UserError
 from seep.rows.readable import packed
 from seep.running import sql_process
 from seep.running.sql_process import QueryRefused
-from seep.running.state_sql import SqlResult, SqlLimits, StateSql, as_streams
+from seep.running.state_sql import SqlLimits, SqlResult, StateSql, as_streams
 from tests.waiting import eventually
 
 COUNTS = pa.table({"word": ["be", "or", "to"], "n": pa.array([2, 1, 2], pa.int64())})

@@ -185,10 +185,15 @@ def _context_at(master: str, conf: SparkConf) -> SparkContext:
 
 
 def _launch_jvm(conf: SparkConf, verbose: bool, closing: contextlib.ExitStack) -> None:
-    """Starts Spark's JVM; without `verbose`, filters its stderr."""
+    """Starts Spark's JVM; without `verbose`, filters its stderr.
+
+    It has a process group of its own: a Jupyter kernel that ends kills the processes of its group, and only then runs
+    what would end the run and its JVM in order.
+    """
     stderr_filter = None if verbose else StderrFilter()
+    options: dict[str, Any] = {"process_group": 0} | ({"stderr": stderr_filter.writing} if stderr_filter else {})
     try:
-        gateway = launch_gateway(conf, {"stderr": stderr_filter.writing} if stderr_filter else {})  # type: ignore[no-untyped-call]
+        gateway = launch_gateway(conf, options)  # type: ignore[no-untyped-call]
     except Exception as reason:
         said = stderr_filter.failed() if stderr_filter else str(reason)
         raise EnvironmentFault(f"Spark's JVM does not start: {said}") from reason

@@ -106,6 +106,12 @@ class Kernel:
                     found[int(path.name)] = (path / "cmdline").read_bytes().decode().replace("\0", " ")[:120]
         return found
 
+    def kill(self) -> None:
+        """Kills it with -9; what it has started ends by itself, and no run is listed."""
+        os.kill(self.manager.provisioner.pid, signal.SIGKILL)
+        assert eventually(lambda: not self.processes()), self.processes()
+        assert "counting" not in self.listed()
+
     def files(self) -> list[str]:
         """Names in its directory for temporary files."""
         return sorted(path.name for path in (self.home / "tmp").iterdir())
@@ -156,7 +162,7 @@ def nodes_of(kernel: Kernel) -> list[int]:
     return kernel.value("[node.process.pid for run in seep.runs() for node in run.nodes.values()]")
 
 
-def test_cells_show_a_query_and_its_run_and_a_kernel_that_is_shut_down_leaves_nothing(tmp_path: Path) -> None:
+def test_cells_show_a_query_and_its_run_and_say_which_run_is_still_there(tmp_path: Path) -> None:
     with kernel(tmp_path) as notebook:
         notebook.run(QUERY)
         shown = notebook.run("query").seen
@@ -188,13 +194,11 @@ def test_cells_show_a_query_and_its_run_and_a_kernel_that_is_shut_down_leaves_no
 
         assert nodes_of(notebook)
         assert set(nodes_of(notebook)) <= notebook.processes().keys()
-        notebook.manager.shutdown_kernel()
-        assert eventually(lambda: not notebook.processes()), notebook.processes()
-        assert notebook.files() == []
-        assert last[0] not in notebook.listed()
+        notebook.kill()
+        assert [name for name in notebook.files() if name.startswith("seep")] == []
 
 
-def test_a_run_with_a_session_of_its_own_is_replaced_if_asked_and_its_nodes_end_when_the_kernel_is_killed(
+def test_a_run_with_a_session_of_its_own_is_replaced_if_asked_and_a_kernel_that_ends_leaves_nothing(
     tmp_path: Path,
 ) -> None:
     with kernel(tmp_path) as notebook:
@@ -210,9 +214,20 @@ def test_a_run_with_a_session_of_its_own_is_replaced_if_asked_and_its_nodes_end_
         nodes = nodes_of(notebook)
         assert set(nodes) <= notebook.processes().keys()
         assert "counting" in notebook.listed()
-        os.kill(notebook.manager.provisioner.pid, signal.SIGKILL)
-        assert eventually(lambda: not set(nodes) & notebook.processes().keys()), notebook.processes()
+        kernel_group = os.getpgid(notebook.manager.provisioner.pid)
+        mates = [pid for pid in notebook.processes() if os.getpgid(pid) == kernel_group]
+        assert mates == [notebook.manager.provisioner.pid]  # which the kernel does not kill when it ends, but the run
+        notebook.manager.shutdown_kernel()
         assert eventually(lambda: not notebook.processes()), notebook.processes()
+        assert notebook.files() == []
         assert "counting" not in notebook.listed()
-        left = [str(path.relative_to(tmp_path)) for path in (tmp_path / "tmp").rglob("*") if path.is_file()]
-        assert {Path(each).name for each in left} <= {"owner.json", "log4j2.properties"}, left  # for the next run
+
+
+def test_a_killed_kernel_with_a_session_of_its_own_leaves_no_process(tmp_path: Path) -> None:
+    with kernel(tmp_path) as notebook:
+        notebook.run(QUERY + "\nspark = None")
+        notebook.run(f"run = {LAUNCH.format(more='')}")
+        assert set(nodes_of(notebook)) <= notebook.processes().keys()
+        notebook.kill()
+        left = [path.name for path in (tmp_path / "tmp").rglob("*") if path.is_file()]
+        assert set(left) <= {"owner.json", "log4j2.properties"}  # which the next run removes

@@ -33,3 +33,8 @@ def install_command(extra: str) -> str:
     "pip install 'seep-streaming[cloud]'"
     """
     return f"pip install '{DISTRIBUTION}[{extra}]'"
+
+
+def encodable(text: str) -> str:
+    """Returns the text with escapes for what UTF-8 cannot have, such as the bytes of odd file names."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

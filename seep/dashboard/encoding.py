@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_json
 
-from seep.logs.line import encodable
+from primitives.errors import encodable
 
 
 def json_bytes(value: Any) -> bytes:

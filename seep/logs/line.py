@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from primitives.errors import encodable
 from seep.logs.levels import LogFormat
 
 #: The fields of a line, as far as they are known, in their order.
@@ -115,11 +116,6 @@ def shortened(text: str, longest: int) -> str:
     if left_out <= 0:
         return text
     return f"{text[: longest // 2]} … {left_out:,} characters left out … {text[-(longest - longest // 2) :]}"
-
-
-def encodable(text: str) -> str:
-    """Returns the text with escapes for what UTF-8 cannot have, such as the bytes of odd file names."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _rfc3339(at: float) -> str:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from seep.logs.line import FIELDS, LONGEST_EXCEPTION, LONGEST_MESSAGE, PREFIX, LogLine, encodable, shortened
+from primitives.errors import encodable
+from seep.logs.line import FIELDS, LONGEST_EXCEPTION, LONGEST_MESSAGE, PREFIX, LogLine, shortened
 from seep.logs.redaction import Redactor
 
 #: The logger above all others of seep. A library must say that it may stay without handlers.

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from primitives.errors import SeepError, UserError
+from primitives.errors import SeepError, UserError, encodable
 from seep.operators.definition import OperatorSetting
 from seep.record.reports import LETTER_TEXT, MOST_LETTERS, LetterSample
 
@@ -75,7 +75,7 @@ def row_as_json(row: Row) -> str:
     >>> row_as_json({"at": pa.scalar(0, pa.timestamp("s")).as_py(), "x": float("nan"), "tags": [b"a"]})
     '{"at": "1970-01-01 00:00:00", "x": "nan", "tags": ["b\\'a\\'"]}'
     """
-    return json.dumps(_plain(row), ensure_ascii=False)
+    return encodable(json.dumps(_plain(row), ensure_ascii=False))
 
 
 def _plain(value: Any) -> Any:
@@ -245,4 +245,4 @@ def _user_frame(error: Exception) -> _UserFrame | None:
 
 
 def _headline(error: Exception) -> str:
-    return "".join(traceback.format_exception_only(error)).strip()
+    return encodable("".join(traceback.format_exception_only(error)).strip())

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from primitives.errors import encodable
 from seep.dashboard.encoding import json_bytes
-from seep.logs.line import encodable
 
 TEXTS = st.text(st.characters(exclude_categories=()) | st.sampled_from("\ud800\udfff\x00\u202e\u2028<>&"))
 VALUES = st.recursive(

@@ -138,6 +138,15 @@ def test_the_texts_of_a_sample_are_cut_and_those_of_the_letter_are_whole() -> No
     assert (len(sample.error), len(sample.row)) == (LETTER_TEXT, LETTER_TEXT)
 
 
+def test_an_error_or_row_with_a_text_that_utf_8_cannot_have_is_a_letter_with_an_escape_in_it() -> None:
+    guarded = guard()
+    guarded.fail(1, ValueError("no \ud800 text"), {"name": "\udc80 file"})
+    (letter,) = guarded.take().to_pylist()
+    assert (letter["error"], letter["row"]) == ("ValueError: no \\ud800 text", '{"name": "\\udc80 file"}')
+    with pytest.raises(UserCodeFailed, match=r"no \\ud800 text"):
+        guard(letters=False).fail(1, ValueError("no \ud800 text"), {"n": 1})
+
+
 def test_a_sample_does_not_keep_the_exception_and_what_it_refers_to() -> None:
     class Big:
         pass

@@ -18,11 +18,14 @@ from typing import Any
 
 from primitives.errors import InternalError
 from seep.dashboard.access import Access, Role, TooManyWrongTokens, Visitor, same_secret
+from seep.logs.run_log import ROOT
 
 #: The most bytes of a request's body, and the seconds that it may take to arrive.
 LONGEST_BODY, BODY_SECONDS = 64 * 1024, 10.0
 #: The header with which the page proves that it is the page, and not one of another server.
 CSRF_HEADER = "x-seep-csrf"
+#: The logger of the dashboard, where it is served without a run.
+LOGGER = f"{ROOT}.dashboard"
 #: Paths that anybody may have: the page for the login, and what it looks like.
 OPEN_PATHS = frozenset({"/login", "/static/style.css"})
 
@@ -73,7 +76,7 @@ class AccessGuard:
     ) -> None:
         """`hosts` are the addresses and names by which the dashboard is reached, beside those of this machine."""
         self._app, self._access, self._hosts = app, access, HostNames(hosts)
-        self._log = log or logging.getLogger("seep.dashboard")
+        self._log = log or logging.getLogger(LOGGER)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:

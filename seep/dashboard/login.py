@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Route
 
 from seep.dashboard.access import SESSION_SECONDS, Access, BrowserSession, TooManyWrongTokens
-from seep.dashboard.guard import Log, admit, cookie_name, cookies_of
+from seep.dashboard.guard import LOGGER, Log, admit, cookie_name, cookies_of
 
 _OLD_LINK = "This link has been used, or is older than five minutes. Ask for a new one, or log in with a token."
 _WRONG = "This is not a token of this run."
@@ -54,7 +54,7 @@ _AGAIN = """<!doctype html>
 
 def login_routes(access: Access, log: Log | None = None) -> list[Route]:
     """Returns the routes of the login, for a server behind the guard."""
-    login = _Login(access, log or logging.getLogger("seep.dashboard"))
+    login = _Login(access, log or logging.getLogger(LOGGER))
     return [
         Route("/login", login.page, methods=["GET"]),
         Route("/login", login.with_token, methods=["POST"]),

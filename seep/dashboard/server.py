@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from primitives.errors import UserError, install_command
 from seep.dashboard.access import Access
-from seep.dashboard.guard import Log
+from seep.dashboard.guard import LOGGER, Log
 from seep.dashboard.requests import Answering
 from seep.dashboard.settings import DashboardSettings
 from seep.dashboard.tokens import access_of
@@ -57,7 +57,7 @@ class DashboardServer:
         from seep.dashboard.api import Api
         from seep.dashboard.connections import BoundedConnection
 
-        log = log or logging.getLogger("seep.dashboard")
+        log = log or logging.getLogger(LOGGER)
         self._settings, self._access = settings, access
         self._scheme = "http" if tls is None else "https"
         self._socket = listening("the dashboard", settings.host, settings.port or 0)

@@ -87,6 +87,13 @@ def test_a_port_that_is_taken_is_a_fault_of_the_environment(served: tuple[Comman
     assert f"{port}" in result.output
 
 
+def test_one_that_others_reach_without_tls_says_so_before_its_link(report: Path) -> None:
+    with seep("dashboard", str(report), "--host", "0.0.0.0") as command:
+        told = command.lines_until("/login?code=")
+        command.press_ctrl_c()
+    assert told[0].startswith("warning: the dashboard is reached from other machines without TLS")
+
+
 def test_a_dashboard_with_tls_is_reached_with_its_certificate(report: Path, tmp_path: Path) -> None:
     made = Security.with_tls("127.0.0.1")
     assert made.certificate is not None

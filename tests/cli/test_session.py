@@ -39,6 +39,8 @@ class FakeRun:
         self.placement: dict[str, str] = {}
         self.told: list[str] = []
         self.metrics_url: str | None = None
+        self.dashboard_url: str | None = None
+        self.dashboard_warning: str | None = None
         self._acts = iter(acts)
 
     def __enter__(self) -> FakeRun:
@@ -217,6 +219,16 @@ def test_where_metrics_are_is_printed_once(monkeypatch: pytest.MonkeyPatch) -> N
     with running:
         pass
     assert written.getvalue().count("metrics at http://127.0.0.1:9400/metrics\n") == 1
+
+
+def test_where_the_dashboard_is_and_who_can_listen_in_is_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = FakeRun(nothing, nothing)
+    run.dashboard_url, run.dashboard_warning = "http://0.0.0.0:8042/login?code=x", "others can listen in"
+    running, written = start(monkeypatch, run)
+    with running:
+        pass
+    assert written.getvalue().count("dashboard at http://0.0.0.0:8042/login?code=x\n") == 1
+    assert written.getvalue().count("warning: others can listen in\n") == 1
 
 
 def test_where_metrics_are_pushed_to_is_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,8 @@ def _serve(
 ) -> None:
     check_dashboard(settings)
     server = DashboardServer(settings, answering, access_of(settings))
+    if server.warning is not None:
+        typer.echo(f"warning: {server.warning}", err=True)
     try:
         _show(f"dashboard of {called}", server.login_url(), open_browser=open_browser, as_json=as_json)
         _wait(server.login_url)

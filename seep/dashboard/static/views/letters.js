@@ -58,7 +58,8 @@ class LettersView {
   }
 
   get #asked() {
-    return this.#choice.value === ALL ? {} : { operator: this.#choice.value };
+    const operator = this.#choice.value; // none before the operators are known
+    return operator && operator !== ALL ? { operator } : {};
   }
 
   #show({ letters, totals }) {

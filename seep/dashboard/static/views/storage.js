@@ -86,7 +86,8 @@ function checkpointsOf(model) {
   const found = new Map();
   for (const each of eventsOf(model, "persisted", "savepoint")) {
     const isSavepoint = each.kind === "savepoint";
-    found.set(each.id, { ...each, ...each.numbers, isSavepoint, age: model.at - each.at, chain: UNKNOWN });
+    const { id, epoch, bytes: size } = each.numbers;
+    found.set(id, { id, epoch, bytes: size, seconds: each.seconds, isSavepoint, age: model.at - each.at, chain: UNKNOWN });
   }
   for (const each of isPresent(model) ? (model.status?.checkpoints ?? []) : []) {
     const known = found.get(each.id) ?? { chain: UNKNOWN };

@@ -85,9 +85,8 @@ const CHECKPOINT_COLUMNS = [
 function checkpointsOf(model) {
   const found = new Map();
   for (const each of eventsOf(model, "persisted", "savepoint")) {
-    const isSavepoint = each.kind === "savepoint";
-    const { id, epoch, bytes: size } = each.numbers;
-    found.set(id, { id, epoch, bytes: size, seconds: each.seconds, isSavepoint, age: model.at - each.at, chain: UNKNOWN });
+    const known = { seconds: each.seconds, age: model.at - each.at, chain: UNKNOWN };
+    found.set(each.numbers.id, { ...each.numbers, ...known, isSavepoint: each.kind === "savepoint" });
   }
   for (const each of isPresent(model) ? (model.status?.checkpoints ?? []) : []) {
     const known = found.get(each.id) ?? { chain: UNKNOWN };

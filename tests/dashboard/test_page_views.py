@@ -266,7 +266,7 @@ def test_the_holders_of_backups_and_the_instances_on_nodes_are_shown(page: Page,
 # -- actions -----------------------------------------------------------------------------------------------------------
 
 
-def test_an_operator_is_scaled_by_a_button_and_all_counts_stay_exact(host: Host, browser: Browser) -> None:
+def test_an_operator_is_scaled_and_migrated_by_buttons_and_all_counts_stay_exact(host: Host, browser: Browser) -> None:
     with start(host, words(), rate=seep.Rate(2000), spare=1, dashboard=True) as run:
         with WatchedPage(browser, run.dashboard_url) as watched:
             page = watched.page
@@ -280,12 +280,22 @@ def test_an_operator_is_scaled_by_a_button_and_all_counts_stay_exact(host: Host,
             assert {"counter[0]", "counter[1]"} <= run.placement.keys()
             slots = tab(page, "Slots")
             expect(slots.get_by_role("region", name="Who owns how much").get_by_role("row")).to_have_count(3)
+            page.get_by_role("button", name="Migrate …").click()
+            dialog = page.get_by_role("dialog", name="Migrate")
+            dialog.get_by_label("Operator").select_option("counter")
+            dialog.get_by_label("Instances").fill("1")
+            dialog.get_by_label("Strategy").select_option("fluid")
+            expect(dialog.get_by_text("one slot at a time")).to_be_visible()
+            dialog.get_by_role("button", name="Migrate counter to 1").click()
+            moves = page.get_by_role("list", name="What moves now")
+            expect(moves.get_by_text("counter is moving: ")).to_be_visible()
+            expect(moves.get_by_role("progressbar", name="Slots of counter moved")).to_be_visible()
             page.get_by_role("button", name="Finish …").click()
             page.get_by_role("button", name="Finish the run").click()
             assert run.wait(120)
             expect(page.get_by_text("The run is over (finished), so there is nothing to do with it.")).to_be_visible()
             expect(page.get_by_role("group", name="Actions").get_by_role("button")).to_have_count(0)
-            expect(slots.get_by_text("owned by 2 instances. The run is over:")).to_be_visible()
+            expect(slots.get_by_text("The run is over: these are the last owners")).to_be_visible()
             expect(tab(page, "State").get_by_text("The run is over: its state is gone from memory.")).to_be_visible()
         report = json.loads(json.dumps(run.report()))
         found = {row["word"]: row["n"] for row in run.result("out").to_pylist()}
@@ -300,7 +310,7 @@ def look_at_report(browser: Browser, report: dict[str, Any]) -> None:
     try:
         with WatchedPage(browser, server.login_url()) as watched:
             page = watched.page
-            expect(tab(page, "Slots").get_by_text("owned by 2 instances. The run is over:")).to_be_visible()
+            expect(tab(page, "Slots").get_by_text("The run is over: these are the last owners")).to_be_visible()
             expect(tab(page, "Checkpoints").get_by_text("No checkpoint was stored in this run")).to_be_visible()
             cost = sum(report["summary"]["vms"].values())
             expect(tab(page, "Pool").get_by_text(f"{cost:,.0f} VM seconds")).to_be_visible()

@@ -162,7 +162,7 @@ class SlotsView {
     const sentence = `${where} has ${part(hottest.share)} of all rows of ${this.#operator}; ${key}.`;
     return isTooHot
       ? [`${sentence} That is more than the fair part of an instance, so no assignment of slots is even.`, REMEDY]
-      : [`${sentence} That leaves room for an even assignment.`];
+      : [`${sentence} Up to ${count(Math.floor(1 / hottest.share), "instance")} can share the rows evenly.`];
   }
 
   #hotEvent() {

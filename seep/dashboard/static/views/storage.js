@@ -1,5 +1,5 @@
 import { element, setText } from "../dom.js";
-import { age, bytes, count, moment, number, rate, seconds } from "../format.js";
+import { age, bytes, count, moment, number, seconds } from "../format.js";
 import { card } from "../parts/card.js";
 import { Table, Tiles } from "../parts/table.js";
 import { eventsOf, isPresent, whyLess } from "../parts/words.js";
@@ -63,8 +63,8 @@ class StorageView {
   #showDisks(hosts) {
     this.#disks.show([...hosts].sort((a, b) => b.written + b.read - a.written - a.read));
     this.#disk.show([
-      ["Read from disks", hosts.length ? rate(total(hosts, "read") / 1048576, "MiB") : "–"],
-      ["Written to disks", hosts.length ? rate(total(hosts, "written") / 1048576, "MiB") : "–"],
+      ["Read from disks", hosts.length ? `${bytes(total(hosts, "read"))}/s` : "–"],
+      ["Written to disks", hosts.length ? `${bytes(total(hosts, "written"))}/s` : "–"],
     ]);
   }
 }
@@ -93,9 +93,10 @@ function checkpointsOf(model) {
     found.set(each.id, { ...known, ...each, isSavepoint: each.is_savepoint });
   }
   for (const each of eventsOf(model, "compacted")) {
-    const known = found.get(each.id) ?? { ...each, age: model.at - each.at };
-    const chain = `full for ${each.operators.join(", ")}: merged from checkpoint ${each.origin}`;
-    found.set(each.id, { ...known, chain });
+    const { seconds: took, at, id, origin } = each;
+    const known = found.get(id) ?? { id, seconds: took, age: model.at - at, epoch: found.get(origin)?.epoch };
+    const chain = `full for ${each.operators.join(", ")}: merged from checkpoint ${origin}`;
+    found.set(id, { ...known, chain });
   }
   return [...found.values()].sort((a, b) => b.id - a.id);
 }
@@ -106,9 +107,10 @@ function checkpointSentence(model, stored) {
   if (!stored.length) return "No checkpoint is stored: the run has no storage, or the first one is not complete yet.";
   const savepoints = stored.filter((each) => each.isSavepoint).length;
   const [{ id, age: stood, bytes: size }] = stored;
-  const known = `${count(stored.length, "checkpoint")} of this run, ${count(savepoints, "savepoint")} among them.`;
-  const last = `The last one, ${number(id)}, was stored ${age(stood)}, with ${bytes(size)} of state.`;
-  return `${known} ${last} How many deltas a checkpoint builds on is known only where chains were merged.`;
+  const known = `This run has stored ${count(stored.length, "checkpoint")}, ${count(savepoints, "savepoint")} among them`;
+  const last = `The last one, ${number(id)}, was stored ${age(stood)}${size ? `, with ${bytes(size)} of state` : ""}.`;
+  const chains = "How many deltas a checkpoint builds on is known only where chains were merged.";
+  return `${known}; old ones may be removed by now. ${last} ${chains}`;
 }
 
 // -- backups ----------------------------------------------------------------------------------------------------------

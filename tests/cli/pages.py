@@ -42,12 +42,13 @@ class Pages:
         self.address = f"127.0.0.1:{server.server_port}"
         self.url = f"{scheme}://{self.address}"
         self.asked: list[Asked] = []
-        self.given: dict[str, Page] = {"/api/v1/run": answer(RUN)}
+        self.given: dict[str, Page | Callable[[], Page]] = {"/api/v1/run": answer(RUN)}
         self.otherwise = answer({"error": "there is no such path"}, 404)
 
     def of(self, asked: Asked) -> Page:
         self.asked.append(asked)
-        return self.given.get(asked.path.partition("?")[0], self.otherwise)
+        page = self.given.get(asked.path.partition("?")[0], self.otherwise)
+        return page if isinstance(page, Page) else page()
 
 
 def _handler(pages: Callable[[], Pages]) -> type[BaseHTTPRequestHandler]:

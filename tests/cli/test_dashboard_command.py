@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,8 +25,11 @@ from seep.dashboard.settings import DashboardSettings
 from seep.dashboard.tokens import access_of
 from seep.running.dashboard_client import DashboardAddress, DashboardClient
 from tests.cli.command import Command, seep
+from tests.cli.terminal import on_terminal
 from tests.dashboard.made_reports import made_report
+from tests.waiting import eventually
 
+PROGRAM = [sys.executable, "-c", "from seep.cli import main; main()"]
 TOKEN = "operator-token-for-this-test"
 
 
@@ -66,6 +73,33 @@ def test_a_report_is_served_for_browsers_and_programs_until_ctrl_c(served: tuple
     command.press_ctrl_c()
     assert command.end() == (0, "")
     assert run.has_ended()
+
+
+def test_on_a_terminal_enter_prints_another_link(report: Path) -> None:
+    with on_terminal(*PROGRAM, "dashboard", str(report)) as screen:
+        screen.shows("Ctrl-C ends")
+        screen.press(b"\n")
+        assert eventually(lambda: screen.text.count("/login?code=") == 2), screen.text
+        first, second = re.findall(r"http://\S+/login\?code=\S+", screen.text)
+        assert first != second
+        screen.process.send_signal(signal.SIGINT)
+        assert screen.end() == 0
+
+
+def test_a_browser_is_opened_only_if_asked_for(report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = tmp_path / "opened"
+    browser = tmp_path / "bin" / "xdg-open"
+    browser.parent.mkdir()
+    browser.write_text(f'#!/bin/sh\necho "$1" >> {opened}\n')
+    browser.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{browser.parent}:{os.environ['PATH']}")
+    for options in ((), ("--open",)):
+        with seep("dashboard", str(report), "--json", *options) as command:
+            url = json.loads(command.lines_until("url")[-1])["url"]
+            assert not options or eventually(lambda: opened.is_file() and opened.read_text().endswith("\n"))
+            assert (opened.read_text() if opened.is_file() else "") == (f"{url}\n" if options else "")
+            command.press_ctrl_c()
+            assert command.end()[0] == 0
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,11 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from seep.cli.app import app
+from seep.cli.display import progress
+from seep.cli.runs import control
 from tests.cli.pages import RUN, Page, Pages, answer, served
 from tests.cli.test_top import MOMENT, STATUS
+from tests.waiting import eventually
 
 TOKEN = "s3cret-token-of-the-run"
 
@@ -238,6 +241,29 @@ def test_a_savepoint_is_told_with_its_number_and_as_the_answer(pages: Pages) -> 
     pages.given["/api/v1/savepoint"] = answer({"id": 12})
     assert seep("savepoint").output == "savepoint 12 is complete; begin from it with --restore 12\n"
     assert json.loads(seep("savepoint", "--json").output) == {"id": 12}
+
+
+def test_a_savepoint_that_takes_time_shows_meanwhile_what_the_run_is_at(
+    pages: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "_NEWS", 0.0)
+    monkeypatch.setattr(progress, "_SILENT", 0.0)
+    monkeypatch.setattr(progress, "_LINES_APART", 0.0)
+
+    def stored_later() -> Page:
+        assert eventually(lambda: [each.path for each in pages.asked].count("/api/v1/status") > 1)
+        return answer({"id": 12})
+
+    pages.given |= {"/api/v1/savepoint": stored_later, "/api/v1/status": status(wrong=("node n3 was lost", "late"))}
+    result = seep("savepoint")
+    assert result.stdout == "savepoint 12 is complete; begin from it with --restore 12\n"
+    assert "ms so far; 2 epochs in flight; node n3 was lost\n" in result.stderr
+
+
+def test_a_refusal_of_a_savepoint_is_told_as_it_is(pages: Pages) -> None:
+    pages.given["/api/v1/savepoint"] = answer({"error": "a savepoint needs a storage"}, 400)
+    result = seep("savepoint")
+    assert (result.exit_code, "a savepoint needs a storage" in result.stderr) == (1, True)
 
 
 def test_a_stop_with_a_savepoint_is_one_request(pages: Pages) -> None:

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import pty
-import re
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,7 +14,8 @@ import pytest
 from seep.rows.rate import Rate
 from seep.running.remote_control import listed
 from seep.spark.session import Host
-from tests.cli.command import hear_ctrl_c, seep
+from tests.cli.command import seep
+from tests.cli.terminal import on_terminal
 from tests.runtime.counting import committed, counting, expected, found, recovered, start, wait_until
 
 TOP = [sys.executable, "-c", "from seep.cli import main; main()", "top"]
@@ -29,58 +25,6 @@ TOP = [sys.executable, "-c", "from seep.cli import main; main()", "top"]
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The list of this test's runs is its own."""
     monkeypatch.setenv("SEEP_HOME", str(tmp_path / "home"))
-
-
-class Screen:
-    """What a program has drawn on a terminal of its own."""
-
-    def __init__(self, process: subprocess.Popen[bytes], terminal: int) -> None:
-        self.process, self._terminal = process, terminal
-        self._drawn = b""
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        while True:
-            try:
-                self._drawn += os.read(self._terminal, 65536)
-            except OSError:  # the program has ended
-                return
-
-    @property
-    def text(self) -> str:
-        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self._drawn.decode(errors="replace"))
-
-    def shows(self, words: str) -> None:
-        wait_until(lambda: words in self.text, why=lambda: f"{words!r} was not shown:\n{self.text}")
-
-    def press(self, key: bytes) -> None:
-        os.write(self._terminal, key)
-
-    def end(self) -> int:
-        """Its exit code, after all that it has drawn was read."""
-        code = self.process.wait(120.0)
-        self._reader.join(20.0)
-        return code
-
-
-@contextmanager
-def on_terminal(*command: str) -> Iterator[Screen]:
-    """A program whose terminal is a new one, 140 columns wide."""
-    ours, its = pty.openpty()
-    environment = os.environ | {"COLUMNS": "140", "LINES": "60", "TERM": "xterm"}
-    process = subprocess.Popen(
-        command, stdin=its, stdout=its, stderr=its, env=environment, start_new_session=True, preexec_fn=hear_ctrl_c
-    )
-    os.close(its)
-    screen = Screen(process, ours)
-    try:
-        yield screen
-    finally:
-        process.kill()
-        process.wait()
-        screen._reader.join(20.0)
-        os.close(ours)
 
 
 def test_a_run_is_watched_from_other_processes_through_a_loss_until_it_ends(host: Host) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import typer
@@ -39,8 +41,9 @@ def _serve(
     if server.warning is not None:
         typer.echo(f"warning: {server.warning}", err=True)
     try:
-        _show(f"dashboard of {called}", server.login_url(), open_browser=open_browser, as_json=as_json)
-        _wait(server.login_url)
+        with suppress(KeyboardInterrupt):
+            _show(f"dashboard of {called}", server.login_url(), open_browser=open_browser, as_json=as_json)
+            _wait(server.login_url)
     finally:
         server.close()
 
@@ -55,12 +58,19 @@ def _show(words: str, url: str, *, open_browser: bool, as_json: bool) -> None:
 
 
 def _wait(link: Callable[[], str]) -> None:
-    """Returns with Ctrl-C; on a terminal, prints another link with each Enter, as a link can be used only once."""
+    """Waits for Ctrl-C; on a terminal, prints another link with each Enter, as a link can be used only once."""
+    if _is_in_foreground():
+        typer.echo("Enter prints another link, which can be used once within five minutes; Ctrl-C ends", err=True)
+        while sys.stdin.readline():
+            print_line(link())
+    signal.pause()
+
+
+def _is_in_foreground() -> bool:
+    """Whether lines can be read from a terminal: a program in the background of one would be stopped for it."""
+    if not sys.stdin.isatty():
+        return False
     try:
-        if sys.stdin.isatty():
-            typer.echo("Enter prints another link, which can be used once within five minutes; Ctrl-C ends", err=True)
-            while sys.stdin.readline():
-                print_line(link())
-        signal.pause()
-    except KeyboardInterrupt:
-        return
+        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except OSError:  # the terminal is not that of its session, which cannot stop it
+        return True

@@ -86,6 +86,14 @@ def test_on_a_terminal_enter_prints_another_link(report: Path) -> None:
         assert screen.end() == 0
 
 
+def test_who_lets_other_machines_in_without_tls_is_warned(report: Path) -> None:
+    with seep("dashboard", str(report), "--host", "0.0.0.0", "--json") as command:
+        said = "".join(command.lines_until("url"))
+        assert "warning: the dashboard is reached from other machines without TLS" in said
+        command.press_ctrl_c()
+        assert command.end()[0] == 0
+
+
 def test_a_browser_is_opened_only_if_asked_for(report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = tmp_path / "opened"
     browser = tmp_path / "bin" / "xdg-open"

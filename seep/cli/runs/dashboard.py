@@ -42,6 +42,8 @@ def _serve(
         typer.echo(f"warning: {server.warning}", err=True)
     try:
         with suppress(KeyboardInterrupt):
+            if server.warning is not None:
+                typer.echo(f"warning: {server.warning}", err=True)
             _show(f"dashboard of {called}", server.login_url(), open_browser=open_browser, as_json=as_json)
             _wait(server.login_url)
     finally:

@@ -89,7 +89,8 @@ def test_on_a_terminal_enter_prints_another_link(report: Path) -> None:
 def test_who_lets_other_machines_in_without_tls_is_warned(report: Path) -> None:
     with seep("dashboard", str(report), "--host", "0.0.0.0", "--json") as command:
         said = "".join(command.lines_until("url"))
-        assert "warning: the dashboard is reached from other machines without TLS" in said
+        assert said.count("the dashboard is reached from other machines without TLS") == 1
+        assert said.startswith("warning: ")
         command.press_ctrl_c()
         assert command.end()[0] == 0
 
@@ -127,13 +128,6 @@ def test_a_port_that_is_taken_is_a_fault_of_the_environment(served: tuple[Comman
     result = CliRunner().invoke(app, ["dashboard", str(report), "--port", str(port)])
     assert result.exit_code == 2
     assert f"{port}" in result.output
-
-
-def test_one_that_others_reach_without_tls_says_so_before_its_link(report: Path) -> None:
-    with seep("dashboard", str(report), "--host", "0.0.0.0") as command:
-        told = command.lines_until("/login?code=")
-        command.press_ctrl_c()
-    assert told[0].startswith("warning: the dashboard is reached from other machines without TLS")
 
 
 def test_a_dashboard_with_tls_is_reached_with_its_certificate(report: Path, tmp_path: Path) -> None:

@@ -38,8 +38,6 @@ def _serve(
 ) -> None:
     check_dashboard(settings)
     server = DashboardServer(settings, answering, access_of(settings))
-    if server.warning is not None:
-        typer.echo(f"warning: {server.warning}", err=True)
     try:
         with suppress(KeyboardInterrupt):
             if server.warning is not None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from urllib.parse import urlencode
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -16,6 +15,7 @@ from starlette.routing import Route
 from seep.dashboard.access import Access
 from seep.dashboard.guard import AccessGuard, visitor_of
 from seep.dashboard.login import login_routes
+from tests.dashboard.browsing import chromium
 from tests.dashboard.served import Served, served
 
 ACCESS = Access()
@@ -53,20 +53,15 @@ def other() -> Iterator[Served]:
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    path = shutil.which("chromium")
-    if path is None:
-        pytest.skip("there is no Chromium: install it with the system's package manager (apt-get install chromium)")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
-def page(chromium: Browser) -> Iterator[Page]:
+def page(browser: Browser) -> Iterator[Page]:
     DONE.clear()
-    context = chromium.new_context()
+    context = browser.new_context()
     context.set_default_timeout(60_000)
     yield context.new_page()
     context.close()
@@ -86,8 +81,8 @@ def _query(html: str) -> str:
     return urlencode({"html": f"<!doctype html><title>other</title>{html}"})
 
 
-def test_the_form_logs_in_with_a_token_and_works_without_script(chromium: Browser, site: Served) -> None:
-    context = chromium.new_context(java_script_enabled=False)
+def test_the_form_logs_in_with_a_token_and_works_without_script(browser: Browser, site: Served) -> None:
+    context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(site.url)
     assert page.url == f"{site.url}/login"

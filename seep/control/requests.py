@@ -43,7 +43,7 @@ class MigrationRequests:
         if not targets:
             raise UserError("there is nothing to migrate; give an operator and its target")
         settings = self._with(chosen)
-        pace = StepByStep(settings, None if at is None else seconds(at), epoch)
+        pace = StepByStep(settings, None if at is None else _time_of_run(at), epoch)
         return [
             Migration(operator, pace, now, goal=goal_of(operator, target, self._slot_bits(operator)), settings=settings)
             for operator, target in targets.items()
@@ -72,6 +72,13 @@ class MigrationRequests:
         if operator not in operators:
             raise UserError(f"there is no operator {operator!r}; there are {', '.join(operators)}")
         return operators[operator].slot_bits
+
+
+def _time_of_run(at: float | str) -> float:
+    try:
+        return seconds(at)
+    except ValueError as reason:
+        raise UserError(f"migrate at {at!r}: {reason}") from None
 
 
 def _rows(rows: Any) -> Sequence[Mapping[str, Any]] | pa.Table | Path:

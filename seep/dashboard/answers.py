@@ -144,7 +144,7 @@ class StateAnswer(RunAnswer):
     total: int
 
 
-class SqlAnswer(RunAnswer):
+class QueryAnswer(RunAnswer):
     """The result of an SQL query."""
 
     operator: str
@@ -216,7 +216,7 @@ ANSWERS: Mapping[str, type[Any]] = {
     "story": StoryAnswer,
     "slots": SlotsAnswer,
     "state": StateAnswer,
-    "sql": SqlAnswer,
+    "sql": QueryAnswer,
     "dead-letters": DeadLettersAnswer,
     "logs": LogsAnswer,
     "migration": MigrationProgress,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
@@ -17,6 +18,8 @@ from seep.threads.worker import Worker
 
 #: Seconds between two pictures.
 EVERY = 1.0
+#: After a picture, so many times the CPU time that it took passes before the next one: more instances, fewer pictures.
+_REST = 60
 #: The most viewers at a time.
 VIEWERS = 32
 #: The most pictures that wait for a viewer; an older one gives way to a newer one.
@@ -122,10 +125,10 @@ class StatusFeed:
         """Shows pictures until there is no viewer, or the run is over."""
         number: int | None = None
         while self._is_asking:
-            is_last = self._closed.is_set()
+            is_last, begun = self._closed.is_set(), time.thread_time()
             picture, number, is_over = self._picture(number)
             self._show(picture, is_last or is_over)
-            self._left.wait(self._every)
+            self._left.wait(max(self._every, _REST * (time.thread_time() - begun)))
 
     def _picture(self, number: int | None) -> tuple[bytes, int | None, bool]:
         """Returns a picture with the events after one, the number of its newest event, and whether the run is over."""

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from formats.settings import OptionalSeconds
 from primitives.errors import UserError
 from seep.dashboard.access import Role
 from seep.logs.levels import LogLevel
@@ -208,8 +209,8 @@ class Migrate(ActingRequest):
         None, description="all-at-once, fluid, batched or optimised; the run's setting if not given."
     )
     batch: int | None = Field(None, ge=1, le=1 << 20, description="Number of slots in each step, if batched.")
-    gap: float | Name | None = Field(None, description="Time between steps, such as 0.2 or 200ms.")
-    at: float | Name | None = Field(None, description="Time of the run at which it begins, such as 30 or 1min.")
+    gap: OptionalSeconds = Field(None, description="Time between steps, such as 0.2 or 200ms.")
+    at: OptionalSeconds = Field(None, description="Time of the run at which it begins, such as 30 or 1min.")
 
 
 class BalanceLoad(ActingRequest):

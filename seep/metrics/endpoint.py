@@ -58,6 +58,7 @@ class MetricsEndpoint:
         self._facts: Facts | None = None  #: replaced as a whole, by another thread
         self._exposition = Exposition(run, query, lambda: self._facts)
         self._socket = listening("metrics", settings.host, settings.port or 0)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFERED)
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
         self._open: dict[socket.socket, asyncio.Task[None]] = {}
         self._loop = asyncio.new_event_loop()
@@ -171,7 +172,6 @@ def listening(what: str, host: str, port: int) -> socket.socket:
             "port, or 0 for any free one"
         ) from reason
     opened.setblocking(False)
-    opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFERED)
     return opened
 
 

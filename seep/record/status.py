@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass
 from functools import cache
+from inspect import get_annotations
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
@@ -152,25 +154,47 @@ def _statuses() -> TypeAdapter[Status]:
     return TypeAdapter(Status)
 
 
-#: Values that are JSON values already.
+#: Types of values that are JSON values already, and their names.
 _SCALARS = frozenset({int, float, str, bool, type(None)})
+_SCALAR_NAMES = frozenset({"int", "float", "str", "bool", "None"})
 
 
-def _plain(value: Any) -> Any:
+class _Fields(NamedTuple):
+    """How values of a class become JSON."""
+
+    names: tuple[str, ...]
+    values: Callable[[Any], tuple[Any, ...]]
+    others: tuple[str, ...]  #: the names of fields that may not be JSON values already
+
+
+def _plain(value: object) -> Any:
     """Returns a value of a status as JSON, with the names of all fields; fast, because there may be many instances."""
-    names = _names_of(type(value))
-    if names:
-        given = ((name, getattr(value, name)) for name in names)
-        return {name: each if type(each) in _SCALARS else _plain(each) for name, each in given}
+    if type(value) in _SCALARS:
+        return value
+    found = _fields_of(type(value))  # type: ignore[arg-type]  # mypy takes the hash of instances for that of classes
+    if found is not None:
+        told = dict(zip(found.names, found.values(value), strict=True))
+        for name in found.others:
+            told[name] = _plain(told[name])
+        return told
     if isinstance(value, Mapping):
-        return {str(name): each if type(each) in _SCALARS else _plain(each) for name, each in value.items()}
+        return {str(name): _plain(each) for name, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, tuple) else plain(value)
 
 
 @cache
-def _names_of(kind: type) -> tuple[str, ...]:
-    """Returns the names of the fields of a dataclass or of a named tuple; none for others."""
-    return tuple(each.name for each in fields(kind)) if is_dataclass(kind) else getattr(kind, "_fields", ())
+def _fields_of(kind: type) -> _Fields | None:
+    """Returns the fields of a dataclass or of a named tuple; None for other classes."""
+    if not is_dataclass(kind) and not hasattr(kind, "_fields"):
+        return None
+    types = {
+        name: str(getattr(given, "__forward_arg__", given))
+        for base in reversed(kind.__mro__)
+        for name, given in get_annotations(base).items()
+    }
+    names = tuple(types)
+    others = tuple(name for name, given in types.items() if not {*map(str.strip, given.split("|"))} <= _SCALAR_NAMES)
+    return _Fields(names, attrgetter(*names) if len(names) > 1 else lambda value: (getattr(value, names[0]),), others)
 
 
 def instance_status(

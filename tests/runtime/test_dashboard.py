@@ -16,7 +16,7 @@ import pytest
 import seep
 from primitives.errors import EnvironmentFault, UserError
 from seep.channels.sockets import is_refused
-from seep.dashboard.requests import RunIsOver
+from seep.dashboard.requests import ACTING, RunIsOver
 from seep.dashboard.settings import DashboardSettings
 from seep.rows.rate import Rate
 from seep.running.remote_control import find
@@ -94,7 +94,7 @@ def test_a_run_is_watched_and_controlled_over_rest_with_an_exact_result(
                 seen.append(next(pictures))
             number = post(acting, "migrate", operator="counter", to=2, strategy="fluid", batch=8)
             wait_until(lambda: get(acting, "migration", **number)["state"] == "done")
-            assert {"done"} == {each["state"] for each in get(acting, "migrations")["migrations"]}
+            wait_until(lambda: {each["state"] for each in get(acting, "migrations")["migrations"]} == {"done"})
             slots = get(acting, "slots", operator="counter")
             assert (slots["slots"], set(slots["owners"])) == (256, {0, 1})
             story = get(acting, "status", after=-1)
@@ -181,3 +181,42 @@ def test_a_token_that_is_too_short_is_refused_before_anything_starts(monkeypatch
     monkeypatch.setenv("SEEP_TOKEN", "short")
     with pytest.raises(UserError, match="SEEP_TOKEN has 5 characters"):
         seep.launch(counting(), dashboard=DashboardSettings(port=0))
+
+
+#: Requests that a run refuses in words, though their fields may be as they are.
+REFUSED = [
+    ("scale", {"operator": "nobody", "to": 2}, "there is no operator 'nobody'"),
+    ("scale", {"operator": "counter", "to": 257}, "cannot have 257 instances"),
+    ("migrate", {"operator": "nobody", "to": 2}, "there is no operator 'nobody'"),
+    ("migrate", {"operator": "counter", "to": 257}, "257"),
+    ("migrate", {"operator": "counter", "to": 2, "strategy": "magic"}, "strategy"),
+    ("migrate", {"operator": "counter", "to": 2, "gap": "soon"}, "soon"),
+    ("migrate", {"operator": "counter", "to": 2, "at": "later"}, "later"),
+    ("balance", {"operator": "nobody"}, "nobody"),
+    ("balance", {"operator": "numbers"}, "numbers"),
+    ("checkpoint", {"operator": "map"}, "'map' keeps no state; those that do: counter"),
+    ("drain", {"node": "n99"}, "no live node 'n99'"),
+    ("slots", {"operator": "numbers"}, "'numbers' is no operator with slots"),
+    ("state", {"operator": "map"}, "map"),
+    ("sql", {"operator": "map", "sql": "select 1"}, "map"),
+    ("sql", {"operator": "counter", "sql": "drop table x"}, ""),
+    ("dead-letters", {"operator": "nobody"}, "nobody"),
+    ("logs", {"node": "n99"}, "no node 'n99'"),
+    ("migration", {"migration": 99}, "no migration 99"),
+]
+
+
+def test_what_a_run_cannot_do_is_refused_in_words_and_it_goes_on(host: Host) -> None:
+    with start(host, counting(), rate=Rate(1000), dashboard=True) as run, client(run) as api:
+        committed(run, 3)
+        for do, fields, words in REFUSED:
+            method = "POST" if do in (*ACTING, "sql") else "GET"
+            sent = {"json": fields} if method == "POST" else {"params": fields}
+            answer = api.request(method, do, **sent)
+            assert answer.status_code == 400, (do, fields, answer.status_code, answer.text)
+            assert words in answer.json()["error"], (do, fields, answer.text)
+        refused = api.post("savepoint", json={})
+        assert (refused.status_code, "storage" in refused.json()["error"]) == (400, True), refused.text
+        run.finish()
+        run.wait(120.0)
+        assert found(run) == expected(run)

@@ -76,7 +76,7 @@ setup(
     ],
     package_dir={f"seep.shipped.{folder}": folder for folder in SHIPPED},
     package_data={name: ["py.typed"] for name in PACKAGES}
-    | {"seep.dashboard": ["static/*", "static/views/*"]}
+    | {"seep.dashboard": ["static/*", "static/parts/*", "static/views/*"]}
     | {f"seep.shipped.{folder}": files for folder, files in SHIPPED.items()},
     install_requires=RUNTIME,
     entry_points={

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,12 @@ from urllib.parse import urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, Request, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
+
+from seep.dashboard.access import Access
+from seep.dashboard.finished import FinishedRun
+from seep.dashboard.server import DashboardServer
+from seep.dashboard.settings import DashboardSettings
 
 #: Where pictures of the views are put, to be looked at.
 SCREENS = Path(__file__).parents[2] / "build" / "screens"
@@ -22,6 +27,9 @@ _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _NO_BROWSER = "there is no Chromium: install it with the system's package manager (apt-get install chromium)"
 #: It is root in a container, has no graphics, and does not talk to its maker.
 _ARGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+
+#: The console's words for an answer that is a refusal, which the page shows in a sentence.
+_REFUSED = "the server responded with a status of 400"
 
 #: Waits for the end of all animations that have one.
 _AT_REST = """() => Promise.all(document.getAnimations()
@@ -59,6 +67,16 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
+@contextmanager
+def served(report: Mapping[str, Any]) -> Iterator[DashboardServer]:
+    """The dashboard of a run that is over."""
+    server = DashboardServer(DashboardSettings(port=0), FinishedRun(report, "a-run"), Access())
+    try:
+        yield server
+    finally:
+        server.close()
+
+
 class WatchedPage:
     """A page, with everything that it should not do."""
 
@@ -68,7 +86,7 @@ class WatchedPage:
         self._context = browser.new_context(viewport={"width": width, "height": _HEIGHT}, color_scheme=scheme)
         self._context.set_default_timeout(60_000)
         self.page: Page = self._context.new_page()
-        self.page.on("console", lambda told: self.complaints.append(told.text) if told.type == "error" else None)
+        self.page.on("console", self._hear)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", self._check)
         self.page.goto(url)
@@ -79,6 +97,10 @@ class WatchedPage:
 
     def __exit__(self, *_: object) -> None:
         self._context.close()
+
+    def _hear(self, told: ConsoleMessage) -> None:
+        if told.type == "error" and _REFUSED not in told.text:
+            self.complaints.append(told.text)
 
     def _check(self, request: Request) -> None:
         if urlsplit(request.url).netloc != self._host and not request.url.startswith("data:"):

@@ -19,7 +19,7 @@ export class ApiError extends Error {
   }
 }
 
-/** Makes the client: `get(path, parameters, {signal, patience})`, `post(path, body, …)`, `follow(listener)`. */
+/** Makes the client. Its `get` and `post` return the answer, or throw an ApiError. */
 export function makeApi() {
   let csrf = null;
 
@@ -55,6 +55,11 @@ export function makeApi() {
       csrf = run.csrf ?? null;
       return run;
     },
+    /** Ends the session of this browser. */
+    async logOut() {
+      await ask("/logout", { method: "POST", headers: { "X-Seep-Csrf": csrf ?? "" } });
+      location.assign("/login");
+    },
     follow: (listener) => follow(`${BASE}/stream`, listener),
   };
 }
@@ -80,8 +85,9 @@ async function answerOf(response) {
 }
 
 /**
- * Follows the stream, and opens it again when it ends: the listener has `status(data)`, `over()`, `connected()` and
- * `lost(since)`, which is called with the time of the last news. Returns a function that ends it.
+ * Follows the stream, and opens it again when it ends: the listener has `status(data)`, `over()`, `connected()`,
+ * `unreachable(error)` if the server has lost the run, and `lost(since)`, which is called with the time of the last
+ * news if the page has lost the server. Returns a function that ends it.
  */
 function follow(url, listener) {
   let source = null;
@@ -98,6 +104,7 @@ function follow(url, listener) {
       listener.connected();
       listener.status(JSON.parse(event.data));
     });
+    source.addEventListener("lost", (event) => listener.unreachable(JSON.parse(event.data).error));
     source.addEventListener("over", () => {
       close();
       listener.over();

@@ -2,6 +2,8 @@
 
 export const UNKNOWN = "–";
 
+/** The formats by number of digits: making one takes long. */
+const FORMATS = [];
 const SIZES = ["B", "KiB", "MiB", "GiB", "TiB"];
 
 function isKnown(value) {
@@ -9,7 +11,8 @@ function isKnown(value) {
 }
 
 function fixed(value, digits) {
-  return plain(value).toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  FORMATS[digits] ??= new Intl.NumberFormat("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  return FORMATS[digits].format(plain(value));
 }
 
 /** 12345.6 → "12,346" */

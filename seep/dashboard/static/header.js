@@ -19,12 +19,14 @@ export function makeHeader(root, app, parts) {
   const connection = element("span", { class: "connection", role: "status" });
   const theme = element("button", { type: "button", class: "button quiet", on: { click: nextTheme } });
   const actions = element("div", { id: "actions", class: "actions" });
+  const logOut = element("button", { type: "button", class: "button quiet", on: { click: app.api.logOut } }, "Log out");
   root.append(
     element(
       "div", { class: "title" }, element("h1", { title: run.query }, run.query), phase,
       element("span", { class: "muted run-id" }, `run ${run.id}`), connection,
     ),
     actions,
+    run.csrf ? logOut : "",
     theme,
   );
   const mounted = parts.map((part) => part.mount(actions, app));

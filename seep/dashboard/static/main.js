@@ -37,6 +37,8 @@ const SETTLES = 1500;
 const POINTS = 600;
 /** Milliseconds after which a run that could not be reached is asked again. */
 const AGAIN = 3000;
+/** The phases of a run that is not over. */
+const ALIVE = new Set(["starting", "running"]);
 /** The parts of the report that are asked for again after a change. */
 const RENEWED = ["summary", "latencies", "migrations", "spans", "totals"];
 
@@ -97,6 +99,7 @@ function follow() {
     status: hear,
     connected: () => store.model.connection.state === "connected" || store.connect("connected"),
     lost,
+    unreachable: (error) => dialogs.notify(error, "bad"),
     over: end,
   });
 }
@@ -127,9 +130,15 @@ async function renew() {
   if (parts) store.renew(parts);
 }
 
+/** The stream has ended: the run is over, or its server is, and the run goes on. */
 async function end() {
-  store.connect("over");
   const run = await attempt(() => api.run());
+  if (ALIVE.has((run ?? store.model).phase)) {
+    store.connect("lost", Date.now());
+    follow();
+    return;
+  }
+  store.connect("over");
   app.acts = run?.acts ?? [];
   store.end(run ?? { ...store.model.run, is_live: false, phase: store.model.phase });
   await renew();

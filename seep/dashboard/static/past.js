@@ -4,7 +4,7 @@ import { count, names, number, percent, seconds } from "./format.js";
 
 /** Seconds between two samples by which a rate is measured. */
 const RATE_OVER = 1.5;
-/** An instance that is at work for a larger part of its CPU share is full; see seep/reports/health.py. */
+/** An instance that uses a larger part of its CPU share is full, unless the settings of the run say otherwise. */
 export const FULL = 0.7;
 /** Sources fall behind if they read less than this part of the rows that are due. */
 const ENOUGH = 0.9;
@@ -141,7 +141,7 @@ export function wrongAt(status, events, at) {
     found.push(`node ${loss.node} was lost ${seconds(Math.max(at - loss.at, 0))} before; ${waiting}`);
   }
   if (!status) return found;
-  const full = status.instances.filter((each) => each.utilisation > FULL).sort(
+  const full = status.instances.filter((each) => each.utilisation > (status.full ?? FULL)).sort(
     (one, other) => other.utilisation - one.utilisation
   );
   if (full.length) {

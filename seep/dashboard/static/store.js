@@ -49,7 +49,7 @@ export function makeStore() {
       model.status = model.live || model.series.length === 0 ? model.newest : lastStatus();
       model.wrong = model.wrongNow;
     } else {
-      model.status = statusAt(model.series, model.events, graph(), model.at);
+      model.status = pastStatus(model.at);
       model.wrong = wrongAt(model.status, model.events, model.at);
     }
     changed();
@@ -57,13 +57,14 @@ export function makeStore() {
 
   /** The status of a run that is over: what its report tells of its end, and what only its status has. */
   function lastStatus() {
-    const told = statusAt(model.series, model.events, graph(), model.end);
+    const told = pastStatus(model.end);
     const { newest } = model;
     return { ...told, ...newest, instances: newest?.instances?.length ? newest.instances : told?.instances ?? [] };
   }
 
-  function graph() {
-    return { operators: model.run.operators, edges: model.run.edges };
+  function pastStatus(at) {
+    const status = statusAt(model.series, model.events, model.run, at);
+    return status && { ...status, full: model.newest?.full };
   }
 
   function retell() {

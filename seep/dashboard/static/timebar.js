@@ -31,7 +31,9 @@ export function makeTimeBar(root, app) {
     SPEEDS.map((each) => element("option", { value: each, selected: each === 1 }, `${each} ×`)),
   );
   const now = element("button", { type: "button", class: "button primary", on: { click: goNow } });
-  root.append(before, player, after, slider, label, speed, now, button("Keys", "?", () => help()));
+  const keys = button("Keys", "?", () => help());
+  keys.classList.add("keys");
+  root.append(before, player, after, slider, label, speed, now, keys);
   root.hidden = false;
 
   function slid() {

@@ -8,11 +8,12 @@ import { identityOf, recoveringAt } from "../past.js";
 export const WIDTH = 208;
 export const PAD = 12;
 export const HEADER = 66;
-/** More instances than this are drawn on a canvas, of this height. */
-export const MOST_CELLS = 200;
-export const CANVAS_HEIGHT = 120;
-/** The sizes of cells by the most instances that have it: width, height, and gap. */
-const CELLS = [[11, 14, 22, 3], [52, 11, 15, 3], [MOST_CELLS, 6, 9, 2]];
+const ROOM = WIDTH - 2 * PAD;
+/** The sizes of cells by the most instances that have it: width, height, and gap. More share a height. */
+const CELLS = [[11, 14, 22, 3], [52, 11, 15, 3], [200, 6, 9, 2]];
+const HIGHEST = 120;
+/** The most instances that are shapes; more are painted on canvases. */
+const SHAPES = 200;
 /** Between boxes of a layer, between layers side by side, and between layers below each other. */
 const GAP = { across: 26, along: 112, below: 58 };
 const MARGIN = 6;
@@ -41,7 +42,12 @@ export function operatorsOf({ run, status, events, at, selected }) {
     const { operator, index } = identityOf(key);
     if (!known.has(key)) found.get(operator)?.instances.push({ key, operator, index, isWaiting: true, utilisation: 0 });
   }
-  for (const each of found.values()) each.instances.sort((one, other) => one.index - other.index);
+  const isPainted = (status?.instances?.length ?? 0) > SHAPES;
+  for (const each of found.values()) {
+    each.instances.sort((one, other) => one.index - other.index);
+    each.grid = gridOf(each.instances.length);
+    each.isPainted = isPainted;
+  }
   return found;
 }
 
@@ -67,7 +73,7 @@ export function planOf({ run, status, selected }, operators, room) {
 // -- boxes ------------------------------------------------------------------------------------------------------------
 
 function rightwards(layers, operators) {
-  const height = ({ name }) => (name === null ? WAYPOINT : heightOf(operators.get(name).instances.length));
+  const height = ({ name }) => (name === null ? WAYPOINT : heightOf(operators.get(name)));
   const columns = layers.map((layer) => layer.reduce((all, each) => all + height(each) + GAP.across, -GAP.across));
   const tallest = Math.max(0, ...columns);
   const places = new Map();
@@ -83,7 +89,7 @@ function rightwards(layers, operators) {
 
 function downwards(layers, operators) {
   const width = ({ name }) => (name === null ? WAYPOINT : WIDTH);
-  const height = ({ name }) => (name === null ? WAYPOINT : heightOf(operators.get(name).instances.length));
+  const height = ({ name }) => (name === null ? WAYPOINT : heightOf(operators.get(name)));
   const rows = layers.map((layer) => layer.reduce((all, each) => all + width(each) + GAP.across, -GAP.across));
   const widest = Math.max(0, ...rows);
   const places = new Map();
@@ -99,16 +105,23 @@ function downwards(layers, operators) {
   return places;
 }
 
-function heightOf(instances) {
-  if (instances > MOST_CELLS) return HEADER + CANVAS_HEIGHT + PAD;
-  const { columns, height, gap } = gridOf(instances);
-  return HEADER + Math.max(1, Math.ceil(instances / columns)) * (height + gap) - gap + PAD;
+function heightOf({ grid }) {
+  return HEADER + grid.total + PAD;
 }
 
-/** The size of the cells of so many instances, and how many are side by side. */
-export function gridOf(instances) {
-  const [, width, height, gap] = CELLS.find(([most]) => instances <= most) ?? CELLS.at(-1);
-  return { width, height, gap, columns: Math.floor((WIDTH - 2 * PAD + gap) / (width + gap)) };
+/** The size of the cells of so many instances, how many are side by side, and how high all are together. */
+function gridOf(instances) {
+  const [, width, height, gap] = CELLS.find(([most]) => instances <= most) ?? squares(instances);
+  const columns = Math.floor((ROOM + gap) / (width + gap));
+  return { width, height, gap, columns, total: Math.max(1, Math.ceil(instances / columns)) * (height + gap) - gap };
+}
+
+/** The largest squares of which so many fit, with gaps unless they are tiny. */
+function squares(instances) {
+  let side = Math.max(1, Math.floor(Math.sqrt((ROOM * HIGHEST) / instances)));
+  while (side > 1 && Math.floor(ROOM / side) * Math.floor(HIGHEST / side) < instances) side -= 1;
+  const gap = side > 3 ? 1 : 0;
+  return [instances, side - gap, side - gap, gap];
 }
 
 // -- edges ------------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import { colour, isStill, keyed, setAttributes, setStyle, setText, svg } from "../dom.js";
 import { count, cut, percent, rate } from "../format.js";
-import { CANVAS_HEIGHT, HEADER, MOST_CELLS, PAD, WIDTH, gridOf, linesOf } from "./graph_plan.js";
+import { HEADER, PAD, WIDTH, linesOf } from "./graph_plan.js";
 
 const ROOM = WIDTH - 2 * PAD;
 /** The most characters of a name. */
@@ -81,8 +81,8 @@ export function changeBox(node, box) {
   if (parts.name.textContent === "") fit(parts.name, box.name);
   setText(parts.figures, words);
   setText(parts.rates, rates);
-  if (instances.length > MOST_CELLS) drawCanvas(node, instances);
-  else drawCells(node, instances);
+  if (box.isPainted) paintCells(node, box);
+  else drawCells(node, box);
 }
 
 /** Writes as much of a name as there is room for. */
@@ -94,17 +94,19 @@ function fit(node, name) {
 
 // -- instances --------------------------------------------------------------------------------------------------------
 
-function drawCells(node, instances) {
+/** Where the cell of a place is in a grid. */
+function spotOf({ width, height, gap, columns }, place) {
+  return { x: (place % columns) * (width + gap), y: Math.floor(place / columns) * (height + gap) };
+}
+
+function drawCells(node, { instances, grid }) {
   node.parts.canvas?.remove();
   node.parts.canvas = null;
-  const { width, height, gap, columns } = gridOf(instances.length);
-  const items = instances.map((each, place) => ({
-    ...each,
-    width,
-    height,
-    x: PAD + (place % columns) * (width + gap),
-    y: HEADER + Math.floor(place / columns) * (height + gap),
-  }));
+  const { width, height } = grid;
+  const items = instances.map((each, place) => {
+    const { x, y } = spotOf(grid, place);
+    return { ...each, width, height, x: PAD + x, y: HEADER + y };
+  });
   keyed(node.parts.cells, items, (each) => each.key, makeCell, changeCell, leaves);
 }
 
@@ -135,45 +137,34 @@ function leaves(node) {
   return true;
 }
 
-/** Draws very many instances: a square for each. The box itself has the text. */
-function drawCanvas(node, instances) {
+/** Paints the cells of very many instances. The box itself has the text. */
+function paintCells(node, { instances, grid }) {
   keyed(node.parts.cells, [], (each) => each.key, makeCell, changeCell);
-  node.parts.canvas ??= node.appendChild(makeCanvas());
-  const canvas = node.parts.canvas.firstChild;
-  const scale = Math.min(devicePixelRatio || 1, 2);
-  if (canvas.width !== ROOM * scale) Object.assign(canvas, { width: ROOM * scale, height: CANVAS_HEIGHT * scale });
-  const paint = canvas.getContext("2d");
-  paint.setTransform(scale, 0, 0, scale, 0, 0);
-  paint.clearRect(0, 0, ROOM, CANVAS_HEIGHT);
-  paintSquares(paint, instances);
-}
-
-function makeCanvas() {
-  const canvas = document.createElement("canvas");
-  setStyle(canvas, "width", `${ROOM}px`);
-  setStyle(canvas, "height", `${CANVAS_HEIGHT}px`);
-  return svg("foreignObject", { x: PAD, y: HEADER, width: ROOM, height: CANVAS_HEIGHT }, canvas);
-}
-
-function paintSquares(paint, instances) {
-  const step = sideOf(instances.length);
-  const side = step - (step > 3 ? 1 : 0);
-  const columns = Math.floor(ROOM / step);
+  node.parts.canvas ??= node.appendChild(svg("foreignObject", { x: PAD, y: HEADER }, document.createElement("canvas")));
+  const paint = sized(node.parts.canvas, grid.total);
+  const { width, height } = grid;
   const [none, bad] = [colour("--use-none"), colour("--bad")];
   const levels = [0, 1, 2, 3, 4].map((level) => colour(`--use-${level}`));
   instances.forEach(({ utilisation = 0, isWaiting }, place) => {
-    const [x, y] = [(place % columns) * step, Math.floor(place / columns) * step];
-    const used = isWaiting ? 0 : Math.min(utilisation, 1) * side;
+    const { x, y } = spotOf(grid, place);
+    const used = isWaiting ? 0 : Math.min(utilisation, 1) * height;
     paint.fillStyle = isWaiting ? bad : none;
-    paint.fillRect(x, y, side, side);
+    paint.fillRect(x, y, width, height);
     paint.fillStyle = levels[levelOf(utilisation)];
-    paint.fillRect(x, y + side - used, side, used);
+    paint.fillRect(x, y + height - used, width, used);
   });
 }
 
-/** The largest squares of which so many fit. */
-function sideOf(many) {
-  let side = Math.max(1, Math.floor(Math.sqrt((ROOM * CANVAS_HEIGHT) / many)));
-  while (side > 1 && Math.floor(ROOM / side) * Math.floor(CANVAS_HEIGHT / side) < many) side -= 1;
-  return side;
+/** Returns the empty canvas of a box with a height, sharp on screens with more points. */
+function sized(frame, height) {
+  const canvas = frame.firstChild;
+  const scale = Math.min(devicePixelRatio || 1, 2);
+  setAttributes(frame, { width: ROOM, height });
+  setStyle(canvas, "width", `${ROOM}px`);
+  setStyle(canvas, "height", `${height}px`);
+  setAttributes(canvas, { width: ROOM * scale, height: height * scale });
+  const paint = canvas.getContext("2d");
+  paint.setTransform(scale, 0, 0, scale, 0, 0);
+  paint.clearRect(0, 0, ROOM, height);
+  return paint;
 }

@@ -9,6 +9,8 @@ export const title = "Execution graph";
 
 /** The smallest scale at which the text can be read; what is wider is scrolled. */
 const SMALLEST = 0.8;
+/** More instances than this change at once, without a transition. */
+const MANY = 60;
 const STEPS = ["below 25 %", "50 %", "70 %", "90 %", "above"];
 
 export function mount(root, app) {
@@ -23,7 +25,11 @@ export function mount(root, app) {
   const table = makeInstanceTable(() => choose(null));
   root.append(element("div", { class: "head" }, element("h2", {}, title), legend()), scroll, table.node);
   let last = null;
-  new ResizeObserver(() => last && draw(last)).observe(scroll);
+  let room = 0;
+  new ResizeObserver(([{ contentRect }]) => {
+    room = contentRect.width;
+    if (last) draw(last);
+  }).observe(scroll);
 
   function choose(operator) {
     const isChosen = app.store.model.selected.operator === operator;
@@ -33,11 +39,12 @@ export function mount(root, app) {
   function draw(model) {
     last = model;
     const operators = operatorsOf(model);
-    const room = scroll.clientWidth;
     const plan = planOf(model, operators, room);
     const scale = room ? Math.min(1, Math.max(SMALLEST, room / plan.width)) : 1;
     const [width, height] = [Math.floor(plan.width * scale), Math.floor(plan.height * scale)];
-    setAttributes(drawing, { viewBox: `0 0 ${plan.width} ${plan.height}`, width, height });
+    const many = (model.status?.instances?.length ?? 0) > MANY;
+    const viewBox = `0 0 ${plan.width} ${plan.height}`;
+    setAttributes(drawing, { class: `graph-drawing${many ? " many" : ""}`, viewBox, width, height });
     keyed(edges, plan.edges, (each) => each.id, makeEdge, changeEdge);
     keyed(boxes, plan.boxes, (each) => each.name, (each) => makeBox(each, () => choose(each.name)), changeBox);
     table.update(model, operators);

@@ -9,6 +9,13 @@ export const title = "Health";
 
 /** The most sentences that are shown. */
 const SENTENCES = 8;
+const LOST = "Not known: the page has lost its connection. This was the last news:";
+const GOOD = ["good", "✓"];
+const ENDED = {
+  finished: "Finished: all input is processed and committed",
+  halted: "Stopped before the end of its input",
+  stopped: "Stopped",
+};
 
 /** The figures of a moment: their name, their value, what belongs to it, and how bad it is. */
 const TILES = [
@@ -77,8 +84,9 @@ export function mount(root, app) {
     setAttributes(verdict, { class: `verdict ${kind}` });
     setText(sign, mark);
     setText(words, told);
-    const wrong = model.wrong.slice(0, SENTENCES);
-    if (model.wrong.length > wrong.length) wrong.push(`and ${number(model.wrong.length - wrong.length)} more`);
+    const wrong = isOver(model) ? [] : model.wrong.slice(0, SENTENCES);
+    const more = model.wrong.length - wrong.length;
+    if (wrong.length && more) wrong.push(`and ${number(more)} more`);
     keyed(sentences, wrong, (each) => each, (each) => element("li", {}, each), () => {});
     sentences.hidden = wrong.length === 0;
     const isWhole = model.isNow && !model.live && model.report?.summary;
@@ -95,22 +103,22 @@ export function mount(root, app) {
   return { update };
 }
 
-function verdictOf({ phase, failure, wrong, isNow, live, connection }) {
+/** Returns how good it is, its sign, and the words. */
+function verdictOf(model) {
+  const { phase, failure, wrong, isNow, live, connection } = model;
   if (isNow && phase === "failed") return ["bad", "✖", `The run has failed: ${failure}`];
-  if (live && connection.state === "lost") return [
-    "warn", "?", "Not known: the page has lost its connection. This was the last news:",
-  ];
-  if (wrong.length === 1) return ["bad", "!", isNow && live ? "One thing is wrong now" : "One thing was wrong"];
-  if (wrong.length) return [
-    "bad", "!", `${number(wrong.length)} things ${isNow && live ? "are wrong now" : "were wrong"}`,
-  ];
-  if (live && isNow) return ["good", "✓", phase === "starting" ? "Starting" : "Healthy: nothing is wrong"];
-  if (!isNow) return ["good", "✓", "Healthy: nothing was wrong then"];
-  const ended = {
-    finished: "Finished: all input is processed and committed", halted: "Stopped before the end of its input",
-    stopped: "Stopped",
-  };
-  return [...(phase === "finished" ? ["good", "✓"] : ["warn", "■"]), ended[phase] ?? "The run is over"];
+  if (isOver(model)) return [...(phase === "finished" ? GOOD : ["warn", "■"]), ENDED[phase] ?? ENDED.stopped];
+  if (live && connection.state === "lost") return ["warn", "?", LOST];
+  const [is, are, then] = isNow ? ["is", "are", "now"] : ["was", "were", "then"];
+  if (wrong.length === 1) return ["bad", "!", `One thing ${is} wrong ${then}`];
+  if (wrong.length) return ["bad", "!", `${number(wrong.length)} things ${are} wrong ${then}`];
+  if (isNow && phase === "starting") return [...GOOD, "Starting"];
+  return [...GOOD, `Healthy: nothing ${is} wrong${isNow ? "" : " then"}`];
+}
+
+/** Whether the end of a run that is over is shown, when nothing can be wrong any more. */
+function isOver({ isNow, live }) {
+  return isNow && !live;
 }
 
 /** The number of epochs that are open and not committed. */
@@ -127,7 +135,7 @@ function busiest(status) {
 }
 
 function full(status) {
-  return (busiest(status)?.utilisation ?? 0) > FULL ? "warn" : "";
+  return (busiest(status)?.utilisation ?? 0) > (status.full ?? FULL) ? "warn" : "";
 }
 
 function leftOut({ counters = {} }) {

@@ -26,10 +26,10 @@ export function mount(root, app) {
     return element("div", { class: "pair", style: { display: "contents" } }, element("dt", {}, question), answer);
   }
 
-  function change(pair, { text, change }) {
+  function change(pair, { question, text, change }) {
     const [words, show] = pair.querySelector("dd").children;
     setText(words, text);
-    setAttributes(show, { hidden: !change, "data-change": change ?? "", "aria-label": `Show the change: ${text}` });
+    setAttributes(show, { hidden: !change, "data-change": change ?? "", "aria-label": `Show the change. ${question}` });
   }
 
   function update(model) {

@@ -28,11 +28,14 @@ export function mount(root, app) {
   root.append(element("div", { class: "head" }, element("h2", {}, title), signs(), shown), marks, charts);
   const cache = { version: null, charts: [] };
   let last = null;
-  new ResizeObserver(() => last && draw(last)).observe(charts);
+  let width = 0;
+  new ResizeObserver(([{ contentRect }]) => {
+    width = contentRect.width;
+    if (last) draw(last);
+  }).observe(charts);
 
   function draw(model) {
     last = model;
-    const width = charts.clientWidth;
     if (!width) return;
     const [from, to] = windowOf(model, span.value);
     const x = (at) => LEFT + ((at - from) / (to - from)) * (width - LEFT - RIGHT);

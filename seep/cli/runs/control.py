@@ -54,11 +54,11 @@ def act(run: RunClient, do: str, words: str, *, as_json: bool, **fields: Any) ->
     _say(run.tell(do, **fields), words, as_json=as_json)
 
 
-def _say(answer: Mapping[str, Any], words: str, *, as_json: bool) -> None:
+def _say(answer: Mapping[str, Any], words: str, console: Console | None = None, *, as_json: bool) -> None:
     if as_json:
         print_json(answer)
     else:
-        print_line(words)
+        print_line(words, console)
 
 
 def longest(wait: bool, timeout: str) -> float | None:
@@ -181,7 +181,7 @@ def migrate(
     """Starts a migration in a run, and waits for it if `wait`; without that, it continues in the background."""
     number = run.tell("migrate", operator=operator, to=to, **_given(chosen))
     if not wait:
-        _say(number, f"{operator} goes to {figures.of(to, 'instance')}", as_json=as_json)
+        _say(number, f"{operator} goes to {figures.of(to, 'instance')}", console, as_json=as_json)
         return
     with ProgressBar(f"{operator}: slots moved") as bar:
         while (progress := run.tell("migration", **number))["state"] not in OVER:

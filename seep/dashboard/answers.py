@@ -161,8 +161,9 @@ class DeadLetterAnswer(RunAnswer):
 
     operator: str
     instance: str
-    at: float
-    function: str
+    at: float = Field(description="Seconds of the run.")
+    epoch: int
+    function: str = Field(description="Name of the user's function; empty if it is not known.")
     error: str
     row: str
 

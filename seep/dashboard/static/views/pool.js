@@ -155,7 +155,8 @@ const EVENT_COLUMNS = [
 ];
 
 function eventText({ kind, detail, hosted = [] }) {
-  const lost = kind === "node lost" && hosted.length ? `it hosted ${count(hosted.length, "instance")}: ${names(hosted)}` : "";
+  const isLoss = kind === "node lost" && hosted.length > 0;
+  const lost = isLoss ? `it hosted ${count(hosted.length, "instance")}: ${names(hosted)}` : "";
   return [detail, lost].filter(Boolean).join("; ");
 }
 

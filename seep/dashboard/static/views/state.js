@@ -237,7 +237,8 @@ class SqlBox {
     this.#app = app;
     this.#operator = operator;
     const limits = { rows: "3", maxlength: "10000", spellcheck: "false" };
-    this.#text = element("textarea", { id: "sql", class: "input sql", "aria-describedby": "sql-help sql-tables", ...limits });
+    const helped = { "aria-describedby": "sql-help sql-tables" };
+    this.#text = element("textarea", { id: "sql", class: "input sql", ...helped, ...limits });
     this.#text.addEventListener("keydown", (event) => this.#press(event));
     const help = "One SELECT over the containers of the operator, each of which is a table. Ctrl-Enter asks.";
     this.node = card(

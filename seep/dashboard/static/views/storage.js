@@ -107,10 +107,10 @@ function checkpointSentence(model, stored) {
   if (!stored.length) return "No checkpoint is stored: the run has no storage, or the first one is not complete yet.";
   const savepoints = stored.filter((each) => each.isSavepoint).length;
   const [{ id, age: stood, bytes: size }] = stored;
-  const known = `This run has stored ${count(stored.length, "checkpoint")}, ${count(savepoints, "savepoint")} among them`;
+  const counts = `${count(stored.length, "checkpoint")}, ${count(savepoints, "savepoint")} among them`;
   const last = `The last one, ${number(id)}, was stored ${age(stood)}${size ? `, with ${bytes(size)} of state` : ""}.`;
   const chains = "How many deltas a checkpoint builds on is known only where chains were merged.";
-  return `${known}; old ones may be removed by now. ${last} ${chains}`;
+  return `This run has stored ${counts}; old ones may be removed by now. ${last} ${chains}`;
 }
 
 // -- backups ----------------------------------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ def test_the_four_questions_of_a_person_on_call_are_answered_in_sentences(page: 
     assert "The highest latency was 3.00 s at 10.0 s, during “Lost node n1, recovered counter[0]”" in answer(
         page, "What is slow?"
     )
-    assert "Scaled counter 3 → 4 at 25.0 s (the last of 3 scalings), because of counter is busy" in answer(
+    assert "Scaled counter 3 → 4 at 25.0 s (the last of 3 scalings). The reason: counter is busy." in answer(
         page, "Why did it scale?"
     )
     assert answer(page, "Did it lose anything?").startswith(

@@ -114,10 +114,16 @@ function joined(intervals) {
   return found;
 }
 
+/** Leaves of some latencies those of single epochs, if there are any. */
+export function exact(latencies) {
+  const found = latencies.filter((each) => !each.isRecent);
+  return found.length ? found : latencies;
+}
+
 /** The usual latency before a change, and the highest during it; null where there is no point. */
 export function costOf(start, end, latencies) {
   const before = latencies.slice(placeAt(latencies, start - BEFORE) + 1, placeAt(latencies, start) + 1);
-  const during = latencies.slice(placeAt(latencies, start) + 1, placeAt(latencies, end + AFTER) + 1);
+  const during = exact(latencies.slice(placeAt(latencies, start) + 1, placeAt(latencies, end + AFTER) + 1));
   if (!during.length) return null;
   const usual = before.map((each) => each.p50).sort((one, other) => one - other)[before.length >> 1];
   return { usual: usual ?? null, most: Math.max(...during.map((each) => each.max ?? each.p99)) };

@@ -58,9 +58,11 @@ function ratesOf(series) {
 }
 
 function instancesOf({ run, series }) {
-  const known = series.filter((each) => counted(each).size);
-  return Object.keys(run.operators).map((name, place) =>
-    line(name, place, known, (each) => counted(each).get(name)?.count ?? 0));
+  return Object.keys(run.operators).map((name, place) => {
+    // before an instance has reported for the first time, nothing is known of the operator
+    const first = series.findIndex((each) => counted(each).has(name));
+    return line(name, place, first < 0 ? [] : series.slice(first), (each) => counted(each).get(name)?.count ?? 0);
+  });
 }
 
 function busyOf({ run, series }) {

@@ -158,7 +158,7 @@ export function makeStore() {
   function addSample(sample) {
     if (!sample || sample.at <= (model.series.at(-1)?.at ?? -Infinity)) return;
     model.series.push(sample);
-    if ("p50" in sample.latency) model.latencies.push({ at: sample.at, ...sample.latency });
+    if ("p50" in sample.latency) model.latencies.push(recent(sample));
     const instances = Math.max(1, Object.keys(sample.instances).length);
     if (model.series.length > Math.min(MOST_SAMPLES, Math.max(200, MOST_FIGURES / instances))) thin();
   }
@@ -175,5 +175,10 @@ function latenciesOf(report, series) {
   const told = report?.latencies?.timeline ?? [];
   const until = told.at(-1)?.at ?? -Infinity;
   const newer = series.slice(placeAt(series, until) + 1).filter((each) => "p50" in each.latency);
-  return [...told, ...newer.map((each) => ({ at: each.at, ...each.latency }))];
+  return [...told, ...newer.map(recent)];
+}
+
+/** The latency of a sample, which is that of some seconds before it: it cannot tell what a change has cost. */
+function recent(sample) {
+  return { at: sample.at, isRecent: true, ...sample.latency };
 }

@@ -1,6 +1,7 @@
 /** In short: four sentences with what a person on call asks first. */
 
-import { costWords, tookWords } from "../changes.js";
+import { costWords, exact, tookWords } from "../changes.js";
+import { plainName } from "../cluster.js";
 import { element, keyed, setAttributes, setChildren, setText } from "../dom.js";
 import { count, moment, names, number, percent, seconds } from "../format.js";
 import { placeAt, recoveringAt, statusAt } from "../past.js";
@@ -68,7 +69,7 @@ function slow(model) {
 
 function worstLatency({ latencies }) {
   let worst = null;
-  for (const each of latencies) {
+  for (const each of exact(latencies)) {
     const most = each.max ?? each.p99;
     if (!worst || most > worst.most) worst = { at: each.at, most };
   }
@@ -88,7 +89,7 @@ function busiest(status, is) {
     (one, other) => (other.utilisation > (one?.utilisation ?? -1) ? other : one), null,
   );
   return found
-    ? `${found.name} ${is} the busiest instance, at work for ${percent(found.utilisation)} of its CPU share`
+    ? `${plainName(found.name)} ${is} the busiest instance, at work for ${percent(found.utilisation)} of its CPU share`
     : `no instance ${is} busy`;
 }
 
@@ -99,13 +100,10 @@ function scaled({ changes, end }) {
   const last = all.at(-1);
   if (!last) return { text: "It did not: no operator was scaled." };
   const others = all.length > 1 ? ` (the last of ${number(all.length)} scalings)` : "";
-  const result = last.status === "error"
-    ? `It was not carried out: ${last.reason}.`
-    : `It took ${tookWords(last, end)}.`;
-  return {
-    text: `${last.title} at ${moment(last.start)}${others}, because of ${last.why || "a request"}. ${result}`,
-    change: last.id,
-  };
+  const isRefused = last.status === "error";
+  const result = isRefused ? `It was not carried out: ${last.reason}.` : `It took ${tookWords(last, end)}.`;
+  const text = `${last.title} at ${moment(last.start)}${others}. The reason: ${last.why || "a request"}. ${result}`;
+  return { text, change: last.id };
 }
 
 // -- did it lose anything --------------------------------------------------------------------------------------------

@@ -84,6 +84,7 @@ def operated(host: Host, place: Path, **options: Any) -> Iterator[tuple[Run, dic
         yield run, files
 
 
+@pytest.mark.timeout(480)  # some twenty commands, each a process of its own
 def test_a_run_is_operated_from_anywhere_by_its_dashboard_and_its_results_are_exact(host: Host, tmp_path: Path) -> None:
     with operated(host, tmp_path) as (run, files):
         assert run.dashboard_url is not None

@@ -44,10 +44,10 @@ lint: $(STAMP) ## ruff (rules and format) and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-demo: setup $(ROADS) ## Linear Road on small VMs for a minute: scales out, loses a node, is checked against a reference, and drawn
+demo: setup $(ROADS) ## Linear Road on small VMs for a minute, with a live page: scales out, loses a node, is checked and drawn
 	@mkdir -p build
 	$(BIN)/seep lrb run --xways 40 --speed 10 --minutes 10 --policy config/linear-road.yaml \
-		--chaos 'kill:toll_assessment[0]@45s' --check --report build/linear-road.json
+		--dashboard --chaos 'kill:toll_assessment[0]@45s' --check --report build/linear-road.json
 	$(BIN)/seep report plot build/linear-road.json
 
 simulate: setup ## a narrated run of a small query, simulated: it loses a node, recovers and scales out

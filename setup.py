@@ -24,7 +24,7 @@ RUNTIME = [
 ]
 
 EXTRAS = {
-    "cloud": ["boto3>=1.34", "google-cloud-compute>=1.19"],
+    "cloud": ["boto3>=1.34", "google-cloud-compute>=1.19.1"],
     "dashboard": ["duckdb>=2.0", "fastapi>=0.115", "uvicorn>=0.32"],
     "disk": ["rocksdict>=0.3.29"],
     "metrics": ["prometheus-client>=0.20"],
@@ -35,7 +35,7 @@ EXTRAS = {
         "boto3>=1.34",  # the extra `cloud`, which the tests need whole
         "duckdb>=2.0",  # the extra `dashboard`
         "fastapi>=0.115",
-        "google-cloud-compute>=1.19",
+        "google-cloud-compute>=1.19.1",
         "httpx>=0.27",
         "hypothesis>=6.100",
         "ipykernel>=6.29",  # a real kernel for the tests of notebooks

@@ -19,6 +19,7 @@ from seep.cli.display.view import ConsoleView, view_for
 from seep.cli.flags import Flags
 from seep.cli.session import session
 from seep.cli.settings import settings_of
+from seep.logs.line import visible
 from seep.query.query import Query
 from seep.reports import figures
 from seep.reports.summary import summary_lines
@@ -105,12 +106,12 @@ def show_collected(sink: str, table: pa.Table, console: Console) -> None:
 
 
 def _text(value: object) -> str:
-    """Returns a value in one line.
+    """Returns a value in one line, with escapes for control characters, which count as what they look like.
 
-    >>> _text(None), _text("a\\nb"), len(_text("x" * 100))
-    ('null', 'a b', 60)
+    >>> _text(None), _text("a\\nb"), len(_text("x" * 100)), len(_text("\\x1b" * 100))
+    ('null', 'a b', 60, 60)
     """
-    text = "null" if value is None else " ".join(str(value).split())
+    text = "null" if value is None else visible(" ".join(str(value).split()))
     return text if len(text) <= _LETTERS else text[: _LETTERS - 1] + "…"
 
 

@@ -6,8 +6,10 @@ uvicorn limits how long a connection may be idle between two requests, and nothi
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any
 
+import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 #: The most connections at a time; a further one is closed at once.
@@ -53,6 +55,16 @@ class BoundedConnection(H11Protocol):
 
     def _expect_request(self) -> None:
         self._due = self._due or self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+
+
+class EndingServer(uvicorn.Server):
+    """uvicorn's server, which leaves no connection open: those that are not over in time are ended."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        await asyncio.sleep(0)  # in which the sockets are closed
 
 
 def _without(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:

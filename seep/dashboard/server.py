@@ -55,7 +55,7 @@ class DashboardServer:
         import uvicorn
 
         from seep.dashboard.api import Api
-        from seep.dashboard.connections import BoundedConnection
+        from seep.dashboard.connections import BoundedConnection, EndingServer
 
         log = log or logging.getLogger(LOGGER)
         self._settings, self._access = settings, access
@@ -79,7 +79,7 @@ class DashboardServer:
         )
         config.load()
         config.ssl = None if tls is None else _ssl_context(tls)
-        self._server = uvicorn.Server(config)
+        self._server = EndingServer(config)
         #: what its users should know of its settings, if anything
         self.warning = _EXPOSED if tls is None and not self._is_local() else None
         if self.warning is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -32,6 +32,7 @@ def test_of_a_sink_that_got_nothing_only_that_is_said() -> None:
 
 
 @given(st.lists(st.text(max_size=200), min_size=1, max_size=60))
+@example(["\x1b\U00010d28" * 30])  # escapes are longer than what they stand for
 def test_however_much_was_collected_a_screen_is_enough(texts: list[str]) -> None:
     lines = shown(pa.table({"text": pa.array(texts, pa.string()), "n": range(len(texts))}))
     assert len(lines) == 2 + min(len(texts), _ROWS)

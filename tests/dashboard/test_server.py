@@ -8,7 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import httpx
@@ -319,3 +319,16 @@ def test_the_link_has_an_address_by_which_browsers_reach_it(
         assert server.login_url() != server.login_url(), "a code is for one login"
     finally:
         server.close()
+
+
+def test_closing_ends_the_connection_of_a_viewer_that_does_not_read(run: Scripted) -> None:
+    run.padding = "x" * 20_000_000  # more than the operating system takes for a connection
+    server = DashboardServer(DashboardSettings(port=0), run, ACCESS)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20.0) as stuck:
+        head = f"GET /api/v1/stream HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {ACCESS.viewer_token}\r\n\r\n"
+        stuck.sendall(head.encode())
+        assert stuck.recv(1)
+        server.close()
+        with suppress(ConnectionResetError):
+            while stuck.recv(1 << 20):
+                pass

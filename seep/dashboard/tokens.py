@@ -25,12 +25,13 @@ def access_of(settings: DashboardSettings, environment: Mapping[str, str] = os.e
     if settings.port is None:
         return Access()
     return Access(
-        _token(settings.token_file, "dashboard.token_file", OPERATOR_VARIABLE, environment),
-        _token(settings.viewer_token_file, "dashboard.viewer_token_file", VIEWER_VARIABLE, environment),
+        token_of(settings.token_file, "dashboard.token_file", OPERATOR_VARIABLE, environment),
+        token_of(settings.viewer_token_file, "dashboard.viewer_token_file", VIEWER_VARIABLE, environment),
     )
 
 
-def _token(path: Path | None, setting: str, variable: str, environment: Mapping[str, str]) -> str | None:
+def token_of(path: Path | None, setting: str, variable: str, environment: Mapping[str, str] = os.environ) -> str | None:
+    """Returns the token of a file, or else of the environment; None if neither has one."""
     if path is not None:
         return checked_token(token_in(path, setting), f"{setting} {path}")
     return checked_token(environment.get(variable, "").strip() or None, variable)

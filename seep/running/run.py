@@ -363,9 +363,14 @@ class Run:
         if not self._is_ended:
             self._manager.record.sample(self.status())
             self._answers.expire()
-            for each in (self._metrics, self._push):
-                if each is not None:
-                    each.show(self._steering.facts())
+            self._show_facts()
+
+    def _show_facts(self) -> None:
+        shown = [each for each in (self._metrics, self._push) if each is not None]
+        if shown:
+            facts = self._steering.facts()
+            for each in shown:
+                each.show(facts)
 
     @property
     def metrics_url(self) -> str | None:

@@ -8,7 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import httpx
@@ -22,6 +22,7 @@ from seep.dashboard.feed import VIEWERS, Viewer
 from seep.dashboard.requests import request_of
 from seep.dashboard.server import DashboardServer
 from seep.dashboard.settings import DashboardSettings
+from tests.dashboard.streams import watching
 from tests.waiting import eventually
 
 ACCESS = Access()
@@ -80,24 +81,6 @@ def client(server: DashboardServer, token: str = ACCESS.operator_token) -> httpx
     limits = httpx.Limits(max_connections=100)
     url = f"{server.url}/api/v1/"
     return httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=30, limits=limits)
-
-
-@contextmanager
-def watching(api: httpx.Client) -> Iterator[Iterator[tuple[str, Any]]]:
-    """The events of the stream: name and data."""
-
-    def read(answer: httpx.Response) -> Iterator[tuple[str, Any]]:
-        name = ""
-        for line in answer.iter_lines():
-            field, _, value = line.partition(": ")
-            if field == "event":
-                name = value
-            elif field == "data":
-                yield name, json.loads(value)
-
-    with api.stream("GET", "stream") as answer:
-        assert answer.status_code == 200
-        yield read(answer)
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------

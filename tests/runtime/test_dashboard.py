@@ -6,8 +6,6 @@ import json
 import logging
 import socket
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -22,6 +20,7 @@ from seep.rows.rate import Rate
 from seep.running.remote_control import find
 from seep.running.run import Run
 from seep.spark.session import Host
+from tests.dashboard.streams import watching
 from tests.runtime.counting import committed, counting, expected, found, start, wait_until
 
 OPERATOR, VIEWER = "an-operator-s-token-0123456789", "a-viewer-s-token-0123456789"
@@ -51,25 +50,6 @@ def post(api: httpx.Client, path: str, **fields: Any) -> Any:
     return answer.json()
 
 
-@contextmanager
-def events_of(api: httpx.Client) -> Iterator[Iterator[tuple[str, Any]]]:
-    """The server-sent events: name and data."""
-
-    def read(answer: httpx.Response) -> Iterator[tuple[str, Any]]:
-        name = ""
-        for line in answer.iter_lines():
-            field, _, value = line.partition(": ")
-            if field == "event":
-                name = value
-            elif field == "data":
-                yield name, json.loads(value)
-
-    with api.stream("GET", "stream") as answer:
-        assert answer.status_code == 200
-        assert answer.headers["content-type"].startswith("text/event-stream")
-        yield read(answer)
-
-
 def instances(data: Any, operator: str) -> int:
     return sum(each["operator"] == operator for each in data["status"]["instances"])
 
@@ -87,7 +67,7 @@ def test_a_run_is_watched_and_controlled_over_rest_with_an_exact_result(
         assert told["stateful"] == ["counter"]
         assert "savepoint" not in told["acts"], "it has no storage"
         assert "csrf" not in told, "a program has a token, and needs none"
-        with events_of(api) as pictures, client(run) as acting:
+        with watching(api) as pictures, client(run) as acting:
             assert post(acting, "scale", operator="counter", to=2) == {}
             seen = [next(pictures)]
             while instances(seen[-1][1], "counter") < 2:
@@ -142,7 +122,7 @@ def test_a_viewer_reads_and_cannot_act(host: Host) -> None:
 def test_stop_by_rest_ends_the_run_and_whoever_watches_sees_it(host: Host) -> None:
     with start(host, counting(), rate=Rate(1000), dashboard=True) as run, client(run) as api, client(run) as other:
         committed(run, 3)
-        with events_of(api) as pictures:
+        with watching(api) as pictures:
             next(pictures)
             assert post(other, "stop") == {}
             assert [name for name, _ in pictures][-1] == "over"

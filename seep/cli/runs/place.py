@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,17 +80,11 @@ class RunPlace:
         return find(name)
 
     def _behind(self, url: str) -> DashboardClient:
+        from seep.dashboard.tokens import OPERATOR_VARIABLE, token_of
         from seep.running.dashboard_client import DashboardAddress, DashboardClient
 
-        return DashboardClient(DashboardAddress(url, self._token(), self.ca, self.insecure_http))
-
-    def _token(self) -> str | None:
-        from seep.dashboard.access import checked_token
-        from seep.dashboard.tokens import OPERATOR_VARIABLE, token_in
-
-        if self.token_file is not None:
-            return checked_token(token_in(self.token_file, "--token-file"), f"--token-file {self.token_file}")
-        return checked_token(os.environ.get(OPERATOR_VARIABLE, "").strip() or None, OPERATOR_VARIABLE)
+        token = token_of(self.token_file, "--token-file", OPERATOR_VARIABLE)
+        return DashboardClient(DashboardAddress(url, token, self.ca, self.insecure_http))
 
 
 class OpenedRun(NamedTuple):
